@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeVar
 
+from replog.errors import BrokerClosedError
+from replog.rpc.forks import FORKED_TEXT
+
 T = TypeVar("T")
 
 AHEAD = 1
@@ -76,6 +79,7 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
         make: The generator function to run.  What it waits for longer than a moment has to be woken by the `Stop` that it is given.
 
     Raises:
+        BrokerClosedError: This process was forked from the one that began it; the thread stayed behind.
         BaseException: Whatever `make` raises, behind what it has yielded.
     """
     owner, stop, room = threading.get_ident(), Stop(), threading.Semaphore(AHEAD)
@@ -83,7 +87,7 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
     thread = threading.Thread(target=_run, args=(make, stop, room, made), name="replog-read-ahead", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := made.get(), _End):
+        while not isinstance(item := _next(made, thread), _End):
             room.release()
             yield item
             del item  # or it would be held while the next one is waited for
@@ -97,6 +101,12 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
             room.release()
             if threading.get_ident() == owner:
                 thread.join()
+
+
+def _next(made: SimpleQueue[T | _End], thread: threading.Thread) -> T | _End:
+    if not thread.is_alive() and made.empty():  # it makes an end before its own, so it is not of this process
+        raise BrokerClosedError(FORKED_TEXT)
+    return made.get()
 
 
 def _run(

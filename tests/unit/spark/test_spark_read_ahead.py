@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from collections.abc import Generator
 from types import SimpleNamespace
@@ -140,6 +143,33 @@ def test_the_thread_of_the_loop_can_end_a_read_that_waits_for_it() -> None:
     finally:
         LoopThread.release(given_up)
     client._give_up(reader)  # the waiting ended with the loop
+
+
+FORK = """
+import os, signal
+from replog.errors import BrokerClosedError
+from replog.spark.read_ahead import read_ahead
+def make(stop):
+    yield from range(9)
+items = read_ahead(make)
+assert next(items) == 0
+pid = os.fork()
+if not pid:
+    signal.alarm(20)
+    try:
+        got = list(items)
+    except BrokerClosedError as error:
+        os._exit(7 if "forked" in str(error) else 8)
+    os._exit(9)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+assert list(items) == list(range(1, 9))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_forked_process_does_not_wait_for_a_thread_that_it_does_not_have() -> None:
+    path = ":".join(path for path in sys.path if path)
+    subprocess.run([sys.executable, "-c", FORK], check=True, env={"PYTHONPATH": path}, timeout=60)
 
 
 def test_who_begins_to_wait_after_the_end_is_woken_at_once() -> None:
