@@ -110,7 +110,7 @@ class RangeReader:
             self._pool.release(self._chunks.popleft())
         await self._pool.close()
 
-    async def give_up(self) -> None:
+    def give_up(self) -> None:
         """Ends the waiting of `next_piece`: nobody wants what comes."""
         self._is_given_up = True
         self._wake.set()

@@ -14,6 +14,9 @@ from contextlib import contextmanager
 from queue import SimpleQueue
 from typing import TypeVar
 
+from replog.errors import BrokerClosedError
+from replog.rpc.forks import FORKED_TEXT
+
 T = TypeVar("T")
 
 AHEAD = 1
@@ -33,7 +36,7 @@ class Stop:
         self._lock = threading.Lock()
 
     def set(self) -> None:
-        """Wakes all that wait, and all that will."""
+        """Wakes all that wait, and all that will.  What wakes them must not wait itself."""
         with self._lock:
             self.is_set = True
             wakers = tuple(self._wakers)
@@ -69,18 +72,22 @@ class _End:
 def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T, None, None]:
     """Yields what `make` yields, which runs in a thread of its own; the thread has ended when this has, however it ends.
 
+    Only where the garbage collector ends it in another thread than the one that began it, nobody waits: `make` may wait for
+    just that thread.
+
     Args:
         make: The generator function to run.  What it waits for longer than a moment has to be woken by the `Stop` that it is given.
 
     Raises:
+        BrokerClosedError: This process was forked from the one that began it; the thread stayed behind.
         BaseException: Whatever `make` raises, behind what it has yielded.
     """
-    stop, room = Stop(), threading.Semaphore(AHEAD)
+    owner, stop, room = threading.get_ident(), Stop(), threading.Semaphore(AHEAD)
     made: SimpleQueue[T | _End] = SimpleQueue()
     thread = threading.Thread(target=_run, args=(make, stop, room, made), name="replog-read-ahead", daemon=True)
     thread.start()
     try:
-        while not isinstance(item := made.get(), _End):
+        while not isinstance(item := _next(made, thread), _End):
             room.release()
             yield item
             del item  # or it would be held while the next one is waited for
@@ -92,7 +99,14 @@ def read_ahead(make: Callable[[Stop], Generator[T, None, None]]) -> Generator[T,
             stop.set()
         finally:
             room.release()
-            thread.join()
+            if threading.get_ident() == owner:
+                thread.join()
+
+
+def _next(made: SimpleQueue[T | _End], thread: threading.Thread) -> T | _End:
+    if not thread.is_alive() and made.empty():  # it makes an end before its own, so it is not of this process
+        raise BrokerClosedError(FORKED_TEXT)
+    return made.get()
 
 
 def _run(

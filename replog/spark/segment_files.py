@@ -72,7 +72,11 @@ def _open(span: SegmentSpan, files: ExitStack) -> int:
 
 
 def _require_unwritten(span: SegmentSpan, descriptor: int) -> None:
-    if span.modified_ns not in {STILL_WRITTEN, os.fstat(descriptor).st_mtime_ns}:
+    try:
+        modified_ns = os.fstat(descriptor).st_mtime_ns
+    except OSError as error:
+        raise UnfitError(str(error)) from error
+    if span.modified_ns not in {STILL_WRITTEN, modified_ns}:
         raise UnfitError(f"{span.path} was written to while it was read")
 
 

@@ -143,8 +143,8 @@ class WorkerClient:
                 self._thread.run(lambda: self._close_reader(reader), CLOSE_TIMEOUT_S)
 
     def _give_up(self, reader: RangeReader) -> None:
-        with suppress(TimeoutError, BrokerClosedError):  # the loop's thread may be ending, and ends the waiting with it
-            self._thread.run(reader.give_up, CLOSE_TIMEOUT_S)
+        with suppress(BrokerClosedError):  # the loop's thread has ended, and the waiting with it
+            self._thread.post(reader.give_up)
 
     # ---- in the loop's thread ----------------------------------------------------------------------------------------
 

@@ -189,8 +189,7 @@ class LoopThread:
             TimeoutError: There was no outcome within `timeout_s`; the work is cancelled.
             BrokerClosedError: The thread has ended, or stayed behind in the process that this one was forked from.
         """
-        if self.is_forked or self._loop.is_closed():
-            raise BrokerClosedError(FORKED_TEXT if self.is_forked else _CLOSED_TEXT)
+        self._require_loop()
         call = _Call(work)
         try:
             self._calls.add(call)
@@ -201,6 +200,19 @@ class LoopThread:
             if not call.is_over:
                 with contextlib.suppress(BrokerClosedError):
                     self._soon(call.give_up)
+
+    def post(self, step: Callable[[], None]) -> None:
+        """Lets the loop take a short step, in order; waits for nothing, so it may be called from the loop's thread as well.
+
+        Raises:
+            BrokerClosedError: See `run`.
+        """
+        self._require_loop()
+        self._soon(step)
+
+    def _require_loop(self) -> None:
+        if self.is_forked or self._loop.is_closed():
+            raise BrokerClosedError(FORKED_TEXT if self.is_forked else _CLOSED_TEXT)
 
     def _begin(self, call: _Call[Any]) -> None:
         """Starts a call, unless nobody would be left to end it.  In the loop's thread."""

@@ -27,6 +27,7 @@ from replog.log.reading.time_search import first_record_from
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError, SegmentRead
 from replog.log.segments.scan import scan_headers
+from replog.log.segments.segment import LogSegment
 from replog.log.state import LogState
 from replog.records import consecutive_end, scan
 
@@ -273,23 +274,29 @@ class LogReader:
         handed out under offsets that are not its own.
         """
         complete = self._state.complete
-        if request.offset >= request.ceiling or not complete.covers(request.offset):
+        if request.offset >= request.ceiling or complete.offset is None:
             return
         if outcome is not None and not outcome.found.data:
             return  # the batch is there, and does not fit below a limit
         found = request.ceiling if outcome is None else int.from_bytes(outcome.found.data[:8], "big", signed=True)
-        previous_end = None if outcome is None else outcome.start.previous_end
-        if found <= request.offset and (previous_end is None or previous_end == found):
-            return
-        segment = self._state.segments[self._state.segments.number_for(request.offset)]
-        if found > request.offset:
+        first_claimed = max(request.offset, complete.offset)
+        if found > first_claimed:
+            segment = self._segment_of(request)
             position = segment.size_bytes if request.offset >= segment.base_offset else 0
-            raise hole(segment.path, position, request.offset, found)
-        if outcome is None or previous_end is None or not complete.covers(previous_end):
+            raise hole(segment.path, position, first_claimed, found)
+        previous_end = None if outcome is None else outcome.start.previous_end
+        if outcome is None or previous_end is None or previous_end == found:
+            return
+        if found > request.offset or not complete.covers(min(request.offset, previous_end)):
             return
         if not self._fits_what_follows(outcome.start.position, request):  # else it is the one before that is wrong
+            segment = self._segment_of(request)
             reason = f"no batch that follows offset {previous_end - 1}: it says that it begins at {found}"
             raise CorruptRecordError(segment.path, outcome.start.position, reason)
+
+    def _segment_of(self, request: ReadRequest) -> LogSegment:
+        segments = self._state.segments
+        return segments[segments.number_for(request.offset)]
 
     def _fits_what_follows(self, position: int, request: ReadRequest) -> bool:
         """Whether the batch at byte `position` of the request's segment ends where the next one begins, or the segment ends."""
@@ -306,13 +313,17 @@ class LogReader:
 
         The next read begins there, looks at what stands around it, and says what is wrong.
         """
-        if not found.data or not request.is_checked or not self._state.complete.covers(request.offset):
+        complete_from = self._state.complete.offset
+        if not found.data or not request.is_checked or complete_from is None or found.next_offset <= complete_from:
             return found
-        end_offset = consecutive_end(found.data, next_offset=request.offset, is_complete=True)
-        if end_offset == found.next_offset:
+        if request.offset >= complete_from:
+            end_offset = consecutive_end(found.data, next_offset=request.offset, is_complete=True)
+            if end_offset == found.next_offset:
+                return found
+        length, end_offset = _consecutive(found.data, request.offset, complete_from)
+        if not length or (length, end_offset) == (len(found.data), found.next_offset):
             return found
-        length, end_offset = _consecutive(found.data, request.offset)
-        return SegmentRead(found.data[:length], end_offset, None) if length else found
+        return SegmentRead(found.data[:length], end_offset, None)
 
     def _note(self, request: ReadRequest, place: BatchPlace | None, outcome: ReadOutcome | None) -> bytes:
         if outcome is None:
@@ -335,12 +346,16 @@ class LogReader:
         self._places[offset] = place
 
 
-def _consecutive(data: bytes, offset: int) -> tuple[int, int]:
-    """Returns the length of the batches that follow one another from the one that holds `offset` on, and their end."""
+def _consecutive(data: bytes, offset: int, complete_from: int) -> tuple[int, int]:
+    """Returns the length of the batches, from the one that holds `offset` on, between which nothing is missing, and their end.
+
+    Only offsets from `complete_from` on can be missing.
+    """
     length = 0
     with suppress(CorruptRecordError):
         for header in scan(data):
-            if length and header.base_offset != offset:
+            expected = max(offset, complete_from)
+            if length and (header.base_offset > expected or header.base_offset < offset == expected):
                 break
             length, offset = header.end_position, header.next_offset
     return length, offset

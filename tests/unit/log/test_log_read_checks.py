@@ -121,10 +121,11 @@ MANY, JUMPING = 600, 100
 """Batches, and which of them says that it begins 256 offsets further on."""
 
 
-def jumping(*, is_compacted: bool = False) -> Log:
+def jumping(*, is_compacted: bool = False, complete_from: int = 0) -> Log:
     fs, log = filled(MANY, config=LogConfig())
     if is_compacted:
         log._state.complete.withdraw()
+    log._state.complete.raise_to(complete_from)
     position = [header.position for header in scan(fs.image()[PATH])][JUMPING]
     fs.flip_bit(PATH, position + 6)
     return log
@@ -142,6 +143,23 @@ def test_a_batch_that_jumps_up_is_never_passed_over(first: int) -> None:
         offset = min(end, JUMPING)
     with pytest.raises(CorruptRecordError, match=f"offsets {JUMPING} to {JUMPING + 255} are missing"):
         log.read(JUMPING, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)
+
+
+@pytest.mark.parametrize("complete_from", [1, JUMPING - 1, JUMPING, JUMPING + 1, JUMPING + 255])
+def test_a_hole_is_found_where_a_read_begins_below_what_must_be_complete(complete_from: int) -> None:
+    """After a repair that gave something up, also what one read brings of both sides ends where offsets are missing."""
+    log = jumping(complete_from=complete_from)
+    assert bases(log.read(0, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)) == list(range(JUMPING))
+    missing = f"offsets {max(JUMPING, complete_from)} to {JUMPING + 255} are missing"
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match=missing):
+            log.read(JUMPING, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)
+
+
+def test_a_gap_below_what_must_be_complete_is_read_over() -> None:
+    log = jumping(complete_from=JUMPING + 256)
+    data = log.read(0, max_bytes=1 << 20, end_offset=MANY, min_one_batch=True)
+    assert bases(data)[JUMPING - 1 :] == [JUMPING - 1, JUMPING + 256]
 
 
 def test_a_gap_where_offsets_may_be_left_out_is_read_over() -> None:

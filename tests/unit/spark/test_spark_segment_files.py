@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -198,6 +199,23 @@ def test_a_sealed_file_that_is_cut_while_it_is_read_ends_it(
     assert found == list(range(len(found)))
     assert len(found) <= BATCHES * RECORDS
     assert why == f"{segments.paths[1]} was written to while it was read"
+
+
+def test_a_disk_that_fails_while_a_file_is_read_ends_it(segments: Segments, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: also where it is the question about the file that fails; the rest is fetched, and no task fails of it."""
+    spans, fstat = segments.spans(), os.fstat
+    answers = iter([fstat] * (len(spans) + 1))  # each file is looked at when it is opened, then behind each read
+
+    def fail_later(descriptor: int) -> os.stat_result:
+        for answer in answers:
+            return answer(descriptor)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fstat", fail_later)
+        found, why = read(spans)
+    assert found == list(range(len(found)))
+    assert "Input/output error" in why
 
 
 @pytest.mark.parametrize(
