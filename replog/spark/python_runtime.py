@@ -27,14 +27,14 @@ _SCRIPT_WITHOUT = """\
 set -f
 IFS=:
 kept=
-for entry in $PYTHONPATH; do
+for entry in ${{PYTHONPATH:+$PYTHONPATH:}}; do
     case $entry in
         {zips}) ;;
-        *) kept="${{kept:+$kept:}}$entry" ;;
+        *) kept="$kept:${{entry:-.}}" ;;  # an entry of nothing is the working directory
     esac
 done
 unset IFS
-export PYTHONPATH="$kept"
+export PYTHONPATH="${{kept#:}}"
 exec {python} "$@"
 """
 

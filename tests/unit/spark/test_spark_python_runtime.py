@@ -38,6 +38,8 @@ def test_a_python_with_a_plain_name_needs_no_script(tmp_path: Path) -> None:
         ("/s/pyspark.zip", ""),
         (None, ""),
     ],
+        (":/s/pyspark.zip::/ours:", ".:.:/ours:."),
+        ("/s/pyspark.zip:", "."),
 )
 def test_zips_are_taken_from_the_path_and_nothing_else(path: str | None, seen: str, tmp_path: Path) -> None:
     zips = [Path("/s/pyspark.zip"), Path("/s/py4j.zip")]
