@@ -60,7 +60,7 @@ def prepare(*, is_local: bool = False) -> None:
         os.environ.update(environment_for_spark(os.environ, directory, is_local=is_local))
     finally:
         if any(directory.iterdir()):
-            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            atexit.register(_remove, directory, os.getpid())
         else:
             directory.rmdir()
     for name, error in broken_neighbours().items():
@@ -121,6 +121,12 @@ def broken_neighbours() -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 -- somebody else's code
             broken[found.name] = f"{type(error).__name__}: {error}"
     return broken
+
+
+def _remove(directory: Path, owner_pid: int) -> None:
+    """Removes the folder of the scripts when the process that wrote them ends, and not when a fork of it does."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _session_is_running() -> bool:
