@@ -63,6 +63,14 @@ def prepare(*, is_local: bool = False) -> None:
             atexit.register(_remove, directory, os.getpid())
         else:
             directory.rmdir()
+    python = os.environ.get(WORKER_PYTHON)
+    if python and shutil.which(python) is None:
+        _log.warning(
+            "%s is %s, which cannot be run here: Spark plans with it, and would find no Python data source. Name a Python that has "
+            "replog, or unset it before replog.spark.prepare()",
+            WORKER_PYTHON,
+            python,
+        )
     for name, error in broken_neighbours().items():
         _log.warning(
             "package %s fails on import (%s): Spark imports it while it looks for data sources, and then finds none, replog neither. "

@@ -42,6 +42,22 @@ def test_prepare_names_the_neighbour_that_hides_all_data_sources(
     assert "spark.dataSource.register(DefaultSource)" in told
 
 
+def test_prepare_tells_of_a_python_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a job that was started by one that has ended, whose script is gone, says more than DATA_SOURCE_NOT_FOUND."""
+    monkeypatch.setattr(environment, "_session_is_running", lambda: False)
+    monkeypatch.setattr(environment, "broken_neighbours", dict)
+    monkeypatch.setattr(environment, "environment_for_spark", lambda before, _directory, **_: dict(before))
+    monkeypatch.setenv(environment.WORKER_PYTHON, sys.executable)
+    environment.prepare()
+    assert caplog.messages == []
+    monkeypatch.setenv(environment.WORKER_PYTHON, str(tmp_path / "python"))
+    environment.prepare()
+    (told,) = caplog.messages
+    assert told.startswith(f"PYSPARK_PYTHON is {tmp_path / 'python'}, which cannot be run here")
+
+
 PREPARE_AND_FORK = """
 import os, sys
 from pathlib import Path
