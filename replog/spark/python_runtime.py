@@ -1,7 +1,7 @@
 """The Python that Spark starts: under its own name, or by a script.
 
-Where its path has a space in it, Spark's search for data sources finds nothing, for it hands the path to a shell; so such a Python
-is started by a script.
+Spark's search for data sources hands the path to a shell.  Where that takes it for something else than one word, as with a space or
+an ampersand in it, the search finds nothing; so such a Python is started by a script.
 
 A script can do more.  Spark puts zips of its own Python files before all else on the path of its Python processes, and what comes
 from a zip is compiled at each start, which takes half a second of processor time.  A session starts six of them before its first
@@ -11,10 +11,13 @@ of this machine, so executors on other ones could not start it.
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+
+from replog.errors import ConfigError
 
 _SCRIPT = """\
 #!/bin/sh
@@ -27,14 +30,14 @@ _SCRIPT_WITHOUT = """\
 set -f
 IFS=:
 kept=
-for entry in $PYTHONPATH; do
+for entry in ${{PYTHONPATH:+$PYTHONPATH:}}; do
     case $entry in
         {zips}) ;;
-        *) kept="${{kept:+$kept:}}$entry" ;;
+        *) kept="$kept:${{entry:-.}}" ;;  # an entry of nothing is the working directory
     esac
 done
 unset IFS
-export PYTHONPATH="$kept"
+export PYTHONPATH="${{kept#:}}"
 exec {python} "$@"
 """
 
@@ -58,13 +61,31 @@ def python_for_spark(python: str, script: Path, *, without: Sequence[Path] = ())
     Args:
         python: The path of the interpreter.
         script: The path of the script; written only if it is needed.
-        without: The entries to take from the path on which it looks for modules.
+        without: The entries to take from the path on which it looks for modules; they stay where Spark could not start the script.
+
+    Raises:
+        ConfigError: Spark could start neither.
     """
-    if len(python.split()) == 1 and not without:
+    if _is_one_word(python) and not without:
         return python
     script.parent.mkdir(parents=True, exist_ok=True)
     template = _SCRIPT_WITHOUT if without else _SCRIPT
     zips = " | ".join(shlex.quote(str(each)) for each in without)
     script.write_text(template.format(python=shlex.quote(python), zips=zips), encoding="utf-8")
     script.chmod(0o755)
-    return str(script)
+    if _is_one_word(str(script)) and os.access(script, os.X_OK):  # which also tells of a mount with `noexec`
+        return str(script)
+    script.unlink()
+    if _is_one_word(python):
+        return python
+    raise ConfigError(
+        "TMPDIR",
+        str(script.parent),
+        f"Spark hands the path of its Python to a shell, which does not take {python} for one word, and a script in {script.parent} "
+        "cannot stand in for it. Set TMPDIR to a folder that lets programs run and has no spaces and special characters in its path",
+    )
+
+
+def _is_one_word(path: str) -> bool:
+    """Whether a shell takes the path for itself."""
+    return shlex.quote(path) == path

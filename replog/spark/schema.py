@@ -71,8 +71,10 @@ def columns_of(schema: Sequence[SchemaField], *, value_type: str = "binary") -> 
         value_type: The type of the column `value`: "binary" or "string".
 
     Raises:
-        ConfigError: It names a column we do not have, twice, with another type, or as never null where it may be.
+        ConfigError: It names no column, one that we do not have, one twice, with another type, or as never null where it may be.
     """
+    if not schema:  # a record batch of Arrow without columns has no rows either
+        raise ConfigError("schema", None, 'the schema names no column: name one, for example "offset bigint"')
     names = [field.name for field in schema]
     for field in schema:
         if names.count(field.name) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import subprocess
 import sys
 from pathlib import Path
 
@@ -39,3 +40,52 @@ def test_prepare_names_the_neighbour_that_hides_all_data_sources(
     (told,) = caplog.messages
     assert told.startswith("package pyspark_broken_neighbour fails on import (RuntimeError: no licence)")
     assert "spark.dataSource.register(DefaultSource)" in told
+
+
+def test_prepare_tells_of_a_python_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Goal: a job that was started by one that has ended, whose script is gone, says more than DATA_SOURCE_NOT_FOUND."""
+    monkeypatch.setattr(environment, "_session_is_running", lambda: False)
+    monkeypatch.setattr(environment, "broken_neighbours", dict)
+    monkeypatch.setattr(environment, "environment_for_spark", lambda before, _directory, **_: dict(before))
+    monkeypatch.setenv(environment.WORKER_PYTHON, sys.executable)
+    environment.prepare()
+    assert caplog.messages == []
+    monkeypatch.setenv(environment.WORKER_PYTHON, str(tmp_path / "python"))
+    environment.prepare()
+    (told,) = caplog.messages
+    assert told.startswith(f"PYSPARK_PYTHON is {tmp_path / 'python'}, which cannot be run here")
+
+
+PREPARE_AND_FORK = """
+import os, sys
+from pathlib import Path
+from replog.spark import environment
+
+def write(before, directory, **_):
+    (directory / "python").write_text("")
+    return {}
+
+environment._session_is_running = lambda: False
+environment.broken_neighbours = dict
+environment.environment_for_spark = write
+environment.prepare()
+if os.fork() == 0:
+    sys.exit()
+os.wait()
+print(len(list(Path(sys.argv[1]).glob("replog-spark-*/python"))))
+"""
+
+
+def test_the_scripts_outlive_a_fork_and_not_their_process(tmp_path: Path) -> None:
+    """Goal: a server that prepares, and then forks its workers, does not lose its Python when the first of them ends."""
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE_AND_FORK, tmp_path],
+        env={"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "1\n"
+    assert list(tmp_path.glob("replog-spark-*")) == []

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from replog.errors import ConfigError
 from replog.spark import environment, python_runtime
 from replog.spark.environment import WORKER_PYTHON, environment_for_spark
 from replog.spark.python_runtime import python_for_spark, unneeded_zips
@@ -37,6 +38,8 @@ def test_a_python_with_a_plain_name_needs_no_script(tmp_path: Path) -> None:
         ("/elsewhere/pyspark.zip", "/elsewhere/pyspark.zip"),
         ("/s/pyspark.zip", ""),
         (None, ""),
+        (":/s/pyspark.zip::/ours:", ".:.:/ours:."),
+        ("/s/pyspark.zip:", "."),
     ],
 )
 def test_zips_are_taken_from_the_path_and_nothing_else(path: str | None, seen: str, tmp_path: Path) -> None:
@@ -54,6 +57,27 @@ def test_names_with_spaces_and_quotes(tmp_path: Path) -> None:
     assert start(script, f"{zips[0]}:/ours") == ("/ours", ["a b", "*"])
     plain = python_for_spark(str(folder / "python"), tmp_path / "plain")
     assert start(plain, f"{zips[0]}:/ours") == (f"{zips[0]}:/ours", ["a b", "*"])
+
+
+@pytest.mark.parametrize("name", ["a b", "r&d", "(old)", "$HOME", "it's"])
+def test_a_python_that_a_shell_takes_for_something_else_gets_a_script(name: str, tmp_path: Path) -> None:
+    assert python_for_spark(f"/{name}/python", tmp_path / "python") == str(tmp_path / "python")
+
+
+@pytest.mark.parametrize("name", ["a b", "r&d"])
+def test_a_script_that_spark_could_not_find_takes_no_place(name: str, tmp_path: Path) -> None:
+    script = tmp_path / name / "python"
+    assert python_for_spark(sys.executable, script, without=[Path("/s/pyspark.zip")]) == sys.executable
+    assert not script.exists()
+    with pytest.raises(ConfigError, match=r"does not take /a b/python for one word.* Set TMPDIR"):
+        python_for_spark("/a b/python", script)
+
+
+def test_a_script_that_nobody_may_run_takes_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a temporary folder that is mounted with `noexec` costs the faster start, not the session."""
+    monkeypatch.setattr("os.access", lambda *_: False)
+    assert python_for_spark(sys.executable, tmp_path / "python", without=[Path("/s/pyspark.zip")]) == sys.executable
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_zips_of_the_installed_pyspark_are_found() -> None:

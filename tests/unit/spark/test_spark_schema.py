@@ -78,6 +78,12 @@ def test_a_header_that_may_not_be_null_is_refused() -> None:
         columns_of([StructField("headers", ArrayType(header))])
 
 
+def test_a_schema_without_columns_is_refused() -> None:
+    """Goal: a topic does not look empty where nobody asked for a column."""
+    with pytest.raises(ConfigError, match="names no column"):
+        columns_of([])
+
+
 def test_a_column_named_twice_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         columns_of([StructField("offset", LongType()), StructField("offset", LongType())])
