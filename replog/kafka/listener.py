@@ -56,6 +56,7 @@ class Listener:
         self._by_address: Counter[str] = Counter()
         self._told_s: dict[str, float] = {}
         self._server: asyncio.Server | None = None
+        self._is_stopping = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -84,13 +85,13 @@ class Listener:
 
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
-        connections = list(self._connections)
-        for connection in connections:
-            connection.end("")
-        for connection in connections:
-            await asyncio.shield(connection.closed)
+        while self._connections:
+            for connection in self._connections:
+                connection.end("")
+            await asyncio.wait([connection.closed for connection in self._connections])
 
     # ---- what connections ask --------------------------------------------------------------------------------------------
 
@@ -120,6 +121,8 @@ class Listener:
         return ServerConnection(self, self._request_server, self._limits.connection, self._request_bytes)
 
     def _why_full(self, address: str) -> str:
+        if self._is_stopping:
+            return "the broker stops"
         if len(self._connections) >= self._limits.connections_max:
             return f"there are {self._limits.connections_max} connections already (max.connections)"
         if self._by_address[address] >= self._limits.connections_per_address_max:

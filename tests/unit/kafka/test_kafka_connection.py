@@ -412,6 +412,24 @@ async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
         assert await client.until_ended() == b""
 
 
+async def test_a_connection_that_was_being_accepted_does_not_outlive_the_listener() -> None:
+    """Example: a client connects in the turn of the loop in which the broker stops."""
+    async with serving() as it:
+        accepted = it.listener._accept()
+        await it.listener.stop()
+        transport = AbortedTransport()
+        accepted.connection_made(transport)
+        assert (transport.is_aborted, len(it.listener)) == (True, 0)
+        accepted.connection_lost(None)
+
+
+class AbortedTransport(asyncio.Transport):
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
 async def test_a_port_that_is_taken_is_told() -> None:
     async with serving() as it:
         with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
