@@ -23,7 +23,7 @@ from typing import NamedTuple, Protocol, cast
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
-from replog.kafka.frames import FrameReader, OrderedAnswers
+from replog.kafka.frames import FrameReader, OrderedAnswers, SpareBuffers
 
 CHECK_S = 5.0
 """How often a connection is looked at for the limits of time."""
@@ -100,13 +100,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         server: Who answers.
         limits: What the connection may cost.
         request_bytes: The bytes of requests that all connections hold together.
+        spares: The buffers that they share.
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
     """
 
     def __init__(
-        self, owner: ConnectionOwner, server: RequestServer, limits: ConnectionLimits, request_bytes: ByteSemaphore
+        self,
+        owner: ConnectionOwner,
+        server: RequestServer,
+        limits: ConnectionLimits,
+        request_bytes: ByteSemaphore,
+        spares: SpareBuffers,
     ) -> None:
         self._owner = owner
         self._address = ""
@@ -114,7 +120,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._server = server
         self._limits = limits
         self._request_bytes = request_bytes
-        self._reader = FrameReader(limits.frame_bytes_max)
+        self._reader = FrameReader(limits.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -12,6 +12,7 @@ from functools import partial
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError
 from replog.kafka.connection import ConnectionLimits, RequestServer, ServerConnection
+from replog.kafka.frames import SpareBuffers
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""
@@ -52,6 +53,7 @@ class Listener:
         self._request_server = server
         self._limits = limits
         self._request_bytes = request_bytes
+        self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self._told_s: dict[str, float] = {}
@@ -118,7 +120,8 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ServerConnection:
-        return ServerConnection(self, self._request_server, self._limits.connection, self._request_bytes)
+        limits = self._limits.connection
+        return ServerConnection(self, self._request_server, limits, self._request_bytes, self._spares)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:

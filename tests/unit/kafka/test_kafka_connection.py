@@ -14,7 +14,7 @@ import pytest
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError, MalformedFrameError
 from replog.kafka import connection as connection_module
-from replog.kafka.connection import Answer, RequestServer, ServerConnection
+from replog.kafka.connection import Answer, RequestServer
 from replog.kafka.listener import Listener, ListenerLimits
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
@@ -161,7 +161,7 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
     """Example: bytes and the end of a connection come in one turn of the loop."""
     request_bytes, script = ByteSemaphore(1_000), Script()
     listener = Listener(RequestServer(script.serve, lambda frame: True), ListenerLimits(), request_bytes)
-    made = ServerConnection(listener, listener._request_server, LIMITS, request_bytes)
+    made = listener._accept()
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
     data = request(0, size=500) + request(1, size=100)
     made.get_buffer(-1)[: len(data)] = data
