@@ -4,8 +4,8 @@
 |---|---|
 | sends faster than the broker takes up | reading pauses: `in_flight_max` requests, room for their bytes, a throttled client's time |
 | sends a frame that is none | the answers to what came before it are written, then the connection ends |
-| reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends |
-| stops within a frame, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
+| reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, whatever it sends |
+| stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
 
 Requests that may overlap (produces: their appends are in order, and only their answers are waited for) are in flight
 together.  Any other begins when all before it are answered, so that one answer of its size is held at a time.
@@ -23,10 +23,13 @@ from typing import NamedTuple, Protocol, cast
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
-from replog.kafka.frames import FrameReader, OrderedAnswers
+from replog.kafka.frames import FrameReader, OrderedAnswers, SpareBuffers
 
 CHECK_S = 5.0
 """How often a connection is looked at for the limits of time."""
+
+PROGRESS_BYTES = 1 << 20
+"""How many bytes of a frame or an answer are progress where it is not at its end: fewer in `stalled_s` only hold memory."""
 
 _log = logging.getLogger(__name__)
 
@@ -97,13 +100,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         server: Who answers.
         limits: What the connection may cost.
         request_bytes: The bytes of requests that all connections hold together.
+        spares: The buffers that they share.
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
     """
 
     def __init__(
-        self, owner: ConnectionOwner, server: RequestServer, limits: ConnectionLimits, request_bytes: ByteSemaphore
+        self,
+        owner: ConnectionOwner,
+        server: RequestServer,
+        limits: ConnectionLimits,
+        request_bytes: ByteSemaphore,
+        spares: SpareBuffers,
     ) -> None:
         self._owner = owner
         self._address = ""
@@ -111,7 +120,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._server = server
         self._limits = limits
         self._request_bytes = request_bytes
-        self._reader = FrameReader(limits.frame_bytes_max)
+        self._reader = FrameReader(limits.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -125,8 +134,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._is_writable = True
         self._is_ending = False
         self._has_asked = False
-        self._began_s = self._moved_s = self._loop.time()
-        self._unwritten_bytes = 0
+        self._began_s = self._heard_s = self._drained_s = self._loop.time()
+        self._unheard_bytes = 0  # that came since `_heard_s`
+        self._written_bytes = self._drained_bytes = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
@@ -147,10 +157,14 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Takes in bytes that have come."""
-        self._moved_s = self._loop.time()
         if self._is_ending:
             return
-        self._arrived.extend(self._reader.received(nbytes))
+        is_progress = self._reader.is_between_frames
+        frames = self._reader.received(nbytes)
+        self._unheard_bytes += nbytes
+        if is_progress or frames or self._unheard_bytes >= PROGRESS_BYTES:
+            self._note_progress()
+        self._arrived.extend(frames)
         self._take_up()
 
     def eof_received(self) -> bool:
@@ -160,7 +174,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         """Stops taking requests up: the client does not read."""
         self._is_writable = False
-        self._moved_s = self._loop.time()
 
     def resume_writing(self) -> None:
         """Goes on taking requests up."""
@@ -198,12 +211,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._begin(self._arrived.popleft())
         if not self._arrived and self._reader.trouble and not self._is_ending:
             self._end_after_answers(self._answers.begin(), self._reader.trouble)
-        if not self._arrived and self._reader.wanted_bytes and self._room is None and not self._is_ending:
+        if not self._arrived and self._reader.wanted_bytes and self._may_take_room():
             self._wait_for_room(self._reader.wanted_bytes)
         self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
 
+    def _may_take_room(self) -> bool:
+        """Whether room may be asked for: who is throttled or does not read its answers would keep it from others."""
+        return not self._is_ending and self._is_writable and self._room is None and self._unmute is None
+
     def _may_begin(self, frame: memoryview) -> bool:
-        if self._is_ending or not self._is_writable or self._room is not None or self._unmute is not None:
+        if not self._may_take_room():
             return False
         if self._is_alone or len(self._answers) >= self._limits.in_flight_max:
             return False
@@ -220,6 +237,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Gives back what a request held, also one that was cancelled before it ran."""
         self._tasks.discard(task)
         self._request_bytes.release(size)
+        if task.cancelled() and not self._is_ending:  # its answer would be waited for for ever
+            self.end("one of its requests was given up by the broker")
         self._close_if_done()
 
     def _wait_for_room(self, size: int) -> None:
@@ -243,11 +262,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._transport is None or is_reading == self._is_reading or self._transport.is_closing():
             return
         self._is_reading = is_reading
-        self._moved_s = self._loop.time()
         if is_reading:
+            self._note_progress()  # the time before was ours
+            if not self._has_asked:
+                self._began_s = self._heard_s
             self._transport.resume_reading()
         else:
             self._transport.pause_reading()
+
+    def _note_progress(self) -> None:
+        self._heard_s, self._unheard_bytes = self._loop.time(), 0
 
     # ---- answering -------------------------------------------------------------------------------------------------------
 
@@ -267,7 +291,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._write(ready)
         if not len(self._answers):
             self._is_alone = False
-        self._moved_s = self._loop.time()
+            if self._reader.is_between_frames:
+                self._note_progress()
         self._take_up()
 
     def _write(self, answer: Answer) -> None:
@@ -275,6 +300,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         for buffer in answer.buffers:
+            self._written_bytes += len(buffer)
             transport.write(buffer)
         if answer.mute_s > 0:
             self._mute(answer.mute_s)
@@ -283,7 +309,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             transport.close()
 
     def _mute(self, mute_s: float) -> None:
+        """Takes nothing up for a time; a shorter one that comes meanwhile does not end it."""
         if self._unmute is not None:
+            if self._unmute.when() >= self._loop.time() + mute_s:
+                return
             self._unmute.cancel()
         self._unmute = self._loop.call_later(mute_s, self._end_mute)
 
@@ -330,22 +359,27 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _why_too_slow(self) -> str:
         """Returns which limit of time is passed; "" where none is."""
         now_s, limits = self._loop.time(), self._limits
-        unwritten_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if unwritten_bytes < self._unwritten_bytes:
-            self._moved_s = now_s
-        self._unwritten_bytes = unwritten_bytes
-        still_s = now_s - self._moved_s
-        if unwritten_bytes:
-            return (
-                f"{unwritten_bytes} bytes of answers were not read for {still_s:.0f} s"
-                if still_s > limits.stalled_s
-                else ""
-            )
-        if not self._is_reading or len(self._answers):
+        if reason := self._why_unread(now_s):
+            return reason
+        if not self._is_reading or self._is_ending:
             return ""
+        still_s = now_s - self._heard_s
         if not self._has_asked:
             waited_s = now_s - self._began_s
             return f"no request came within {waited_s:.0f} s" if waited_s > limits.first_request_s else ""
         if not self._reader.is_between_frames:
             return f"a request stopped in the middle for {still_s:.0f} s" if still_s > limits.stalled_s else ""
+        if len(self._answers) or self._drained_bytes < self._written_bytes:
+            return ""
         return f"no request came for {still_s:.0f} s" if still_s > limits.idle_s else ""
+
+    def _why_unread(self, now_s: float) -> str:
+        """Returns that answers are not read, whatever is sent meanwhile; "" where they are."""
+        unwritten_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        drained_bytes = self._written_bytes - unwritten_bytes
+        if not unwritten_bytes or drained_bytes - self._drained_bytes >= PROGRESS_BYTES:
+            self._drained_s, self._drained_bytes = now_s, drained_bytes
+        still_s = now_s - self._drained_s
+        if still_s <= self._limits.stalled_s:
+            return ""
+        return f"{unwritten_bytes} bytes of answers were not read for {still_s:.0f} s"

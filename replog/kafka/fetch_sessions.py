@@ -106,11 +106,13 @@ class FetchTurn:
         partitions: Mapping[FetchKey, FetchRequest.FetchPartition],
         *,
         session_id: int,
+        epoch: int = FINAL_EPOCH,
         by_id: bool,
     ) -> None:
         self.partitions = partitions
         self._sessions = sessions
         self._session_id = session_id
+        self._epoch = epoch  # that its session expects next
         self._by_id = by_id
 
     def answer(
@@ -123,7 +125,7 @@ class FetchTurn:
             now_ms: The time.
         """
         if self._session_id > 0:
-            return self._session_id, self._sessions.news(self._session_id, told)
+            return self._session_id, self._sessions.news(self._session_id, self._epoch, told)
         if self._session_id == FINAL_EPOCH:
             return NO_SESSION, dict(told)
         return self._sessions.begin(self.partitions, told, by_id=self._by_id, now_ms=now_ms), dict(told)
@@ -171,10 +173,10 @@ class FetchSessions:
         session = self._sessions.get(request.session_id)
         if session is None:
             return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.by_id != by_id:
-            return SessionRefusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if session.epoch != request.session_epoch:
             return SessionRefusal(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.by_id != by_id:
+            return SessionRefusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         before = len(session.partitions)
         session.change(asked, _keys(request.forgotten_topics_data, by_id=by_id))
         self._partitions_count += len(session.partitions) - before
@@ -183,12 +185,12 @@ class FetchSessions:
             return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._end(request.session_id)
-            return FetchTurn(self, {}, session_id=FINAL_EPOCH, by_id=by_id)
+            return FetchTurn(self, asked, session_id=FINAL_EPOCH, by_id=by_id)  # what was named is answered
         session.advance()
         session.used_ms = now_ms
         self._sessions[request.session_id] = self._sessions.pop(request.session_id)
         current = {key: cached.asked for key, cached in session.partitions.items()}
-        return FetchTurn(self, current, session_id=request.session_id, by_id=by_id)
+        return FetchTurn(self, current, session_id=request.session_id, epoch=session.epoch, by_id=by_id)
 
     def begin(
         self,
@@ -212,17 +214,28 @@ class FetchSessions:
         return session_id
 
     def news(
-        self, session_id: int, told: Mapping[FetchKey, FetchResponse.PartitionData]
+        self, session_id: int, epoch: int, told: Mapping[FetchKey, FetchResponse.PartitionData]
     ) -> dict[FetchKey, FetchResponse.PartitionData]:
-        """Returns what of `told` the consumer of a session has not heard; all of it where the session is gone."""
+        """Returns what of `told` the consumer of a session has not heard.
+
+        All of it, and nothing is noted, where the session is gone or a later fetch of it has come: nobody knows whether
+        the consumer still hears this one.
+
+        Args:
+            session_id: The session.
+            epoch: The epoch that it expected after the fetch.
+            told: The state of each of its partitions.
+        """
         session = self._sessions.get(session_id)
-        if session is None:
+        if session is None or session.epoch != epoch:
             return dict(told)
         return {key: each for key, each in told.items() if _serve(session, key, each)}
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _make_room(self, partitions_count: int, now_ms: float) -> bool:
+        if partitions_count > self._partitions_max:
+            return False  # whoever made room
         while len(self._sessions) >= self._slots or self._partitions_count + partitions_count > self._partitions_max:
             oldest_id = next(iter(self._sessions), NO_SESSION)
             if oldest_id == NO_SESSION or now_ms - self._sessions[oldest_id].used_ms < self._eviction_ms:

@@ -19,7 +19,11 @@ FRAME_BYTES_MIN = 8
 SHARED_BYTES = 64 << 10
 """Size of the buffer that small frames share; a larger one gets a buffer of its own."""
 
+SPARE_BUFFERS_MAX = 16
+"""How many shared buffers wait for the next connection that gets bytes."""
+
 _size = struct.Struct(">i")
+_NO_BUFFER = memoryview(b"")
 
 _FOREIGN = (
     (b"PRI * HTTP/2", "an HTTP/2 connection, as of gRPC: does the client want the listener between brokers?"),
@@ -34,6 +38,22 @@ def described(first: bytes) -> str:
     return next((text for start, text in _FOREIGN if first.startswith(start)), "")
 
 
+class SpareBuffers:
+    """Shared buffers of connections that are between frames: thousands of idle ones have none.  Of one event loop."""
+
+    def __init__(self) -> None:
+        self._buffers: list[memoryview] = []
+
+    def take(self) -> memoryview:
+        """Returns a buffer; what is in it is left from before."""
+        return self._buffers.pop() if self._buffers else memoryview(bytearray(SHARED_BYTES))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Keeps a buffer for the next one who needs it, where there are few."""
+        if len(self._buffers) < SPARE_BUFFERS_MAX:
+            self._buffers.append(buffer)
+
+
 class FrameReader:
     """Cuts a stream of bytes into frames.
 
@@ -42,17 +62,19 @@ class FrameReader:
 
     Args:
         bytes_max: The size of the largest frame.
+        spares: The buffers that connections share.
 
     Attributes:
         wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
         trouble: Why nothing more can be cut; "": it can.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, spares: SpareBuffers) -> None:
         self.wanted_bytes = 0
         self.trouble = ""
         self._bytes_max = bytes_max
-        self._shared = memoryview(bytearray(SHARED_BYTES))
+        self._spares = spares
+        self._shared = _NO_BUFFER  # but while it is being filled
         self._filled = 0  # of the shared buffer
         self._large: memoryview | None = None
         self._large_filled = 0
@@ -66,6 +88,8 @@ class FrameReader:
         """Returns where the next bytes go: at least one.  Nothing is read while a frame waits for `admit`."""
         if self._large is not None:
             return self._large[self._large_filled :]
+        if not self._shared:
+            self._shared = self._spares.take()
         return self._shared[self._filled :]
 
     def received(self, count: int) -> list[memoryview]:
@@ -92,7 +116,8 @@ class FrameReader:
         self._large = memoryview(bytearray(self.wanted_bytes))
         self._large_filled = self._filled - SIZE_BYTES
         self._large[: self._large_filled] = self._shared[SIZE_BYTES : self._filled]
-        self._filled = self.wanted_bytes = 0
+        self.wanted_bytes = 0
+        self._drop(self._filled)
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
@@ -126,6 +151,9 @@ class FrameReader:
             left = self._filled - count
             self._shared[:left] = bytes(self._shared[count : self._filled])
             self._filled = left
+        if not self._filled:
+            self._spares.give_back(self._shared)
+            self._shared = _NO_BUFFER
 
 
 class OrderedAnswers(Generic[A]):

@@ -12,6 +12,7 @@ from functools import partial
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError
 from replog.kafka.connection import ConnectionLimits, RequestServer, ServerConnection
+from replog.kafka.frames import SpareBuffers
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""
@@ -52,10 +53,12 @@ class Listener:
         self._request_server = server
         self._limits = limits
         self._request_bytes = request_bytes
+        self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self._told_s: dict[str, float] = {}
         self._server: asyncio.Server | None = None
+        self._is_stopping = False
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -84,13 +87,13 @@ class Listener:
 
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
-        connections = list(self._connections)
-        for connection in connections:
-            connection.end("")
-        for connection in connections:
-            await asyncio.shield(connection.closed)
+        while self._connections:
+            for connection in self._connections:
+                connection.end("")
+            await asyncio.wait([connection.closed for connection in self._connections])
 
     # ---- what connections ask --------------------------------------------------------------------------------------------
 
@@ -117,9 +120,12 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ServerConnection:
-        return ServerConnection(self, self._request_server, self._limits.connection, self._request_bytes)
+        limits = self._limits.connection
+        return ServerConnection(self, self._request_server, limits, self._request_bytes, self._spares)
 
     def _why_full(self, address: str) -> str:
+        if self._is_stopping:
+            return "the broker stops"
         if len(self._connections) >= self._limits.connections_max:
             return f"there are {self._limits.connections_max} connections already (max.connections)"
         if self._by_address[address] >= self._limits.connections_per_address_max:

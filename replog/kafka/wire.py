@@ -4,7 +4,8 @@ Texts, bytes and arrays have two shapes: with a length of fixed width, or, in th
 (KIP-482), with an unsigned varint that is one larger than the length.  A flexible struct ends in tagged fields.
 
 Whatever a peer sends ends in a value or in a `MalformedFrameError`: a length is compared with the bytes that are left
-before anything is made of it, and an array's count with the least size of as many elements.
+before anything is made of it, and an array's count with the least size of as many elements.  An element of three bytes
+becomes objects of hundreds, in the event loop's time: how many a message may have is bounded for itself.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ SMALL_BYTES_MAX = 4096
 """Longer bytes of a message are not copied: they are a buffer of their own in what a `Writer` returns."""
 
 TEXT_BYTES_MAX = 2**15 - 1
-"""Length of a text, whose length has 16 bits outside of flexible versions."""
+"""Length of a text, in whichever version: elsewhere than in flexible ones its length has 16 bits."""
+
+ELEMENTS_MAX = 2**17
+"""How many elements the arrays of one message may have together, its tagged fields counted among them."""
 
 _int8, _int16, _int32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 
@@ -35,12 +39,13 @@ class Reader:
         data: The message's bytes; records are returned as views of them.
     """
 
-    __slots__ = ("_at", "_data", "_end")
+    __slots__ = ("_at", "_data", "_elements", "_end")
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
         self._at = 0
         self._end = len(data)
+        self._elements = [0]  # how many there were; the readers of tagged fields share it
 
     @property
     def left(self) -> int:
@@ -72,7 +77,7 @@ class Reader:
         return value
 
     def nullable_text(self, flexible: bool) -> str | None:
-        """Returns a text, or None.  Raises: MalformedFrameError: It is no UTF-8, or longer than what is left."""
+        """Returns a text, or None.  Raises: MalformedFrameError: It is no UTF-8, or too long."""
         length = self._length(flexible, _int16)
         return None if length is None else self._decoded(length)
 
@@ -110,11 +115,13 @@ class Reader:
             least_bytes: The size of the smallest element.
 
         Raises:
-            MalformedFrameError: What is left cannot hold that many.
+            MalformedFrameError: What is left cannot hold that many, or the message has more than `ELEMENTS_MAX`.
         """
         count = self._length(flexible, _int32)
-        if count is not None and count * least_bytes > self.left:
-            raise MalformedFrameError(f"an array of {count} elements is said to be in {self.left} bytes")
+        if count is not None:
+            if count * least_bytes > self.left:
+                raise MalformedFrameError(f"an array of {count} elements is said to be in {self.left} bytes")
+            self._add_elements(count)
         return count
 
     def count(self, flexible: bool, least_bytes: int) -> int:
@@ -143,17 +150,21 @@ class Reader:
         """Returns the tagged fields, each with a reader of its value.
 
         Raises:
-            MalformedFrameError: Tags do not rise, or the message ends in them.
+            MalformedFrameError: Tags do not rise, the message ends in them, or has more than `ELEMENTS_MAX` elements.
         """
         fields: list[tuple[int, Reader]] = []
         last = -1
-        for _ in range(self.uvarint()):
+        count = self.uvarint()
+        self._add_elements(count)
+        for _ in range(count):
             tag, size = self.uvarint(), self.uvarint()
             if tag <= last:
                 raise MalformedFrameError(f"tag {tag} follows tag {last}")
             last = tag
             at = self._take(size)
-            fields.append((tag, Reader(self._data[at : at + size])))
+            value = Reader(self._data[at : at + size])
+            value._elements = self._elements
+            fields.append((tag, value))
         return fields
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
@@ -164,6 +175,14 @@ class Reader:
             raise MalformedFrameError(f"{size} bytes are said to follow where {self._end - at} are left")
         self._at = at + size
         return at
+
+    def _add_elements(self, count: int) -> None:
+        self._elements[0] += count
+        if self._elements[0] > ELEMENTS_MAX:
+            raise MalformedFrameError(
+                f"a message has at least {self._elements[0]} elements in its arrays, and may have {ELEMENTS_MAX}: "
+                "ask for fewer topics or partitions at a time"
+            )
 
     def _length(self, flexible: bool, layout: struct.Struct) -> int | None:
         length: int = self.uvarint() - 1 if flexible else self.fixed(layout)[0]
@@ -180,6 +199,8 @@ class Reader:
         return value
 
     def _decoded(self, length: int) -> str:
+        if length > TEXT_BYTES_MAX:
+            raise MalformedFrameError(f"a text of {length} bytes is longer than {TEXT_BYTES_MAX}")
         at = self._take(length)
         try:
             return str(self._data[at : at + length], "utf-8")

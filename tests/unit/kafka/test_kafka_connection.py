@@ -3,124 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError, MalformedFrameError
 from replog.kafka import connection as connection_module
-from replog.kafka.connection import Answer, ConnectionLimits, RequestServer, ServerConnection
+from replog.kafka.connection import Answer, RequestServer
 from replog.kafka.listener import Listener, ListenerLimits
 from tests.quiet import quiet_for
-
-OVERLAPPING, ALONE = 0, 1
-LIMITS = ConnectionLimits()
-
-
-def request(number: int, *, kind: int = OVERLAPPING, size: int = 12) -> bytes:
-    """A frame: its kind, its number, and filling up to `size` bytes."""
-    return struct.pack(">ihi", size, kind, number).ljust(4 + size, b".")
-
-
-def answer(number: int, size: int = 0) -> Answer:
-    return Answer((struct.pack(">ii", 4 + size, number), bytes(size)))
-
-
-@dataclass
-class Script:
-    """Answers when it is told to; what it was asked is in `begun`."""
-
-    begun: list[int] = field(default_factory=list)
-    gates: dict[int, asyncio.Future[Answer | None]] = field(default_factory=dict)
-    is_open: bool = False
-    answer_size: int = 0
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def serve(self, frame: memoryview) -> Answer | None:
-        number: int = struct.unpack_from(">hi", frame)[1]
-        self.begun.append(number)
-        self.news.set()
-        if self.is_open:
-            return answer(number, self.answer_size)
-        self.gates[number] = asyncio.get_running_loop().create_future()
-        return await self.gates[number]
-
-    def finish(self, *numbers: int) -> None:
-        for number in numbers:
-            self.gates[number].set_result(answer(number))
-
-    async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
-            while not condition():
-                self.news.clear()
-                await self.news.wait()
-
-
-@dataclass
-class Client:
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
-
-    async def answers(self, count: int) -> list[int]:
-        numbers = []
-        async with asyncio.timeout(20):
-            for _ in range(count):
-                size, number = struct.unpack(">ii", await self.reader.readexactly(8))
-                await self.reader.readexactly(size - 4)
-                numbers.append(number)
-        return numbers
-
-    async def until_ended(self) -> bytes:
-        """What comes until the broker ends the connection."""
-        async with asyncio.timeout(20):
-            try:
-                return await self.reader.read()
-            except ConnectionResetError:
-                return b""
-
-
-@dataclass
-class Served:
-    listener: Listener
-    port: int
-    script: Script
-    request_bytes: ByteSemaphore
-    clients: list[Client]
-
-    async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
-        self.clients.append(client)
-        return client
-
-
-@asynccontextmanager
-async def serving(
-    *,
-    limits: ConnectionLimits = LIMITS,
-    bytes_max: int = 1 << 30,
-    serve: Callable[[memoryview], Awaitable[Answer | None]] | None = None,
-    **others: Any,
-) -> AsyncIterator[Served]:
-    script, request_bytes = Script(), ByteSemaphore(bytes_max)
-    server = RequestServer(serve or script.serve, lambda frame: frame[1] == OVERLAPPING)
-    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
-    found = Served(listener, await listener.start("127.0.0.1", 0), script, request_bytes, [])
-    try:
-        yield found
-    finally:
-        await listener.stop()
-        for client in found.clients:
-            client.writer.close()
-        assert len(listener) == 0
-        assert request_bytes.held_bytes == 0
-
+from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 
 # ---- order ---------------------------------------------------------------------------------------------------------
 
@@ -264,7 +161,7 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
     """Example: bytes and the end of a connection come in one turn of the loop."""
     request_bytes, script = ByteSemaphore(1_000), Script()
     listener = Listener(RequestServer(script.serve, lambda frame: True), ListenerLimits(), request_bytes)
-    made = ServerConnection(listener, listener._request_server, LIMITS, request_bytes)
+    made = listener._accept()
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
     data = request(0, size=500) + request(1, size=100)
     made.get_buffer(-1)[: len(data)] = data
@@ -308,6 +205,42 @@ async def test_time_is_bounded(
     assert text in caplog.text
 
 
+async def trickle(client: Client, data: bytes) -> None:
+    """Sends a byte now and then until the connection ends."""
+    with contextlib.suppress(OSError):
+        for at in range(len(data)):
+            client.writer.write(data[at : at + 1])
+            await client.writer.drain()
+            await quiet_for(0.02)
+
+
+async def test_a_large_request_that_trickles_holds_memory_of_all_for_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
+    async with serving(limits=replace(LIMITS, stalled_s=0.3)) as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1, size=900_000)[:100])
+        trickling = asyncio.create_task(trickle(client, bytes(2_000)))
+        await client.until_ended()
+        await trickling
+    assert "a request stopped in the middle" in caplog.text
+
+
+async def test_a_client_that_sends_and_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Example: it leaves an answer of 32 MiB where it is, and sends a byte now and then."""
+    monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
+    async with serving(limits=replace(LIMITS, stalled_s=0.3)) as it:
+        it.script.is_open, it.script.answer_size = True, 32 << 20
+        client = await it.client()
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(request(0))
+        await asyncio.wait_for(trickle(client, request(1, size=2_000)), 20)
+        async with asyncio.timeout(20):
+            while len(it.listener):
+                await asyncio.sleep(0.01)
+
+
 async def test_a_request_that_takes_long_is_no_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "CHECK_S", 0.01)
     async with serving(limits=replace(LIMITS, idle_s=0.05, stalled_s=0.05, first_request_s=0.05)) as it:
@@ -333,6 +266,35 @@ async def test_a_throttled_client_is_taken_up_again_after_its_time() -> None:
         assert asyncio.get_running_loop().time() - began_s > 0.05
         it.script.finish(2)
         assert await client.answers(1) == [2]
+
+
+async def test_a_shorter_time_does_not_end_a_longer_one() -> None:
+    """Example: two answers in flight; the first one says 30 s, the second one 10 ms."""
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1))
+        await it.script.until(lambda: 1 in it.script.gates)
+        it.script.gates[0].set_result(answer(0)._replace(mute_s=30))
+        it.script.gates[1].set_result(answer(1)._replace(mute_s=0.01))
+        assert await client.answers(2) == [0, 1]
+        client.writer.write(request(2))
+        await quiet_for(0.05)
+        assert it.script.begun == [0, 1]
+
+
+async def test_a_throttled_client_takes_no_memory_of_others() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await it.script.until(lambda: 0 in it.script.gates)
+        it.script.gates[0].set_result(answer(0)._replace(mute_s=0.2))
+        assert await client.answers(1) == [0]
+        client.writer.write(request(1, size=900_000))
+        await quiet_for(0.05)
+        assert it.request_bytes.held_bytes == 0
+        await it.script.until(lambda: 1 in it.script.gates)
+        it.script.finish(1)
+        assert await client.answers(1) == [1]
 
 
 async def test_connections_are_bounded_in_all_and_by_address(caplog: pytest.LogCaptureFixture) -> None:
@@ -392,6 +354,17 @@ async def test_a_request_that_cannot_be_answered_ends_its_connection_alone(
     assert f"was ended: {text}" in caplog.text
 
 
+async def test_a_request_that_the_broker_cancels_ends_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    """Note: its answer never comes, and all behind it would be held back for ever."""
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0) + request(1))
+        await it.script.until(lambda: 1 in it.script.gates)
+        it.script.gates[0].cancel()
+        assert await client.until_ended() == b""
+    assert "given up by the broker" in caplog.text
+
+
 async def test_a_stranger_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as it:
         for _ in range(3):
@@ -410,6 +383,24 @@ async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
         await it.listener.stop()
         assert it.script.gates[0].cancelled()
         assert await client.until_ended() == b""
+
+
+async def test_a_connection_that_was_being_accepted_does_not_outlive_the_listener() -> None:
+    """Example: a client connects in the turn of the loop in which the broker stops."""
+    async with serving() as it:
+        accepted = it.listener._accept()
+        await it.listener.stop()
+        transport = AbortedTransport()
+        accepted.connection_made(transport)
+        assert (transport.is_aborted, len(it.listener)) == (True, 0)
+        accepted.connection_lost(None)
+
+
+class AbortedTransport(asyncio.Transport):
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
 
 async def test_a_port_that_is_taken_is_told() -> None:

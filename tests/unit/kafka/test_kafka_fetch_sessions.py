@@ -185,6 +185,7 @@ def test_names_and_ids_are_not_mixed() -> None:
     cache, topic_id = sessions(), UUID(int=5)
     session_id = begun(cache, (topic_id, 0))
     assert refusal(cache, asking(session_id, 1)) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    assert refusal(cache, asking(session_id, 9)) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
     assert isinstance(cache.turn(asking(session_id, 1), by_id=True, now_ms=0), FetchTurn)
 
 
@@ -229,6 +230,32 @@ def test_what_was_evicted_meanwhile_is_told_in_full() -> None:
     waiting = turn(cache, asking(session_id, 1))
     begun(cache, T1, now_ms=EVICTION_MS)
     assert waiting.answer({T0: told()}, EVICTION_MS)[1] == {T0: told()}
+
+
+def test_a_fetch_that_was_overtaken_takes_no_news_away() -> None:
+    """Example: its connection broke while it waited; the consumer hears of the high watermark by the next one."""
+    cache = sessions()
+    session_id = begun(cache, T0)
+    overtaken = turn(cache, asking(session_id, 1))
+    assert turn(cache, asking(session_id, 2)).answer({T0: told(6)}, 0)[1] == {T0: told(6)}
+    assert overtaken.answer({T0: told(7)}, 0)[1] == {T0: told(7)}
+    assert turn(cache, asking(session_id, 3)).answer({T0: told(7)}, 0)[1] == {T0: told(7)}
+
+
+def test_who_asks_for_more_than_there_may_be_drives_nobody_out() -> None:
+    cache = sessions(partitions_max=2)
+    session_id = begun(cache, T0)
+    assert begun(cache, T0, T1, T2, now_ms=2 * EVICTION_MS) == NO_SESSION
+    turn(cache, asking(session_id, 1), now_ms=2 * EVICTION_MS)
+
+
+def test_what_is_named_and_forgotten_at_once_is_answered_once_more() -> None:
+    """Note: as Kafka does, also where it was the last one and the session ends."""
+    cache = sessions()
+    session_id = begun(cache, T0)
+    found = turn(cache, asking(session_id, 1, T0, forget=(T0,)))
+    assert found.answer({T0: told()}, 0) == (NO_SESSION, {T0: told()})
+    assert list(found.partitions) == [T0]
 
 
 # ---- as a consumer lives through it --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.kafka.frames import FRAME_BYTES_MIN, SHARED_BYTES, FrameReader, OrderedAnswers
+from replog.kafka.frames import FRAME_BYTES_MIN, SHARED_BYTES, FrameReader, OrderedAnswers, SpareBuffers
 
 BYTES_MAX = 300_000
 sizes = st.one_of(
@@ -41,7 +41,7 @@ def test_frames_come_out_whole_however_the_bytes_come(body_sizes: list[int], see
     rng = random.Random(seed)
     bodies = [rng.randbytes(size) for size in body_sizes]
     data, at, found = framed(*bodies), 0, []
-    reader = FrameReader(BYTES_MAX)
+    reader = FrameReader(BYTES_MAX, SpareBuffers())
     while at < len(data):
         frames, at = feed(reader, data, at, rng.choice([1, 3, 100, 5_000, 1 << 20]))
         found += frames
@@ -51,7 +51,7 @@ def test_frames_come_out_whole_however_the_bytes_come(body_sizes: list[int], see
 
 @pytest.mark.parametrize("cut", range(1, 4 + 12))
 def test_a_frame_that_ends_at_any_byte_is_waited_for(cut: int) -> None:
-    data, reader = framed(b"x" * 12), FrameReader(BYTES_MAX)
+    data, reader = framed(b"x" * 12), FrameReader(BYTES_MAX, SpareBuffers())
     assert feed(reader, data[:cut], 0, 100) == ([], cut)
     assert not reader.is_between_frames
     assert feed(reader, data[cut:], 0, 100) == ([b"x" * 12], 16 - cut)
@@ -59,13 +59,13 @@ def test_a_frame_that_ends_at_any_byte_is_waited_for(cut: int) -> None:
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 0, FRAME_BYTES_MIN - 1, BYTES_MAX + 1, 2**31 - 1])
 def test_other_sizes_are_refused_without_memory(size: int) -> None:
-    reader = FrameReader(BYTES_MAX)
+    reader = FrameReader(BYTES_MAX, SpareBuffers())
     tracemalloc.start()
     try:
         assert feed(reader, framed(b"x" * 8) + struct.pack(">i", size), 0, 100)[0] == [b"x" * 8]
         assert f"said to have {size} bytes" in reader.trouble
         assert feed(reader, framed(b"x" * 8), 0, 100)[0] == []
-        assert tracemalloc.get_traced_memory()[1] < 1 << 16
+        assert tracemalloc.get_traced_memory()[1] < 2 * SHARED_BYTES
     finally:
         tracemalloc.stop()
 
@@ -80,13 +80,13 @@ def test_other_sizes_are_refused_without_memory(size: int) -> None:
     ],
 )
 def test_a_wrong_client_is_named(first: bytes, text: str) -> None:
-    reader = FrameReader(64 << 20)
+    reader = FrameReader(64 << 20, SpareBuffers())
     assert feed(reader, first, 0, 100)[0] == []
     assert text in reader.trouble
 
 
 def test_memory_for_a_large_frame_is_taken_when_it_is_admitted() -> None:
-    reader = FrameReader(64 << 20)
+    reader = FrameReader(64 << 20, SpareBuffers())
     head = struct.pack(">i", 32 << 20) + b"abc"
     tracemalloc.start()
     try:
@@ -103,7 +103,7 @@ def test_memory_for_a_large_frame_is_taken_when_it_is_admitted() -> None:
 
 def test_a_large_frame_is_not_copied() -> None:
     body = bytes(SHARED_BYTES * 2)
-    reader = FrameReader(BYTES_MAX)
+    reader = FrameReader(BYTES_MAX, SpareBuffers())
     data = framed(body)
     reader.buffer()[:100] = data[:100]
     assert reader.received(100) == []
@@ -116,7 +116,7 @@ def test_a_large_frame_is_not_copied() -> None:
 
 def test_what_comes_behind_a_frame_that_waits_is_kept() -> None:
     """Example: a large frame whose last bytes came together with two small ones."""
-    reader = FrameReader(BYTES_MAX)
+    reader = FrameReader(BYTES_MAX, SpareBuffers())
     large = b"l" * (SHARED_BYTES - 3)
     data = framed(b"a" * 8, large, b"b" * 9, b"c" * 10)
     found, at = [], 0
@@ -124,6 +124,33 @@ def test_what_comes_behind_a_frame_that_waits_is_kept() -> None:
         frames, at = feed(reader, data, at, 1 << 20)
         found += frames
     assert found == [b"a" * 8, large, b"b" * 9, b"c" * 10]
+
+
+def test_readers_between_frames_have_no_buffer_of_their_own() -> None:
+    """Goal: ten thousand idle connections are not 640 MiB."""
+    spares = SpareBuffers()
+    readers = [FrameReader(BYTES_MAX, spares) for _ in range(1_000)]
+    data = framed(b"x" * 12)
+    tracemalloc.start()
+    try:
+        for reader in readers:
+            assert feed(reader, data, 0, 100)[0] == [b"x" * 12]
+            feed(reader, framed(bytes(SHARED_BYTES))[:100], 0, 100)
+            reader.buffer()[:] = bytes(len(reader.buffer()))
+            assert len(reader.received(len(reader.buffer()))) == 1
+        assert tracemalloc.get_traced_memory()[0] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_buffer_is_of_one_reader_at_a_time() -> None:
+    spares = SpareBuffers()
+    first, second = FrameReader(BYTES_MAX, spares), FrameReader(BYTES_MAX, spares)
+    halves = framed(b"a" * 12)[:9], framed(b"b" * 12)[:9]
+    for _ in range(3):
+        assert [feed(first, halves[0], 0, 100)[0], feed(second, halves[1], 0, 100)[0]] == [[], []]
+        assert feed(first, b"a" * 7, 0, 100)[0] == [b"a" * 12]
+        assert feed(second, b"b" * 7, 0, 100)[0] == [b"b" * 12]
 
 
 # ---- answers -------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
-from replog.kafka.wire import SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
+from replog.kafka.wire import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
 
 UUID_1 = UUID(int=1)
 flexibles = pytest.mark.parametrize("flexible", [False, True])
@@ -172,12 +172,40 @@ def test_tagged_fields_come_back_in_order() -> None:
         (b"\x02\x01\x00\x01\x00", "tag 1 follows tag 1"),
         (b"\x02\x01\x00\x00\x00", "tag 0 follows tag 1"),
         (b"\x01\x00\x05abc", "5 bytes are said to follow where 3 are left"),
-        (b"\xff\xff\xff\xff\x0f", "1 bytes"),
+        (b"\xff\xff\xff\xff\x0f", "at least 4294967295 elements"),
     ],
 )
 def test_other_tags_are_refused(data: bytes, text: str) -> None:
     with pytest.raises(MalformedFrameError, match=text):
         reader(data).tagged()
+
+
+def test_a_text_that_we_could_not_write_is_not_read() -> None:
+    """Goal: a name that is told back to who asked for it fits into every answer."""
+    longest = written(lambda w: w.text("x" * TEXT_BYTES_MAX, True))
+    assert len(reader(longest).text(True)) == TEXT_BYTES_MAX
+    longer = written(lambda w: w.uvarint(TEXT_BYTES_MAX + 2)) + b"x" * (TEXT_BYTES_MAX + 1)
+    with pytest.raises(MalformedFrameError, match="a text of 32768 bytes is longer than 32767"):
+        reader(longer).text(True)
+
+
+def test_elements_of_a_message_are_bounded_together() -> None:
+    """Example: 22 million empty topics are in a request of 64 MiB; they would be gigabytes, and minutes of the loop."""
+    half = written(lambda w: w.nullable_count(bytes(ELEMENTS_MAX // 2), True))
+    found = reader(half, half, b"\x02", bytes(ELEMENTS_MAX))
+    assert (found.count(True, 1), found.count(True, 1)) == (ELEMENTS_MAX // 2, ELEMENTS_MAX // 2)
+    with pytest.raises(MalformedFrameError, match="fewer topics or partitions"):
+        found.count(True, 1)
+
+
+def test_tagged_fields_and_what_is_in_them_are_elements_too() -> None:
+    with pytest.raises(MalformedFrameError, match="fewer topics or partitions"):
+        reader(written(lambda w: w.uvarint(ELEMENTS_MAX + 1)), bytes(3 * ELEMENTS_MAX)).tagged()
+    array = written(lambda w: w.nullable_count(bytes(ELEMENTS_MAX), True)) + bytes(ELEMENTS_MAX)
+    field = b"\x01\x00" + written(lambda w: w.uvarint(len(array))) + array
+    ((_, value),) = reader(field).tagged()
+    with pytest.raises(MalformedFrameError, match="fewer topics or partitions"):
+        value.count(True, 1)
 
 
 def test_bytes_left_over_are_refused() -> None:

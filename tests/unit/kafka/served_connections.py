@@ -1,0 +1,115 @@
+"""A listener whose requests are answered when a test says so, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.kafka.connection import Answer, ConnectionLimits, RequestServer
+from replog.kafka.listener import Listener, ListenerLimits
+
+OVERLAPPING, ALONE = 0, 1
+LIMITS = ConnectionLimits()
+
+
+def request(number: int, *, kind: int = OVERLAPPING, size: int = 12) -> bytes:
+    """A frame: its kind, its number, and filling up to `size` bytes."""
+    return struct.pack(">ihi", size, kind, number).ljust(4 + size, b".")
+
+
+def answer(number: int, size: int = 0) -> Answer:
+    return Answer((struct.pack(">ii", 4 + size, number), bytes(size)))
+
+
+@dataclass
+class Script:
+    """Answers when it is told to; what it was asked is in `begun`."""
+
+    begun: list[int] = field(default_factory=list)
+    gates: dict[int, asyncio.Future[Answer | None]] = field(default_factory=dict)
+    is_open: bool = False
+    answer_size: int = 0
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def serve(self, frame: memoryview) -> Answer | None:
+        number: int = struct.unpack_from(">hi", frame)[1]
+        self.begun.append(number)
+        self.news.set()
+        if self.is_open:
+            return answer(number, self.answer_size)
+        self.gates[number] = asyncio.get_running_loop().create_future()
+        return await self.gates[number]
+
+    def finish(self, *numbers: int) -> None:
+        for number in numbers:
+            self.gates[number].set_result(answer(number))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(20):
+            while not condition():
+                self.news.clear()
+                await self.news.wait()
+
+
+@dataclass
+class Client:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def answers(self, count: int) -> list[int]:
+        numbers = []
+        async with asyncio.timeout(20):
+            for _ in range(count):
+                size, number = struct.unpack(">ii", await self.reader.readexactly(8))
+                await self.reader.readexactly(size - 4)
+                numbers.append(number)
+        return numbers
+
+    async def until_ended(self) -> bytes:
+        """What comes until the broker ends the connection."""
+        async with asyncio.timeout(20):
+            try:
+                return await self.reader.read()
+            except ConnectionResetError:
+                return b""
+
+
+@dataclass
+class Served:
+    listener: Listener
+    port: int
+    script: Script
+    request_bytes: ByteSemaphore
+    clients: list[Client]
+
+    async def client(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.clients.append(client)
+        return client
+
+
+@asynccontextmanager
+async def serving(
+    *,
+    limits: ConnectionLimits = LIMITS,
+    bytes_max: int = 1 << 30,
+    serve: Callable[[memoryview], Awaitable[Answer | None]] | None = None,
+    **others: Any,
+) -> AsyncIterator[Served]:
+    script, request_bytes = Script(), ByteSemaphore(bytes_max)
+    server = RequestServer(serve or script.serve, lambda frame: frame[1] == OVERLAPPING)
+    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
+    found = Served(listener, await listener.start("127.0.0.1", 0), script, request_bytes, [])
+    try:
+        yield found
+    finally:
+        await listener.stop()
+        for client in found.clients:
+            client.writer.close()
+        assert len(listener) == 0
+        assert request_bytes.held_bytes == 0
