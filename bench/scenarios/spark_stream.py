@@ -75,7 +75,7 @@ class SparkStreamScenario(Scenario[SparkSystem]):
             for size in self._record_sizes
             for batches in self._batches
         ]
-        return [small, *runs]  # those of one size follow one another: they read one topic
+        return sorted([*runs, small], key=lambda case: case["record_bytes"])  # those of one size read one topic
 
     def measure(self, system: SparkSystem, params: Params, meter: Meter) -> Measured:
         record_bytes = int(params["record_bytes"])
@@ -130,10 +130,13 @@ def _empty_batch_s(system: SparkSystem, topic: str, checkpoint: str, counted: in
     """
     frame = system.read_stream(topic, maxOffsetsPerTrigger=str(PARTITIONS))
     query = _start(frame, checkpoint, processingTime="0 seconds")
+    until_s = time.monotonic() + END_TIMEOUT_S
     try:
         while (last := query.lastProgress) is None or last.batchId < WARM_BATCHES + counted:
             if not query.isActive:
                 raise WrongResultError(f"{system.name}: the query ended by itself: {query.exception()}")
+            if time.monotonic() > until_s:
+                raise WrongResultError(f"{system.name}: no {WARM_BATCHES + counted} batches within {END_TIMEOUT_S} s")
             time.sleep(POLL_S)
     finally:
         query.stop()
