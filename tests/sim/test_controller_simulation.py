@@ -45,6 +45,11 @@ def test_fresh_seeds_break_no_invariant_either() -> None:
         run_seeds(seeds)
 
 
+def test_an_operator_decides_where_the_only_complete_disk_is_gone() -> None:
+    """With a minimum of one replica the others may lack what was committed: nobody is elected until somebody gives it up."""
+    assert run_seeds((1112146094,))["given up"] == 3
+
+
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:
     def trace(hash_seed: str) -> str:
         root = Path(__file__).parents[2]
