@@ -15,6 +15,8 @@ K = TypeVar("K", bound=Hashable)
 
 UNKNOWN_OFFSET_BYTES = 1024
 """Taken for one offset of a partition whose size nobody has told."""
+_LEAST_OFFSET_BYTES = 2.0**-63
+"""One byte for all the offsets there are: what is left of a log that compaction made sparse is never less."""
 
 
 def wait_ms(limits: Limits, offsets_count: int, waited_ms: float | None) -> float:
@@ -71,7 +73,7 @@ def shared(counts: Mapping[K, int], limit: int) -> dict[K, int]:
 
 
 def _within_bytes(counts: Mapping[K, int], max_bytes: int, bytes_per_offset: Mapping[K, float]) -> dict[K, int]:
-    each = {key: bytes_per_offset.get(key) or UNKNOWN_OFFSET_BYTES for key in counts}
+    each = {key: max(bytes_per_offset.get(key) or UNKNOWN_OFFSET_BYTES, _LEAST_OFFSET_BYTES) for key in counts}
     sizes = {key: math.ceil(count * each[key]) for key, count in counts.items()}
     if sum(sizes.values()) <= max_bytes:
         return dict(counts)

@@ -84,3 +84,9 @@ def test_a_batch_is_put_off_until_there_is_enough_or_the_delay_is_over() -> None
     assert wait_ms(limits, 99, 1_000) == wait_ms(limits, 99, 2_000) == 0
     assert wait_ms(limits, 1, None) == 0  # the first of a run
     assert wait_ms(Limits(), 0, 0) == 0
+
+
+def test_a_log_with_next_to_nothing_in_it_takes_all_its_offsets_at_once() -> None:
+    ends = admitted_ends({"a": 0, "b": 0}, {"a": 2**62, "b": 9}, Limits(max_bytes=1), {"a": 5e-324, "b": 1.0})
+    assert ends["b"] == 1
+    assert ends["a"] == 2**62
