@@ -145,7 +145,8 @@ class ReplicationControl:
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
         failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
-        failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected.
+        failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected; so it
+        may where it tells this controller for the first time: the one before may have heard of a replica that is usable now.
 
         Args:
             broker_id: The broker that tells.
@@ -154,6 +155,7 @@ class ReplicationControl:
         """
         keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
         known = self._offline.get(broker_id, frozenset())
+        is_first = broker_id not in self._heard
         if more_follow:
             self._arriving[broker_id] = keys
             self._offline[broker_id] = known | keys
@@ -162,10 +164,12 @@ class ReplicationControl:
             self._offline[broker_id] = keys
             if not keys:
                 del self._offline[broker_id]
-        usable_again = known - self._offline.get(broker_id, frozenset())
-        yield from self._elections(
-            [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
-        )
+        if broker_id in self._heard:
+            leaderless = self._leaderless_on(broker_id) if is_first else known
+            usable_again = set(leaderless) - self._offline.get(broker_id, frozenset())
+            yield from self._elections(
+                [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
+            )
         for replica in offline:
             key = (replica.topic_id, replica.partition_id)
             partition = self._state.partitions.get(key)
@@ -185,9 +189,11 @@ class ReplicationControl:
 
     def changes_with(self, broker_id: int) -> Iterator[PartitionChangeRecord]:
         """Yields the changes when a broker becomes active: partitions without a leader that may have one now get it."""
-        state = self._state
-        keys = [key for key in state.leaderless if broker_id in state.partitions[key].replicas]
-        return self._elections(keys, (self._brokers.active() | {broker_id}).__contains__)
+        return self._elections(self._leaderless_on(broker_id), (self._brokers.active() | {broker_id}).__contains__)
+
+    def _leaderless_on(self, broker_id: int) -> list[PartitionKey]:
+        partitions = self._state.partitions
+        return [key for key in self._state.leaderless if broker_id in partitions[key].replicas]
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
         """Yields the changes when `records` change the configuration.
@@ -249,8 +255,9 @@ class ReplicationControl:
     ) -> Iterator[PartitionChangeRecord]:
         for key in in_order(keys):
             partition = self._state.partitions[key]
-            change = partition_change(*key, partition, self.rules(key, is_acceptable)) or self._recovered_or_none(
-                key, partition, is_acceptable
+            rules = self.rules(key, is_acceptable)
+            change = partition_change(*key, partition, rules) or self._recovered_or_none(
+                key, partition, rules.is_acceptable
             )
             if change is not None:
                 yield change

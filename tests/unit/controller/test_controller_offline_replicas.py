@@ -124,6 +124,30 @@ def test_a_replica_that_is_usable_again_is_elected_where_nobody_leads(quorum: Qu
     assert quorum.partition("flights").leader == 1
 
 
+def test_a_replica_that_was_offline_under_another_controller_is_elected(quorum: Quorum) -> None:
+    """The new one has not heard that it was: what counts is the first list that it is told, and that is empty."""
+    quorum.create("flights", 1, **{"flush.policy": "always"})
+    tell(quorum, 1, "flights", is_intact=True)
+    assert quorum.partition("flights").leader == -1
+    quorum.renounce()
+    quorum.claim(1)
+    assert quorum.partition("flights").leader == -1, "nobody has told yet"
+    tell(quorum, 1, more=True)
+    assert quorum.partition("flights").leader == -1, "the next part may name it"
+    tell(quorum, 1)
+    assert quorum.partition("flights").leader == 1
+
+
+def test_a_report_elects_nobody_whose_replica_is_offline(quorum: Quorum) -> None:
+    """The report is from before the loss of the disk, or from after its return: the next heartbeat tells."""
+    quorum.create("flights", 1)
+    tell(quorum, 1, "flights")
+    quorum.report(1, "flights", 0, 7)
+    assert quorum.partition("flights").leader == -1
+    tell(quorum, 1)
+    assert quorum.partition("flights").leader == 1
+
+
 def test_more_replicas_than_one_heartbeat_may_name_are_told_in_several(quorum: Quorum) -> None:
     for name in ("a", "b", "c"):
         quorum.create(name, 1, 2, 3)
