@@ -18,6 +18,7 @@ def check_together(config: ServerKeys) -> None:
     """
     _check_listeners(config)
     _check_advertised(config)
+    _check_kafka(config)
     _check_metrics(config)
     _check_quorum(config)
     _check_sizes(config)
@@ -51,6 +52,39 @@ def _check_advertised(config: ServerKeys) -> None:
                 f'advertised.listeners = "{endpoint}" cannot be connected to. Write the real host and port, or leave the'
                 " key out to advertise the bound listener",
             )
+
+
+def _check_kafka(config: ServerKeys) -> None:
+    listener, advertised = config.kafka_listener, config.kafka_advertised_listener
+    if listener is None:
+        if advertised is not None:
+            raise ConfigError(
+                "kafka.advertised.listener",
+                str(advertised),
+                f'kafka.advertised.listener = "{advertised}" is the address of nothing: set kafka.listener too',
+            )
+        return
+    if not config.allow_insecure and not listener.is_loopback:
+        raise ConfigError(
+            "kafka.listener",
+            str(listener),
+            f'kafka.listener = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
+            " yet. Use 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
+        )
+    if listener.is_wildcard and advertised is None:
+        raise ConfigError(
+            "kafka.advertised.listener",
+            "",
+            f"kafka.advertised.listener is missing: nobody can connect to {listener.host}, which kafka.listener binds. Set"
+            " it to the host and port that clients use",
+        )
+    if advertised is not None and (advertised.is_wildcard or advertised.port == 0):
+        raise ConfigError(
+            "kafka.advertised.listener",
+            str(advertised),
+            f'kafka.advertised.listener = "{advertised}" cannot be connected to. Write the real host and port, or leave the'
+            " key out to advertise the bound listener",
+        )
 
 
 def _check_metrics(config: ServerKeys) -> None:

@@ -134,6 +134,21 @@ class ServerKeys:
     """The address told to clients and other nodes: one.  Not set: the bound one.  Needed where that cannot be connected
     to (0.0.0.0, address translation)."""
 
+    kafka_listener: Annotated[
+        Endpoint | None,
+        OneEndpoint(),
+        Differs("no such key; it is one of `listeners`", "our own clients still come by gRPC"),
+    ] = None
+    """The address at which Kafka's clients are served, over TCP in Kafka's protocol.  Not set, or empty: none.  Port 0 takes a
+    free one, which the log tells.  Anything but loopback needs allow.insecure."""
+
+    kafka_advertised_listener: Annotated[
+        Endpoint | None,
+        OneEndpoint(),
+        Differs("no such key; it is one of `advertised.listeners`", "as kafka.listener"),
+    ] = None
+    """The address told to Kafka's clients.  Not set, or empty: the bound one.  Needed where that cannot be connected to."""
+
     broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
     """Rack or zone of this broker.  Replicas of a partition are spread over racks."""
 

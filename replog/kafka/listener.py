@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +41,32 @@ class ListenerLimits:
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
+def bind(host: str, port: int) -> socket.socket:
+    """Returns a socket that has its port and does not listen yet: whoever connects is refused.
+
+    Args:
+        host: The address to listen at.
+        port: The port; 0: a free one.
+
+    Raises:
+        ConfigError: The port is taken, or the address is not this machine's.
+    """
+    bound = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+        raise _cannot_listen(host, port, error) from None
+    bound.settimeout(0)
+    return bound
+
+
 class Listener:
     """Listens on one port.  Of one event loop.
 
@@ -63,27 +90,22 @@ class Listener:
     def __len__(self) -> int:
         return len(self._connections)
 
-    async def start(self, host: str, port: int) -> int:
-        """Listens; returns the port.
+    async def start(self, bound: socket.socket) -> None:
+        """Accepts connections from here on.
 
         Args:
-            host: The address to listen at.
-            port: The port; 0: a free one.
+            bound: The socket, from `bind`; it is the listener's from here on.
 
         Raises:
-            ConfigError: The port is taken, or the address is not this machine's.
+            ConfigError: Another process began to listen there after `bind`.
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, host, port, backlog=BACKLOG)
+            self._server = await loop.create_server(self._accept, sock=bound, backlog=BACKLOG)
         except OSError as error:
-            raise ConfigError(
-                "listeners",
-                f"{host}:{port}",
-                f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in listeners",
-            ) from None
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+            host, port = bound.getsockname()[:2]
+            bound.close()
+            raise _cannot_listen(host, port, error) from None
 
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
@@ -137,3 +159,8 @@ class Listener:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
+    reason = f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in kafka.listener"
+    return ConfigError("kafka.listener", f"{host}:{port}", reason)

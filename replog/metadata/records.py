@@ -47,6 +47,25 @@ class SupportedFeature:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    """Where a broker serves one kind of clients.
+
+    Attributes:
+        name: The name of the listener, as `KAFKA_LISTENER`.
+        host: The host that clients connect to.
+        port: The port there.
+    """
+
+    name: str
+    host: str
+    port: int
+
+
+KAFKA_LISTENER = "KAFKA"
+"""The listener at which Kafka's clients are served."""
+
+
+@dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
     broker_id: int
     incarnation_id: UUID

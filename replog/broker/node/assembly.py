@@ -12,6 +12,7 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -37,6 +38,7 @@ from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
+from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, Produces
@@ -44,6 +46,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.controller.controller import Controller
 from replog.controller.requests import RegisterController
 from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.records import BrokerEndpoint
 from replog_quorum import Voter, VoterSet
 
 
@@ -258,30 +261,43 @@ def _request_parts(
     if resources.metrics is not None:  # off, requests go straight into the paths
         produces = resources.metrics.metered_produce(produce_path)
         fetches = resources.metrics.metered_fetch(fetch_path, stepper.driver)
-    handlers = RequestHandlers(
-        HandlerParts(
-            config=config,
-            hello=resources.hello(),
-            address=resources.address,
-            leader=lambda: links.leader,
-            controller=metadata.controller,
-            channel=metadata.channel,
-            quorum=metadata.quorum,
-            quorum_requests=QuorumRequests(
-                config.node_id,
-                resources.cluster_id,
-                metadata.quorum,
-                resources.environment.transport,
-                resources.environment.clock,
-            ),
-            manager=replicas.manager,
-            lifecycle=lifecycle,
-            publisher=replicas.publisher,
-            produces=produces,
-            fetches=fetches,
-            fetch_path=fetch_path,
-            producer_ids=producer_ids,
-            credits=ByteSemaphore(config.queued_max_request_bytes),
-        )
+    request_bytes = ByteSemaphore(config.queued_max_request_bytes)
+    handler_parts = HandlerParts(
+        config=config,
+        hello=resources.hello(),
+        address=resources.address,
+        leader=lambda: links.leader,
+        controller=metadata.controller,
+        channel=metadata.channel,
+        quorum=metadata.quorum,
+        quorum_requests=QuorumRequests(
+            config.node_id,
+            resources.cluster_id,
+            metadata.quorum,
+            resources.environment.transport,
+            resources.environment.clock,
+        ),
+        manager=replicas.manager,
+        lifecycle=lifecycle,
+        publisher=replicas.publisher,
+        produces=produces,
+        fetches=fetches,
+        fetch_path=fetch_path,
+        producer_ids=producer_ids,
+        credits=request_bytes,
     )
-    return RequestParts(produce_path=produce_path, fetch_path=fetch_path, producer_ids=producer_ids, handlers=handlers)
+    handlers = RequestHandlers(handler_parts)
+    return RequestParts(
+        produce_path=produce_path,
+        fetch_path=fetch_path,
+        producer_ids=producer_ids,
+        handlers=handlers,
+        credits=request_bytes,
+        kafka_node=LocalKafkaNode(handler_parts, handlers, partial(_kafka_endpoint, resources)),
+    )
+
+
+def _kafka_endpoint(resources: NodeResources, broker_id: int) -> BrokerEndpoint | None:
+    if resources.kafka is None or broker_id != resources.config.node_id:
+        return None
+    return resources.kafka.endpoint

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Self
 
 from replog.broker.node.assembly import assemble
 from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.kafka_port import KafkaPort
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import NodeParts
 from replog.broker.node.resources import (
     DISK_THREADS,
     NodeResources,
     address_of,
+    open_kafka_port,
     open_logs,
     open_metadata_log,
     open_metrics,
@@ -58,6 +60,7 @@ class Node:
         self._environment = environment
         self._executor = environment.threads(DISK_THREADS, "replog-disk")
         self._server: Server | None = None
+        self._kafka: KafkaPort | None = None
         self._metrics: MetricsService | None = None
         self._parts: NodeParts | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -102,6 +105,7 @@ class Node:
         config, environment, loop = self.config, self._environment, asyncio.get_running_loop()
         endpoint = config.listeners[0]
         self._server = environment.bind(endpoint.host, endpoint.port)
+        self._kafka = open_kafka_port(config)
         self._metrics = open_metrics(config)
         resources = NodeResources(
             config=config,
@@ -111,6 +115,7 @@ class Node:
             metadata_log=await loop.run_in_executor(self._executor, open_metadata_log, config, environment, self.logs),
             executor=self._executor,
             address=self.address,
+            kafka=self._kafka,
             metrics=self._metrics,
             on_failure=self._fail,
         )
@@ -134,6 +139,9 @@ class Node:
             replicas.lifecycle.start()
             replicas.keeper.start()
             replicas.cleaner.start()
+        if self._kafka is not None:
+            requests = parts.requests
+            self._kafka.start(requests.kafka_node, requests.credits, replicas.lifecycle.wait_until_running, self._fail)
 
     # ---- what users of a node see -------------------------------------------------------------------------------------
 
@@ -150,6 +158,11 @@ class Node:
         if self._parts is None:
             raise BrokerClosedError("the node has not started")
         return self._parts
+
+    @property
+    def kafka_address(self) -> str | None:
+        """host:port that Kafka's clients use; None: they are not served."""
+        return None if self._kafka is None else f"{self._kafka.endpoint.host}:{self._kafka.endpoint.port}"
 
     @property
     def metrics_address(self) -> str | None:
@@ -237,6 +250,8 @@ class Node:
     async def _stop_tasks(self) -> None:
         if self._server is not None:
             await self._server.stop(SERVER_STOP_GRACE_S)
+        if self._kafka is not None:
+            await self._kafka.stop()
         if self._metrics is not None:
             await self._metrics.stop()
         if self._parts is not None:

@@ -23,8 +23,10 @@ from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import RequestHandlers
+from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
+from replog.byte_semaphore import ByteSemaphore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,12 +63,19 @@ class ReplicaParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestParts:
-    """The paths by which requests come in."""
+    """The paths by which requests come in.
+
+    Attributes:
+        credits: The byte credits of all requests together.
+        kafka_node: What Kafka's clients are served from.
+    """
 
     produce_path: ProducePath
     fetch_path: FetchPath
     producer_ids: ProducerIdAllocator
     handlers: RequestHandlers
+    credits: ByteSemaphore
+    kafka_node: LocalKafkaNode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.kafka_port import KafkaPort
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.server import ServerConfig
@@ -41,6 +42,7 @@ class NodeResources:
         metadata_log: The open metadata log.
         executor: The threads for the disk.
         address: The host:port that clients use.
+        kafka: The port at which Kafka's clients are served; None: they are not.
         metrics: What Prometheus reads; None: metrics are off.
         on_failure: The function that ends the node because of a bug or a failed disk.
     """
@@ -52,6 +54,7 @@ class NodeResources:
     metadata_log: MetadataLog
     executor: Executor
     address: str
+    kafka: KafkaPort | None
     metrics: MetricsService | None
     on_failure: Callable[[BaseException], None]
 
@@ -124,6 +127,16 @@ def address_of(config: ServerConfig, server: Server) -> str:
     if config.advertised_listeners:
         return str(config.advertised_listeners[0])
     return str(replace(config.listeners[0], port=server.port))
+
+
+def open_kafka_port(config: ServerConfig) -> KafkaPort | None:
+    """Takes the port for Kafka's clients, where they are wanted; a controller alone serves none.
+
+    Raises:
+        ConfigError: The port cannot be bound.
+    """
+    listener = config.kafka_listener
+    return None if listener is None or not config.is_broker else KafkaPort(config, listener)
 
 
 def open_metrics(config: ServerConfig) -> MetricsService | None:

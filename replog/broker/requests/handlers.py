@@ -216,7 +216,7 @@ class RequestHandlers:
         before = publisher.image_at(request.known_offset)
         said: tuple[int, int] | None = None
         async for _ in publisher.changes():
-            image, controller = publisher.image, self._controller()
+            image, controller = publisher.image, self.controller()
             if image is before and controller == said:
                 continue
             controller_id, epoch = controller
@@ -268,7 +268,7 @@ class RequestHandlers:
         await self._parts.quorum.handle_stream(hello, stream)
 
     def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
-        controller_id, epoch = self._controller()
+        controller_id, epoch = self.controller()
         return described_topics(
             self._parts.publisher.image,
             request.topics,
@@ -277,7 +277,7 @@ class RequestHandlers:
             controller_epoch=epoch,
         )
 
-    def _controller(self) -> tuple[int, int]:
+    def controller(self) -> tuple[int, int]:
         """Returns the active controller's id, -1 for unknown, and its epoch.
 
         A broker without its lease does not know: what it takes for the metadata may be of the past.

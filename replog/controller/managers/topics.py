@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,9 +38,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-
-_NAME_LENGTH_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+from replog.metadata.topic_names import topic_name_trouble
 
 Assignments = tuple[tuple[int, ...], ...]
 """Replicas of partition after partition, the preferred leader first."""
@@ -117,10 +114,8 @@ class TopicControl:
         return TopicResult(name, ErrorCode.NONE, "", topic_id, partitions_count, len(assignments[0]))
 
     def _check_name(self, name: str, batch: _Batch) -> None:
-        if len(name) > _NAME_LENGTH_MAX or not _NAME.match(name) or name in {".", ".."}:
-            raise InvalidTopicError(
-                f'topic name "{name[:_NAME_LENGTH_MAX]}" is not 1 to {_NAME_LENGTH_MAX} of letters, digits, ".", "_", "-"'
-            )
+        if (trouble := topic_name_trouble(name)) is not None:
+            raise InvalidTopicError(trouble)
         if name in self._replication.topic_ids:
             raise TopicExistsError(f'topic "{name}" exists')
         if "." not in name and "_" not in name:

@@ -11,7 +11,7 @@ from typing import Any
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.kafka.connection import Answer, ConnectionLimits, RequestServer
-from replog.kafka.listener import Listener, ListenerLimits
+from replog.kafka.listener import Listener, ListenerLimits, bind
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()
@@ -104,7 +104,10 @@ async def serving(
     script, request_bytes = Script(), ByteSemaphore(bytes_max)
     server = RequestServer(serve or script.serve, lambda frame: frame[1] == OVERLAPPING)
     listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
-    found = Served(listener, await listener.start("127.0.0.1", 0), script, request_bytes, [])
+    bound = bind("127.0.0.1", 0)
+    port = bound.getsockname()[1]
+    await listener.start(bound)
+    found = Served(listener, port, script, request_bytes, [])
     try:
         yield found
     finally:

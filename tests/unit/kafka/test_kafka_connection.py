@@ -15,7 +15,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError, MalformedFrameError
 from replog.kafka import connection as connection_module
 from replog.kafka.connection import Answer, RequestServer
-from replog.kafka.listener import Listener, ListenerLimits
+from replog.kafka.listener import Listener, ListenerLimits, bind
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 
@@ -406,4 +406,16 @@ class AbortedTransport(asyncio.Transport):
 async def test_a_port_that_is_taken_is_told() -> None:
     async with serving() as it:
         with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
-            await Listener(it.listener._request_server, ListenerLimits(), it.request_bytes).start("127.0.0.1", it.port)
+            bind("127.0.0.1", it.port)
+
+
+async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
+    first = bind("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    second = bind("127.0.0.1", port)  # nobody listens yet, so that both have it
+    with second:
+        second.listen()
+        listener = Listener(RequestServer(Script().serve, lambda frame: True), ListenerLimits(), ByteSemaphore(1))
+        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
+            await listener.start(first)
+        assert first.fileno() == -1

@@ -1,0 +1,104 @@
+"""Metadata: the brokers that clients can reach, and where the partitions of topics are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from replog.errors import ErrorCode
+from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.metadata.image import TopicImage
+from replog.metadata.records import NO_LEADER, BrokerEndpoint
+from replog.metadata.registrations import PartitionRegistration
+from replog.metadata.topic_names import topic_name_trouble
+
+
+async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
+    """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
+    endpoints = reachable(node)
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+            for broker_id, at in endpoints.items()
+        ],
+        cluster_id=node.cluster_id,
+        controller_id=node.controller_id(),
+        topics=[_topic(found, endpoints) for found in _asked(node, request, call.version)],
+    )
+
+
+def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataResponse:
+    """Returns the answer to a request that failed as a whole."""
+    return MetadataResponse(
+        error_code=failure.code,
+        topics=[
+            MetadataResponse.MetadataResponseTopic(failure.code, topic.name or "", topic.topic_id)
+            for topic in request.topics or ()
+        ],
+    )
+
+
+def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
+    """Returns where clients reach the brokers that are active, by id."""
+    found = {broker_id: node.endpoint(broker_id) for broker_id in sorted(node.image.brokers)}
+    return {broker_id: at for broker_id, at in found.items() if at is not None}
+
+
+def _asked(
+    node: KafkaNode, request: MetadataRequest, version: int
+) -> Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]:
+    topics = request.topics
+    if topics is None or (version == 0 and not topics):
+        return node.image.topics_by_name.values()
+    return [_find(node, topic) for topic in topics]
+
+
+def _find(
+    node: KafkaNode, asked: MetadataRequest.MetadataRequestTopic
+) -> TopicImage | MetadataResponse.MetadataResponseTopic:
+    image = node.image
+    if asked.name is None or asked.topic_id != NO_TOPIC_ID:
+        by_id = image.topics_by_id.get(asked.topic_id)
+        return by_id or _unknown(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
+    if by_name := image.topics_by_name.get(asked.name):
+        return by_name
+    is_wrong = topic_name_trouble(asked.name) is not None
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return _unknown(code, asked.name, NO_TOPIC_ID)
+
+
+def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(code, name, topic_id)
+
+
+def _topic(
+    found: TopicImage | MetadataResponse.MetadataResponseTopic, endpoints: Mapping[int, BrokerEndpoint]
+) -> MetadataResponse.MetadataResponseTopic:
+    if isinstance(found, MetadataResponse.MetadataResponseTopic):
+        return found
+    return MetadataResponse.MetadataResponseTopic(
+        ErrorCode.NONE,
+        found.name,
+        found.topic_id,
+        partitions=[_partition(number, found.partitions[number], endpoints) for number in sorted(found.partitions)],
+    )
+
+
+def _partition(
+    number: int, partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]
+) -> MetadataResponse.MetadataResponsePartition:
+    code = ErrorCode.NONE
+    if partition.leader == NO_LEADER:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    elif partition.leader not in endpoints:
+        code = ErrorCode.LISTENER_NOT_FOUND
+    return MetadataResponse.MetadataResponsePartition(
+        code,
+        number,
+        partition.leader if code is ErrorCode.NONE else NO_LEADER,
+        partition.leader_epoch,
+        list(partition.replicas),
+        list(partition.isr),
+        [replica for replica in partition.replicas if replica not in endpoints],
+    )

@@ -1,0 +1,96 @@
+"""What the handlers of Kafka's requests hand over to: the node, in its own messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeVar
+from uuid import UUID
+
+from replog.controller.requests import ControllerRequest
+from replog.errors import ErrorCode
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import BrokerEndpoint
+from replog.rpc.client_messages import ClientRequest
+from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+
+R = TypeVar("R")
+
+NO_TOPIC_ID = UUID(int=0)
+"""The topic id of a topic that is named, or of none."""
+
+
+class KafkaNode(Protocol):
+    """One node, as the handlers see it."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of the node."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as the node knows them now."""
+        ...
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long a request takes at most that names no time."""
+        ...
+
+    def controller_id(self) -> int:
+        """Returns the active controller; -1: the node knows none."""
+        ...
+
+    def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
+        """Returns where Kafka's clients reach an active broker; None: nowhere."""
+        ...
+
+    async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
+        """Returns this node's answer to a call.
+
+        Args:
+            request: The request.
+            answer: The class of the answer.
+            timeout_ms: The time within which the caller wants it.
+
+        Raises:
+            ReplogError: The node refuses.
+        """
+        ...
+
+    async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
+        """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+        """Appends, and returns the answer when it is due; with acks=0 it is the one of the append."""
+        ...
+
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Reads, or waits until there is something to read."""
+        ...
+
+
+class Call(NamedTuple):
+    """What stands around a request.
+
+    Attributes:
+        version: The version of the API that the client chose.
+        client_id: The name that the client gives itself.
+    """
+
+    version: int
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a whole request failed."""
+
+    code: ErrorCode
+    message: str

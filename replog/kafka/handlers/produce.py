@@ -1,0 +1,132 @@
+"""Produce: one batch for each partition goes to the node's log as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from replog.errors import ErrorCode
+from replog.kafka.handlers.metadata import reachable
+from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.metadata.image import MetadataImage
+from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceResult
+from replog.rpc.messages import ProduceRequest as NodeRequest
+
+BY_ID_FROM = 13
+"""The first version that names topics by their ids (KIP-516)."""
+
+TRANSACTIONAL = "transactions are not served: leave transactional.id out"
+NO_RECORDS = "a partition of a Produce request has exactly one batch of records, and here it has none"
+TWICE = "a partition stands twice in the request: name it once"
+
+
+class _Batch(NamedTuple):
+    """A partition's batch: where its answer goes, and what it is."""
+
+    answer: ProduceResponse.PartitionProduceResponse
+    partition: ProducePartition
+    records: memoryview | bytes
+
+
+async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> ProduceResponse:
+    """Appends the batches, and answers as `acks` asks."""
+    response, batches = _opened(node.image, request, call.version)
+    if request.acks not in (0, 1, ACKS_ALL):
+        _refuse_all(response, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, and may be 0, 1 or -1 (all)")
+        return response
+    if request.transactional_id is not None:
+        _refuse_all(response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
+        return response
+    if batches:
+        answered = await node.produce(
+            NodeRequest(
+                0,
+                max(0, request.timeout_ms),
+                request.acks,
+                tuple(batch.partition for batch in batches),
+                tuple(batch.records for batch in batches),
+            )
+        )
+        for batch, result in zip(batches, answered.results, strict=True):
+            _fill(batch.answer, result)
+        response.node_endpoints = _new_leaders(node, response)
+    return response
+
+
+def refuse_produce(request: ProduceRequest, failure: Failure) -> ProduceResponse:
+    """Returns the answer to a request that failed as a whole."""
+    response, _ = _opened(MetadataImage(), request, 0)
+    _refuse_all(response, failure.code, failure.message)
+    return response
+
+
+def has_failed(response: ProduceResponse) -> bool:
+    """Whether a batch was refused: where no answer is awaited, the end of the connection tells the client."""
+    return any(partition.error_code for partition in _partitions(response))
+
+
+def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tuple[ProduceResponse, list[_Batch]]:
+    """Returns the answer with what is refused at once, and the batches that the node decides."""
+    response, batches = ProduceResponse(), []
+    seen: set[tuple[object, int]] = set()
+    for topic in request.topic_data:
+        by_id = version >= BY_ID_FROM
+        image_topic = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
+        answers = ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id)
+        response.responses.append(answers)
+        for partition in topic.partition_data:
+            answer = ProduceResponse.PartitionProduceResponse(partition.index, base_offset=-1)
+            answers.partition_responses.append(answer)
+            key = (topic.topic_id if by_id else topic.name, partition.index)
+            if key in seen:
+                _refuse(answer, ErrorCode.INVALID_REQUEST, TWICE)
+            elif image_topic is None:
+                _refuse(
+                    answer,
+                    ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "this broker does not know the topic (yet, or any more)",
+                )
+            elif not partition.records:
+                _refuse(answer, ErrorCode.INVALID_RECORD, NO_RECORDS)
+            else:
+                node_partition = ProducePartition(image_topic.topic_id, partition.index)
+                batches.append(_Batch(answer, node_partition, partition.records))
+            seen.add(key)
+    return response, batches
+
+
+def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult) -> None:
+    answer.error_code = result.error
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    if result.error is not ErrorCode.NONE:
+        answer.error_message = result.message or result.error.name
+    if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader_id >= 0:
+        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
+
+
+def _new_leaders(node: KafkaNode, response: ProduceResponse) -> list[ProduceResponse.NodeEndpoint]:
+    """Returns where the leaders are that the answer names (KIP-951)."""
+    named = {p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None}
+    if not named:
+        return []
+    return [
+        ProduceResponse.NodeEndpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+        for broker_id, at in reachable(node).items()
+        if broker_id in named
+    ]
+
+
+def _partitions(response: ProduceResponse) -> Iterator[ProduceResponse.PartitionProduceResponse]:
+    return (partition for topic in response.responses for partition in topic.partition_responses)
+
+
+def _refuse_all(response: ProduceResponse, code: ErrorCode, message: str) -> None:
+    for partition in _partitions(response):
+        _refuse(partition, code, message)
+
+
+def _refuse(answer: ProduceResponse.PartitionProduceResponse, code: ErrorCode, message: str) -> None:
+    answer.error_code, answer.error_message, answer.base_offset = code, message, -1

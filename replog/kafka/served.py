@@ -1,0 +1,72 @@
+"""The table of the APIs that are served: whatever is not in it is not advertised, and nothing of it is refused.
+
+A new API is a row here and functions in `handlers/`: one that answers, one that answers a request which failed as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from replog.kafka.handlers.metadata import metadata, refuse_metadata
+from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.produce import produce, refuse_produce
+from replog.kafka.messages.metadata import MetadataRequest
+from replog.kafka.messages.produce import ProduceRequest
+from replog.kafka.wire import Reader, Writer
+
+
+class Request(Protocol):
+    """The class of a request, as it is generated."""
+
+    API_KEY: ClassVar[int]
+    VERSIONS: ClassVar[range]
+    FLEXIBLE_FROM: ClassVar[int]
+
+    @classmethod
+    def read(cls, r: Reader, version: int) -> Any: ...
+
+
+class Response(Protocol):
+    """The answer to a request, as it is generated."""
+
+    def write(self, w: Writer, version: int) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One API.
+
+    Attributes:
+        request: The class of its requests; their versions are served.
+        handle: The function that answers.  It may raise whatever is a `ReplogError`.
+        refuse: The function that answers where the request failed as a whole.
+        advertised_from: The first version that is advertised, where that is not the first that is served.
+        may_overlap: Whether a request may be in flight beside others of its connection.
+    """
+
+    request: type[Request]
+    handle: Callable[[KafkaNode, Any, Call], Awaitable[Response]]
+    refuse: Callable[[Any, Failure], Response]
+    advertised_from: int | None = None
+    may_overlap: bool = False
+
+    @property
+    def key(self) -> int:
+        """The key of the API."""
+        return self.request.API_KEY
+
+    @property
+    def advertised(self) -> range:
+        """The versions that clients are told."""
+        served = self.request.VERSIONS
+        return served if self.advertised_from is None else range(self.advertised_from, served.stop)
+
+
+SERVED: tuple[Served, ...] = (
+    # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
+    Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
+    Served(MetadataRequest, metadata, refuse_metadata),
+)
+"""All but ApiVersions, which tells of them (`KafkaServer`)."""

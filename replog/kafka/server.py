@@ -1,0 +1,108 @@
+"""Answers the requests of Kafka clients: finds the API, reads the message, has it handled, writes the answer.
+
+| what comes | what the client gets |
+|---|---|
+| ApiVersions in a version from the future | which versions there are, as version 0 (KIP-511) |
+| another API or version that is not served, a body that is none | the connection ends, and the log says why |
+| a request that fails as a whole | Kafka's code for each thing that it names, with our text where the version has a field |
+| a request on which a handler breaks | UNKNOWN_SERVER_ERROR and a number; the log has the traceback under the same number |
+| a produce with acks=0 | nothing; where a batch was refused, the end of the connection |
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import struct
+from collections.abc import Mapping, Sequence
+
+from replog.errors import ErrorCode, MalformedFrameError, ReplogError
+from replog.kafka.connection import Answer
+from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.produce import has_failed
+from replog.kafka.handlers.versions import api_versions, refuse_api_versions, unsupported
+from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.kafka.messages.headers import RequestHeader, ResponseHeader
+from replog.kafka.messages.produce import ProduceRequest
+from replog.kafka.served import SERVED, Response, Served
+from replog.kafka.wire import Reader, Writer
+
+_start = struct.Struct(">hhi")
+_size = struct.Struct(">i")
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaServer:
+    """Answers requests, one by one; `replog.kafka.connection` keeps their order.
+
+    Args:
+        node: The node that they are for.
+        served: The table of the APIs that are served, beside ApiVersions.
+
+    Attributes:
+        advertised: The versions of each API that clients are told, by its key.
+    """
+
+    def __init__(self, node: KafkaNode, served: Sequence[Served] = SERVED) -> None:
+        own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
+        self._node = node
+        self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
+        self._failures = itertools.count(1)
+        self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
+
+    def may_overlap(self, frame: memoryview) -> bool:
+        """Whether a request may be in flight beside others of its connection."""
+        api = self._served.get(_start.unpack_from(frame)[0])
+        return api is not None and api.may_overlap
+
+    async def serve(self, frame: memoryview) -> Answer | None:
+        """Answers a request; None: it has no answer.
+
+        Args:
+            frame: The request without its size.
+
+        Raises:
+            MalformedFrameError: The bytes are no request that is served; nothing was done.
+        """
+        key, version, correlation_id = _start.unpack_from(frame)
+        api = self._served.get(key)
+        if api is None:
+            raise MalformedFrameError(f"a request for API {key}, which is not served")
+        if version not in api.request.VERSIONS:
+            if key == ApiVersionsRequest.API_KEY:
+                return _framed(correlation_id, unsupported(self.advertised), 0, has_tags=False)
+            raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
+        is_flexible = version >= api.request.FLEXIBLE_FROM
+        reader = Reader(frame)
+        header = RequestHeader.read(reader, 2 if is_flexible else 1)
+        request = api.request.read(reader, version)
+        reader.finish()
+        response = await self._handle(api, request, Call(version, header.client_id or ""))
+        if isinstance(request, ProduceRequest) and request.acks == 0:
+            return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
+        return _framed(correlation_id, response, version, has_tags=is_flexible and key != ApiVersionsRequest.API_KEY)
+
+    async def _handle(self, api: Served, request: object, call: Call) -> Response:
+        try:
+            return await api.handle(self._node, request, call)
+        except ReplogError as error:
+            return api.refuse(request, Failure(error.code, str(error)))
+        except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
+            number = next(self._failures)
+            _log.exception(
+                "failure %d: a request of %r for API %d is answered with an error", number, call.client_id, api.key
+            )
+            text = f"a bug of broker {self._node.node_id}; its log says more under failure {number}"
+            return api.refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+
+    async def _api_versions(self, node: KafkaNode, _request: ApiVersionsRequest, _call: Call) -> ApiVersionsResponse:
+        return api_versions(node, self.advertised)
+
+
+def _framed(correlation_id: int, response: Response, version: int, *, has_tags: bool) -> Answer:
+    writer = Writer()
+    ResponseHeader(correlation_id).write(writer, 1 if has_tags else 0)
+    response.write(writer, version)
+    buffers = writer.buffers()
+    return Answer((_size.pack(sum(map(len, buffers))), *buffers))

@@ -1,0 +1,15 @@
+"""What a topic may be called (docs/KAFKA.md; as Kafka's)."""
+
+from __future__ import annotations
+
+import re
+
+NAME_LENGTH_MAX = 249
+_NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
+
+
+def topic_name_trouble(name: str) -> str | None:
+    """Returns why no topic may have this name; None: one may."""
+    if len(name) <= NAME_LENGTH_MAX and _NAME.match(name) and name not in {".", ".."}:
+        return None
+    return f'topic name "{name[:NAME_LENGTH_MAX]}" is not 1 to {NAME_LENGTH_MAX} of letters, digits, ".", "_", "-"'
