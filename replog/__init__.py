@@ -13,6 +13,7 @@ from replog._version import __version__
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
     from replog.cluster import LocalCluster
+    from replog.cluster.embedded import EmbeddedCluster, embedded
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
     from replog.process_memory import tune_process
 
@@ -20,11 +21,13 @@ __all__ = [
     "Admin",
     "AsyncLocalLog",
     "Consumer",
+    "EmbeddedCluster",
     "LocalCluster",
     "LocalLog",
     "Producer",
     "ReadOnlyLog",
     "__version__",
+    "embedded",
     "open_log",
     "open_log_async",
     "tune_process",
@@ -43,6 +46,10 @@ def __getattr__(name: str) -> Any:
         from replog.cluster import LocalCluster
 
         return LocalCluster
+    if name in {"EmbeddedCluster", "embedded"}:
+        import replog.cluster.embedded
+
+        return getattr(replog.cluster.embedded, name)
     if name in {"AsyncLocalLog", "LocalLog", "ReadOnlyLog", "open_log", "open_log_async"}:
         import replog.local
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 def watched_task(
@@ -25,3 +27,18 @@ def watched_task(
     task = asyncio.create_task(coroutine, name=name)
     task.add_done_callback(ended)
     return task
+
+
+async def finished(work: asyncio.Future[T]) -> T:
+    """Returns what work in a thread gives; a caller that is cancelled meanwhile is cancelled once the work is over.
+
+    Why: a thread cannot be cancelled.  Whoever goes on without it leaves open what it opens, or closes what it uses.
+
+    Args:
+        work: The work; its outcome can be asked for afterwards.
+    """
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        await asyncio.wait([work])
+        raise

@@ -13,10 +13,8 @@ Nothing in these files names the directory itself, so it can be reached by any p
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
-import secrets
 import shutil
 import signal
 import time
@@ -29,6 +27,7 @@ from replog.broker.node.recovery_log import RECOVERING
 from replog.client import Admin
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import KeptPorts, NodePlace, ProcessId, last_lines, spawn_node, wait_until_gone
+from replog.cluster_ids import new_cluster_id
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 
 STATE_FILE = "cluster.json"
@@ -88,7 +87,7 @@ class LocalCluster:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
         directory = Path(directory).absolute()  # noqa: ASYNC240 -- looks nothing up on a disk
         _refuse_cluster(directory)
-        cluster = cls(directory, _new_cluster_id(), {}, die_with_parent=die_with_parent)
+        cluster = cls(directory, new_cluster_id(), {}, die_with_parent=die_with_parent)
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
             cluster.nodes = _new_specs(directory, ports, roles or {}, places or {})
@@ -401,10 +400,6 @@ def _unusable(directory: Path, error: OSError) -> ConfigError:
     return ConfigError(
         "directory", str(directory), f"no cluster can be made in {directory}: {reason}. Name another directory."
     )
-
-
-def _new_cluster_id() -> str:
-    return base64.urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
 
 
 def _new_specs(

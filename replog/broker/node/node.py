@@ -29,6 +29,7 @@ from replog.broker.node.resources import (
     open_metrics,
 )
 from replog.broker.replicas.log_keeper import known_high_watermarks
+from replog.broker.tasks import finished
 from replog.config.server import ServerConfig
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import LogManager, RecoveryProgress
@@ -92,7 +93,13 @@ class Node:
         """
         environment = environment or NodeEnvironment()
         loop = asyncio.get_running_loop()
-        logs = await loop.run_in_executor(None, open_logs, config, environment, on_recovery)
+        opening = loop.run_in_executor(None, open_logs, config, environment, on_recovery)
+        try:
+            logs = await finished(opening)
+        except asyncio.CancelledError:
+            if not opening.cancelled() and opening.exception() is None:
+                opening.result().close(broker_epoch=None, now_ms=environment.clock.wall_ms())
+            raise
         node = cls(config, logs, environment)
         try:
             await node._start(PartLinks if make_links is None else partial(make_links, node))
@@ -112,7 +119,9 @@ class Node:
             environment=environment,
             incarnation_id=self.incarnation_id,
             logs=self.logs,
-            metadata_log=await loop.run_in_executor(self._executor, open_metadata_log, config, environment, self.logs),
+            metadata_log=await finished(
+                loop.run_in_executor(self._executor, open_metadata_log, config, environment, self.logs)
+            ),
             executor=self._executor,
             address=self.address,
             kafka=self._kafka,

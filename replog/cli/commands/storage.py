@@ -50,18 +50,9 @@ def format_storage(
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new cluster id."""
+    from replog.cluster_ids import new_cluster_id
+
     typer.echo(new_cluster_id())
-
-
-def new_cluster_id() -> str:
-    """Makes a random id in Kafka's spelling that no command line takes for an option."""
-    import uuid
-
-    from replog_checkpoints import uuid_to_text
-
-    while (text := uuid_to_text(uuid.uuid4())).startswith("-"):
-        pass
-    return text
 
 
 def _choose_cluster_id(configured: str | None, given: str | None) -> str:
@@ -73,6 +64,8 @@ def _choose_cluster_id(configured: str | None, given: str | None) -> str:
         raise UsageError(
             "--cluster-id", given, f"--cluster-id is {given}, the file says cluster.id = {configured}. Leave one out"
         )
+    from replog.cluster_ids import new_cluster_id
+
     return given or configured or new_cluster_id()
 
 

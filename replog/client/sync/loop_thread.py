@@ -296,7 +296,9 @@ async def _wind_down() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
-    await asyncio.get_running_loop().shutdown_asyncgens()
+    loop = asyncio.get_running_loop()
+    await loop.shutdown_asyncgens()
+    await loop.shutdown_default_executor()
 
 
 class SyncClient(Generic[Client]):

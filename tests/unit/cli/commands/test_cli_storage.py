@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_kit import Replog
 
-from replog.cli.commands.storage import new_cluster_id
+from replog.cluster_ids import new_cluster_id
 from replog.log import LogDirectory
 from replog_checkpoints import OsFileSystem, read_meta_properties
 

@@ -1,0 +1,167 @@
+"""Brokers in this process, for programs and tests: complete nodes, with files and ports, and no other process.
+
+A broker shares the process's interpreter with whoever uses it: for speed start processes (`LocalCluster`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from replog.broker.node.node import Node
+from replog.client.sync.loop_thread import LoopThread
+from replog.cluster.node_spec import ConfigValue
+from replog.cluster.processes import KeptPorts
+from replog.cluster_ids import new_cluster_id
+from replog.config.server import ServerConfig
+from replog.errors import BrokerClosedError, InvalidRequestError
+from replog_checkpoints import META_PROPERTIES_FILE
+
+BROKERS_MAX = 9
+"""More of them in one process would only wait for each other."""
+
+
+def embedded(
+    path: str | os.PathLike[str] | None = None, *, brokers: int = 1, config: Mapping[str, ConfigValue] | None = None
+) -> EmbeddedCluster:
+    """Makes a broker, or a cluster of some, in this process: started and ended by `with` or `async with`.
+
+    By `with` the brokers run in the thread of the sync clients; by `async with` in the running loop, which must not be held up.
+
+    Args:
+        path: The folder of the data, made if it is not there; None: a temporary one, which is deleted at the end.
+        brokers: The number of brokers; more than one only with a temporary folder.
+        config: The keys of each broker's configuration beside those that are set here, by dotted name.
+
+    Raises:
+        InvalidRequestError: The number of brokers is none that can be started.
+    """
+    return EmbeddedCluster(path, brokers=brokers, config=config)
+
+
+class EmbeddedCluster:
+    """One or more brokers in this process; made by `embedded`.
+
+    Attributes:
+        nodes: The brokers that run, in order of their ids.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        brokers: int = 1,
+        config: Mapping[str, ConfigValue] | None = None,
+    ) -> None:
+        if not 1 <= brokers <= BROKERS_MAX:
+            raise InvalidRequestError(f"brokers={brokers}: 1 to {BROKERS_MAX} can run in one process")
+        if path is not None and brokers > 1:
+            raise InvalidRequestError(
+                f"brokers={brokers} with a folder: only one broker keeps its data. Leave path out for a test, or use"
+                " LocalCluster, whose brokers are processes"
+            )
+        self.nodes: tuple[Node, ...] = ()
+        self._path = None if path is None else Path(path).absolute()
+        self._brokers_count = brokers
+        self._config = dict(config or {})
+        self._running: AsyncExitStack | None = None
+        self._thread: LoopThread | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for replog's clients."""
+        return ",".join(node.address for node in self._started())
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The addresses for Kafka's clients."""
+        return ",".join(node.kafka_address or "" for node in self._started())
+
+    def _started(self) -> Sequence[Node]:
+        if not self.nodes:
+            raise BrokerClosedError("no broker runs: use embedded() by `with` or `async with`")
+        return self.nodes
+
+    async def __aenter__(self) -> Self:
+        await self._start()
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    def __enter__(self) -> Self:
+        self._thread = LoopThread.acquire(self)
+        try:
+            self._thread.run(self._start)
+        except BaseException:
+            self._release()
+            raise
+        return self
+
+    def __exit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._release()
+
+    def _release(self) -> None:
+        if self._thread is None:
+            return
+        try:
+            self._thread.run(self._stop)
+        finally:
+            LoopThread.release(self)
+            self._thread = None
+
+    # ---- in the loop ----------------------------------------------------------------------------------------------------
+
+    async def _start(self) -> None:
+        if self._running is not None:
+            raise InvalidRequestError("these brokers run already: make another embedded()")
+        async with AsyncExitStack() as stack:
+            folder, is_temporary = self._path, self._path is None
+            if folder is None:
+                made = tempfile.TemporaryDirectory(prefix="replog-")
+                stack.callback(made.cleanup)
+                folder = Path(made.name)
+            nodes: list[Node] = []
+            stack.push_async_callback(_end, nodes, is_temporary=is_temporary)
+            for config in self._configs(folder, stack):
+                nodes.append(await Node.start(config))  # noqa: PERF401 -- those that run are ended if one fails
+            await asyncio.gather(*(node.wait_until_ready() for node in nodes))
+            self._running, self.nodes = stack.pop_all(), tuple(nodes)
+
+    async def _stop(self) -> None:
+        running, self._running, self.nodes = self._running, None, ()
+        if running is not None:
+            await running.aclose()
+
+    def _configs(self, folder: Path, stack: AsyncExitStack) -> list[ServerConfig]:
+        shared: dict[str, ConfigValue] = {"kafka.listener": "127.0.0.1:0"}
+        if self._brokers_count == 1:
+            if not (folder / META_PROPERTIES_FILE).exists():
+                shared["cluster.id"] = new_cluster_id()
+            own = [{"node.id": 1, "log.dirs": [str(folder)], "listeners": ["127.0.0.1:0"]}]
+        else:
+            ports = KeptPorts()
+            stack.callback(ports.release)
+            addresses = [f"127.0.0.1:{port}" for port in ports.take(self._brokers_count)]
+            shared["cluster.id"] = new_cluster_id()
+            shared["controller.quorum.voters"] = [f"{number}@{at}" for number, at in enumerate(addresses, start=1)]
+            own = [
+                {"node.id": number, "log.dirs": [str(folder / f"node-{number}")], "listeners": [at]}
+                for number, at in enumerate(addresses, start=1)
+            ]
+        return [ServerConfig.from_mapping({**shared, **values, **self._config}) for values in own]
+
+
+async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
+    """Stops all brokers; those whose data are deleted need not close their logs in order."""
+    await asyncio.gather(*(node.abort() if is_temporary else node.stop() for node in nodes))

@@ -1,0 +1,153 @@
+"""Brokers in the process of the test: `replog.embedded`."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from replog import embedded
+from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncProducer
+from replog.errors import BrokerClosedError, ConfigError, DirectoryLockedError, InvalidRequestError
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from tests.kafka.raw_client import raw_client
+
+
+@pytest.fixture(autouse=True)
+def _temporary_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+
+
+def threads() -> set[str]:
+    """The names of the threads beside gRPC's own, which stays."""
+    return {thread.name for thread in threading.enumerate() if "_poll_wrapper" not in thread.name}
+
+
+def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Path) -> None:
+    before = threads()
+    with embedded() as broker:
+        with SyncAdmin(broker.bootstrap_servers) as admin:
+            admin.create_topic("flights")
+        with SyncProducer(broker.bootstrap_servers) as producer:
+            assert producer.send("flights", b"HAM").result().offset == 0
+        with raw_client(broker.kafka_bootstrap_servers) as client:
+            found = client.ask(MetadataRequest(None), 12, MetadataResponse)
+            assert [topic.name for topic in found.topics] == ["flights"]
+            assert len(list((tmp_path / "temporary").iterdir())) == 1
+    assert threads() == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+    with pytest.raises(BrokerClosedError, match="no broker runs"):
+        _ = broker.bootstrap_servers
+
+
+async def test_three_brokers_replicate(tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with embedded(brokers=3, config={"min.insync.replicas": 2}) as cluster:
+        assert len(cluster.kafka_bootstrap_servers.split(",")) == 3
+        async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
+            await admin.create_topic("flights", 3, 3)
+            sent = [await (await producer.send("flights", b"%d" % n, partition=n % 3)) for n in range(30)]
+            assert {record.partition for record in sent} == {0, 1, 2}
+    assert asyncio.all_tasks() == before
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+async def test_a_folder_that_is_given_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        async with embedded("data") as broker:
+            async with Admin(broker.bootstrap_servers) as admin, Producer(broker.bootstrap_servers) as producer:
+                if number == 0:
+                    await admin.create_topic("flights")
+                delivery = await producer.send("flights", b"%d" % number)
+                assert (await delivery).offset == number
+            async with Consumer(broker.bootstrap_servers) as consumer:
+                await consumer.assign_topic("flights")
+                records = [await anext(aiter(consumer)) for _ in range(number + 1)]
+            assert [record.value for record in records] == [b"%d" % n for n in range(number + 1)]
+    assert (tmp_path / "data" / "flights-0").is_dir()
+
+
+async def test_several_at_once_know_nothing_of_each_other() -> None:
+    async with embedded() as one, embedded() as other:
+        async with Admin(one.bootstrap_servers) as admin:
+            await admin.create_topic("flights")
+        async with Admin(other.bootstrap_servers) as admin:
+            assert (await admin.list_topics()) == []
+
+
+async def test_with_serves_inside_of_a_loop_too() -> None:
+    with embedded() as broker:
+        async with Admin(broker.bootstrap_servers) as admin:
+            assert (await admin.create_topic("flights")).name == "flights"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"brokers": 0}, "1 to 9 can run"),
+        ({"brokers": 10}, "1 to 9 can run"),
+        ({"brokers": 3, "path": "data"}, "use LocalCluster"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments: dict[str, object], reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        embedded(**arguments)  # type: ignore[arg-type]
+
+
+async def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    before = threads()
+    with pytest.raises(ConfigError, match=r"min\.insync\.replica"), embedded(config={"min.insync.replica": 2}):
+        raise AssertionError("it must not start")
+    async with embedded(tmp_path / "data"):
+        with pytest.raises(DirectoryLockedError):
+            await embedded(tmp_path / "data").__aenter__()
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert threads() <= before | {thread for thread in threads() if thread.startswith("asyncio_")}
+
+
+async def test_the_same_one_is_not_started_twice() -> None:
+    async with embedded() as broker:
+        with pytest.raises(InvalidRequestError, match="run already"):
+            await broker.__aenter__()
+        assert len(broker.nodes) == 1
+    async with broker:
+        assert len(broker.nodes) == 1
+
+
+async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
+    """At whichever await it is."""
+    before = asyncio.all_tasks()
+    for turns in (1, 3, 10, 30, 100):
+        starting = asyncio.create_task(embedded().__aenter__())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert list((tmp_path / "temporary").iterdir()) == []
+        assert asyncio.all_tasks() == before
+
+
+def test_a_program_prints_nothing_but_its_own() -> None:
+    program = """
+import replog
+with replog.embedded() as broker:
+    with replog.client.SyncAdmin(broker.bootstrap_servers) as admin:
+        admin.create_topic("flights")
+    print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "import replog.client\n" + program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
