@@ -11,7 +11,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 from replog.errors import ErrorCode
-from replog.metadata.records import ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
+from replog.metadata.records import BrokerEndpoint, ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
 
 REPLICAS_PER_REQUEST_MAX = 10_000
 """Replicas of which a broker may tell in one request; one that has more to tell asks several times."""
@@ -22,7 +22,8 @@ class RegisterBroker:
     """A broker process has started.  `previous_broker_epoch` is what its clean-shutdown marker held, -1 for none.
 
     `supported_features`: a feature that is not named counts as understood at level 1 only.  `unopened_log_dirs`: so many
-    directories more are configured, and could not be opened; which ones nobody knows.
+    directories more are configured, and could not be opened; which ones nobody knows.  `endpoints`: where it serves
+    clients of other protocols, each listener once.
     """
 
     broker_id: int
@@ -35,6 +36,7 @@ class RegisterBroker:
     previous_broker_epoch: int = -1
     supported_features: tuple[SupportedFeature, ...] = ()
     unopened_log_dirs: int = 0
+    endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,11 @@ class Heartbeat:
     `offline_replicas`: all of them, in every heartbeat; Kafka names log directories instead (KIP-858), which our partition
     records do not know.  Where they are more than `REPLICAS_PER_REQUEST_MAX`, several heartbeats name them, and all but
     the last say `more_offline`.
+
+    `endpoints`: those of the registration, where the metadata could hold them and does not: the cluster was raised to the
+    level that knows them after the broker had registered (KAFKA-15341).  Empty: there is nothing to change.  They come
+    with heartbeats and not in a second registration because a heartbeat is refused that is of an earlier incarnation; a
+    late registration would fence the process that runs.
     """
 
     broker_id: int
@@ -114,6 +121,7 @@ class Heartbeat:
     want_shut_down: bool = False
     offline_replicas: tuple[OfflineReplica, ...] = ()
     more_offline: bool = False
+    endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ feature           level  what it brings
 ================  =====  ==========================================================================================
 metadata.version  1      brokers, topics, partitions, configurations, producer ids
 metadata.version  2      transactions of the metadata log, reassignments, drained brokers, controller registrations
+metadata.version  3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
 ================  =====  ==========================================================================================
 """
 
@@ -21,7 +22,10 @@ METADATA_VERSION = "metadata.version"
 METADATA_VERSION_TRANSACTIONS = 2
 """From this level on there are transactions, reassignments, drained brokers and registered controllers."""
 
-SUPPORTED_FEATURES = (SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_TRANSACTIONS),)
+METADATA_VERSION_ENDPOINTS = 3
+"""From this level on registrations hold the endpoints of brokers."""
+
+SUPPORTED_FEATURES = (SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_ENDPOINTS),)
 """What this code supports; a new cluster starts with the highest levels."""
 
 

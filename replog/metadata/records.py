@@ -67,6 +67,8 @@ KAFKA_LISTENER = "KAFKA"
 
 @dataclass(frozen=True, slots=True)
 class RegisterBrokerRecord:
+    """An incarnation of a broker; `endpoints` is empty below the level of `metadata.version` that knows them."""
+
     broker_id: int
     incarnation_id: UUID
     broker_epoch: int
@@ -77,6 +79,7 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     supported_features: tuple[SupportedFeature, ...] = ()
+    endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ class BrokerRegistrationChangeRecord:
     broker_epoch: int
     fenced: bool | None = None
     in_controlled_shutdown: bool | None = None
+    endpoints: tuple[BrokerEndpoint, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)

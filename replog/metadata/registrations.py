@@ -13,6 +13,7 @@ from uuid import UUID
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
     NO_LEADER,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     LeaderRecoveryState,
     PartitionChangeRecord,
@@ -42,6 +43,7 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     supported_features: tuple[SupportedFeature, ...] = ()
+    endpoints: tuple[BrokerEndpoint, ...] = ()
 
     @classmethod
     def from_record(cls, record: RegisterBrokerRecord) -> BrokerRegistration:
@@ -57,12 +59,17 @@ class BrokerRegistration:
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             supported_features=record.supported_features,
+            endpoints=record.endpoints,
         )
 
     @property
     def is_active(self) -> bool:
         """Whether the broker may lead and be in an ISR: neither fenced nor shutting down."""
         return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> BrokerEndpoint | None:
+        """Returns where the broker serves the clients of one listener; None: nowhere that the metadata know."""
+        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
 
     def merge(self, change: BrokerRegistrationChangeRecord) -> BrokerRegistration:
         """Returns the registration after `change`.
@@ -78,6 +85,7 @@ class BrokerRegistration:
             self,
             fenced=_changed(self.fenced, change.fenced),
             in_controlled_shutdown=_changed(self.in_controlled_shutdown, change.in_controlled_shutdown),
+            endpoints=_changed(self.endpoints, change.endpoints),
         )
 
 

@@ -39,7 +39,7 @@ from replog.controller.messages import (
 )
 from replog.metadata import PartitionRegistration
 from replog.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
-from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
+from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ElectionType, ResourceType, SupportedFeature
 
 if TYPE_CHECKING:
     from tests.sim.controller_simulation import Simulation
@@ -112,7 +112,13 @@ class Player:
             self._rng.choice((None, "a", "b")),
             self._rng.choice((-1, self._epoch(broker_id))),
             features,
+            endpoints=self._endpoints(broker_id),
         )
+
+    def _endpoints(self, broker_id: int) -> tuple[BrokerEndpoint, ...]:
+        """Returns where the newest process serves Kafka's clients: every other one does."""
+        number = self._incarnations[broker_id]
+        return (BrokerEndpoint(KAFKA_LISTENER, "localhost", 19_000 + number),) if number % 2 else ()
 
     def _heartbeat(self) -> Heartbeat:
         broker_id = self._known_broker()
@@ -246,7 +252,7 @@ class Player:
         return UnregisterBroker(self._rng.choice(BROKERS))
 
     def _features(self) -> UpdateFeatures:
-        return UpdateFeatures((FeatureUpdate(METADATA_VERSION, self._rng.choice((1, 2, 3))),))
+        return UpdateFeatures((FeatureUpdate(METADATA_VERSION, self._rng.choice((2, 3, 4))),))
 
     def _controller(self) -> RegisterController:
         controller_id = self._rng.randrange(3)

@@ -38,7 +38,9 @@ from replog.errors import (
     RequestTimedOutError,
     StaleBrokerEpochError,
 )
-from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.features import METADATA_VERSION, METADATA_VERSION_ENDPOINTS, SUPPORTED_FEATURES
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import BrokerEndpoint
 from replog.rpc.task_ends import end_tasks
 
 CATCH_UP_HEARTBEAT_MS = 10
@@ -67,6 +69,8 @@ class BrokerLifecycle:
             applied.
         log_dirs: The ids of the log directories that work.
         unopened_log_dirs: The number of further log directories that may come back.
+        endpoints: The endpoints at which this broker serves clients of other protocols.
+        untold_endpoints: The function that returns them where the metadata could hold them and does not.
         awaited_ends: The function that returns the replicas whose log ends the controller waits for.
         offline_replicas: The function that returns the replicas that cannot be used.
         on_reported: The function that is told which offline replicas the controller has heard of, and the end of the
@@ -85,6 +89,8 @@ class BrokerLifecycle:
         incarnation_id: UUID,
         log_dirs: tuple[UUID, ...],
         unopened_log_dirs: int,
+        endpoints: tuple[BrokerEndpoint, ...],
+        untold_endpoints: Callable[[], tuple[BrokerEndpoint, ...]],
         previous_broker_epoch: int,
         host: str,
         port: int,
@@ -111,7 +117,9 @@ class BrokerLifecycle:
             previous_broker_epoch=previous_broker_epoch,
             supported_features=SUPPORTED_FEATURES,
             unopened_log_dirs=unopened_log_dirs,
+            endpoints=endpoints,
         )
+        self._untold_endpoints = untold_endpoints
         self._channel = channel
         self._clock = clock
         self._metadata_offset = metadata_offset
@@ -265,6 +273,7 @@ class BrokerLifecycle:
             want_shut_down=is_stopping,
             offline_replicas=offline,
             more_offline=more_offline,
+            endpoints=self._untold_endpoints(),
         )
         timeout_ms = self._config.broker_session_timeout_ms
         response = await self._channel.send(request, HeartbeatResponse, timeout_ms=timeout_ms)
@@ -300,6 +309,19 @@ class BrokerLifecycle:
         for part in in_parts(ends):
             request = ReportReplicas(self._config.node_id, self.broker_epoch, part)
             await self._channel.send(request, ReportReplicasResponse, timeout_ms=timeout_ms)
+
+
+def untold_endpoints(
+    image: MetadataImage, broker_id: int, endpoints: tuple[BrokerEndpoint, ...]
+) -> tuple[BrokerEndpoint, ...]:
+    """Returns the endpoints of a broker where the metadata could hold them and does not; else none.
+
+    It registered while the cluster was at a level of `metadata.version` that knows no endpoints.
+    """
+    registration = image.brokers.get(broker_id)
+    if registration is None or registration.endpoints == endpoints:
+        return ()
+    return endpoints if image.features.get(METADATA_VERSION, 0) >= METADATA_VERSION_ENDPOINTS else ()
 
 
 def in_parts(replicas: tuple[T, ...]) -> list[tuple[T, ...]]:

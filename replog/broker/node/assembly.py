@@ -12,7 +12,6 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -46,7 +45,6 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.controller.controller import Controller
 from replog.controller.requests import RegisterController
 from replog.metadata.features import SUPPORTED_FEATURES
-from replog.metadata.records import BrokerEndpoint
 from replog_quorum import Voter, VoterSet
 
 
@@ -217,6 +215,8 @@ def _lifecycle(
         incarnation_id=resources.incarnation_id,
         log_dirs=logs.directory_ids,
         unopened_log_dirs=logs.missing_directories,
+        endpoints=resources.endpoints,
+        untold_endpoints=links.untold_endpoints,
         previous_broker_epoch=logs.previous_broker_epoch,
         host=host,
         port=int(port),
@@ -293,11 +293,7 @@ def _request_parts(
         producer_ids=producer_ids,
         handlers=handlers,
         credits=request_bytes,
-        kafka_node=LocalKafkaNode(handler_parts, handlers, partial(_kafka_endpoint, resources)),
+        kafka_node=LocalKafkaNode(
+            handler_parts, handlers, None if resources.kafka is None else resources.kafka.endpoint
+        ),
     )
-
-
-def _kafka_endpoint(resources: NodeResources, broker_id: int) -> BrokerEndpoint | None:
-    if resources.kafka is None or broker_id != resources.config.node_id:
-        return None
-    return resources.kafka.endpoint

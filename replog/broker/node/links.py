@@ -5,6 +5,7 @@
     lifecycle -> publisher                         whether this broker may serve
     ISR sender, fetchers -> lifecycle, publisher   the broker epoch, addresses
     images -> publisher, lifecycle                 what was deleted, what the controller should hear of
+    lifecycle -> publisher                         which endpoints of this broker the metadata lacks
 
 The parts go round in circles, so some of them are given methods of `PartLinks`, which `assembly` makes first and tells
 of all parts at its end.  Nothing runs before that.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from replog.broker.controller.broker_lifecycle import untold_endpoints
 from replog.broker.node.parts import NodeParts
 from replog.broker.node.resources import NodeResources
 from replog.broker.quorum.committed_log import LoadedSnapshot
@@ -22,6 +24,7 @@ from replog.broker.replicas.views import has_awaited_ends
 from replog.controller.messages import CommittedRecords, PartitionIsrResult
 from replog.errors import InvariantViolationError, StorageError
 from replog.log import Log
+from replog.metadata.records import BrokerEndpoint
 
 
 class PartLinks:
@@ -96,7 +99,8 @@ class PartLinks:
     def metadata_applied(self) -> None:
         """Notes that the replicas are as another image says."""
         stepper = self._parts.replicas.stepper
-        if has_awaited_ends(stepper.image, self._resources.config.node_id, stepper.replicas):
+        awaits_ends = has_awaited_ends(stepper.image, self._resources.config.node_id, stepper.replicas)
+        if awaits_ends or self.untold_endpoints():
             self.hurry()
 
     def log_failed(self, log: Log, error: StorageError) -> None:
@@ -121,6 +125,11 @@ class PartLinks:
     def broker_epoch(self) -> int:
         """Returns the broker epoch of this incarnation; -1: it is not registered."""
         return self._parts.replicas.lifecycle.broker_epoch
+
+    def untold_endpoints(self) -> tuple[BrokerEndpoint, ...]:
+        """Returns the endpoints of this broker that the metadata should hold and does not."""
+        image = self._parts.replicas.publisher.image
+        return untold_endpoints(image, self._resources.config.node_id, self._resources.endpoints)
 
     def was_deleted(self, topic_id: UUID) -> bool:
         """Whether the metadata log that was read at the start tells that a topic was deleted."""

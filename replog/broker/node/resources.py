@@ -19,6 +19,7 @@ from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
+from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello
 from replog.rpc.transport import Server
 
@@ -62,6 +63,11 @@ class NodeResources:
     def cluster_id(self) -> str:
         """The id of the cluster."""
         return self.logs.cluster_id
+
+    @property
+    def endpoints(self) -> tuple[BrokerEndpoint, ...]:
+        """Where this broker serves clients of other protocols."""
+        return () if self.kafka is None else (self.kafka.endpoint,)
 
     def hello(self) -> Hello:
         """Makes the first message of every stream of this node."""

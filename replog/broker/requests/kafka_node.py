@@ -10,7 +10,7 @@ from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import BrokerEndpoint
+from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -27,15 +27,13 @@ class LocalKafkaNode:
     Args:
         parts: What the handlers of our own requests hand over to.
         handlers: The handlers of our own requests.
-        endpoint: The function that returns where a broker serves Kafka's clients.
+        own_endpoint: The endpoint at which this node serves Kafka's clients; None: it does not.
     """
 
-    def __init__(
-        self, parts: HandlerParts, handlers: RequestHandlers, endpoint: Callable[[int], BrokerEndpoint | None]
-    ) -> None:
+    def __init__(self, parts: HandlerParts, handlers: RequestHandlers, own_endpoint: BrokerEndpoint | None) -> None:
         self._parts = parts
         self._handlers = handlers
-        self._endpoint = endpoint
+        self._own_endpoint = own_endpoint
 
     @property
     def node_id(self) -> int:
@@ -57,7 +55,10 @@ class LocalKafkaNode:
         return self._handlers.controller()[0]
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
-        return self._endpoint(broker_id)
+        if broker_id == self.node_id:
+            return self._own_endpoint  # whoever asks has reached it, whatever the metadata know
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else broker.endpoint(KAFKA_LISTENER)
 
     async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
         call = IncomingCall(request, "", timeout_ms or self.request_timeout_ms)

@@ -22,6 +22,7 @@ from enum import Enum, auto
 from typing import assert_never
 
 from replog.controller.events.offset_control import OffsetControl
+from replog.controller.managers.endpoints import check_endpoints
 from replog.controller.managers.heartbeats import BrokerHeartbeats, Session
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.messages import BrokerGone, WatchedBroker
@@ -33,6 +34,7 @@ from replog.controller.requests import (
 )
 from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import ReplicationState
 from replog.metadata.records import BrokerRegistrationChangeRecord, MetadataRecord
 from replog.metadata.registrations import BrokerRegistration
@@ -58,12 +60,14 @@ class ClusterControl:
         self,
         offsets: OffsetControl,
         brokers: BrokerRegistry,
+        features: FeatureControl,
         state: ReplicationState,
         replication: ReplicationControl,
         heartbeats: BrokerHeartbeats,
     ) -> None:
         self._offsets = offsets
         self._brokers = brokers
+        self._features = features
         self._state = state
         self._replication = replication
         self._heartbeats = heartbeats
@@ -76,8 +80,10 @@ class ClusterControl:
 
         Raises:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
+            InvalidRequestError: Its endpoints cannot be.
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
+        endpoints = self._endpoint_change(registration, request)
         changes = tuple(
             self._replication.changes_for_offline(
                 request.broker_id, request.offline_replicas, more_follow=request.more_offline
@@ -91,7 +97,7 @@ class ClusterControl:
             session.controlled_shutdown_offset = self._offsets.end_after()  # it began under another controller
         # what both would change cannot be told twice in one batch, and the next heartbeat is near
         target = current if changes else self._next_state(current, request, session)
-        records = changes or self._transition(registration, current, target)
+        records = (*endpoints, *(changes or self._transition(registration, current, target)))
         end_offset = self._offsets.end_after(records)
         if target is BrokerState.CONTROLLED_SHUTDOWN and current is not target:
             session.controlled_shutdown_offset = end_offset
@@ -111,6 +117,19 @@ class ClusterControl:
         registration = self._brokers.get(request.broker_id)
         if registration is not None and registration.broker_epoch == request.broker_epoch:
             self._heartbeats.note_contact(request.broker_id, request.broker_epoch, now_ms)
+
+    def _endpoint_change(
+        self, registration: BrokerRegistration, request: Heartbeat
+    ) -> tuple[BrokerRegistrationChangeRecord, ...]:
+        """Returns the change by which a registration gets endpoints that it could not hold when it was made.
+
+        Nothing else about the broker changes: neither its epoch and its session nor what it leads and is in sync with.
+        """
+        endpoints = request.endpoints
+        check_endpoints(f"broker {request.broker_id}", endpoints)
+        if not endpoints or endpoints == registration.endpoints or not self._features.knows_endpoints:
+            return ()
+        return (BrokerRegistrationChangeRecord(request.broker_id, request.broker_epoch, endpoints=endpoints),)
 
     def _next_state(self, current: BrokerState, request: Heartbeat, session: Session) -> BrokerState:
         match current:

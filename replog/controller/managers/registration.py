@@ -5,6 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from replog.controller.events.offset_control import OffsetControl
+from replog.controller.managers.endpoints import check_address, check_endpoints
 from replog.controller.managers.heartbeats import BrokerHeartbeats
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.requests import (
@@ -23,6 +24,7 @@ from replog.controller.state.replication import ReplicationState
 from replog.errors import DuplicateBrokerRegistrationError, InconsistentClusterIdError, InvalidRequestError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import (
+    BrokerEndpoint,
     DrainBrokerRecord,
     MetadataRecord,
     RegisterBrokerRecord,
@@ -30,9 +32,6 @@ from replog.metadata.records import (
     UnregisterBrokerRecord,
 )
 from replog.metadata.registrations import BrokerRegistration, ControllerRegistration
-
-_HOST_LENGTH_MAX = 255
-"""Of a name in the DNS."""
 
 
 class RegistrationControl:
@@ -68,7 +67,7 @@ class RegistrationControl:
         Raises:
             InconsistentClusterIdError: The broker belongs to another cluster.
             InvalidRequestError: Its id is negative; it can listen nowhere such; its log directories are missing,
-                repeated, or those of another broker.
+                repeated, or those of another broker; its endpoints cannot be.
             UnsupportedVersionError: It cannot work with a feature level of the cluster.
             DuplicateBrokerRegistrationError: Another process with other log directories uses the id and is alive.
         """
@@ -76,7 +75,8 @@ class RegistrationControl:
         self._check_cluster(node, request.cluster_id)
         if request.broker_id < 0:
             raise InvalidRequestError(f"broker ids start at 0, {request.broker_id} is none")
-        _check_endpoint(node, request.host, request.port)
+        check_address(node, request.host, request.port)
+        check_endpoints(node, request.endpoints)
         self._check_log_dirs(request)
         self._features.check_node(node, request.supported_features)
         stored = self._brokers.get(request.broker_id)
@@ -94,7 +94,7 @@ class RegistrationControl:
                 keeps_log_dirs=keeps_log_dirs,
             )
         broker_epoch = self._offsets.next_write_offset_or_raise()
-        records.append(_register_record(request, stored, broker_epoch))
+        records.append(_register_record(request, stored, broker_epoch, self._endpoints(request)))
         self._heartbeats.start(request.broker_id, broker_epoch, self._offsets.end_after(records), now_ms)
         return Result(tuple(records), RegisterBrokerResponse(broker_epoch))
 
@@ -104,12 +104,17 @@ class RegistrationControl:
             request,
             stored,
             stored.broker_epoch,
+            self._endpoints(request),
             fenced=stored.fenced,
             in_controlled_shutdown=stored.in_controlled_shutdown,
         )
         records = (record,) if BrokerRegistration.from_record(record) != stored else ()
         self._heartbeats.start(request.broker_id, stored.broker_epoch, self._offsets.end_after(records), now_ms)
         return Result(records, RegisterBrokerResponse(stored.broker_epoch))
+
+    def _endpoints(self, request: RegisterBroker) -> tuple[BrokerEndpoint, ...]:
+        """Returns what the registration may hold: a node of the version before cannot keep endpoints in a snapshot."""
+        return request.endpoints if self._features.knows_endpoints else ()
 
     def _check_cluster(self, node: str, cluster_id: str) -> None:
         if cluster_id != self._cluster_id:
@@ -167,7 +172,7 @@ class RegistrationControl:
         self._check_cluster(node, request.cluster_id)
         if request.controller_id < 0:
             raise InvalidRequestError(f"controller ids start at 0, {request.controller_id} is none")
-        _check_endpoint(node, request.host, request.port)
+        check_address(node, request.host, request.port)
         self._features.require_metadata_version(METADATA_VERSION_TRANSACTIONS, "registered controllers")
         self._features.check_node(node, request.supported_features)
         record = RegisterControllerRecord(
@@ -177,14 +182,6 @@ class RegistrationControl:
             record
         )
         return Result((record,) if is_new else (), RegisterControllerResponse())
-
-
-def _check_endpoint(node: str, host: str, port: int) -> None:
-    """Refuses an address that cannot be one: every node and client connects to what a node says of itself."""
-    if not 0 < len(host) <= _HOST_LENGTH_MAX or not host.isprintable() or " " in host:
-        raise InvalidRequestError(f"{node}: its host must be 1 to {_HOST_LENGTH_MAX} characters without spaces")
-    if not 0 < port < 2**16:
-        raise InvalidRequestError(f"{node}: ports are from 1 to 65535, {port} is none")
 
 
 def _known_log_dirs(request: RegisterBroker, stored: BrokerRegistration | None) -> tuple[UUID, ...]:
@@ -203,6 +200,7 @@ def _register_record(
     request: RegisterBroker,
     stored: BrokerRegistration | None,
     broker_epoch: int,
+    endpoints: tuple[BrokerEndpoint, ...],
     *,
     fenced: bool = True,
     in_controlled_shutdown: bool = False,
@@ -218,4 +216,5 @@ def _register_record(
         fenced=fenced,
         in_controlled_shutdown=in_controlled_shutdown,
         supported_features=request.supported_features,
+        endpoints=endpoints,
     )

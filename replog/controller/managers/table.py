@@ -101,7 +101,7 @@ class Managers:
         self.heartbeats = BrokerHeartbeats(config.broker_session_timeout_ms)
         self.replication = ReplicationControl(state.replication, state.brokers, state.configs)
         self.cluster = ClusterControl(
-            state.offsets, state.brokers, state.replication, self.replication, self.heartbeats
+            state.offsets, state.brokers, state.features, state.replication, self.replication, self.heartbeats
         )
         self.elections = ElectionControl(config, state.replication, self.replication, state.brokers)
         self._reassignments = ReassignmentControl(state.replication, self.replication, state.brokers, state.features)

@@ -10,7 +10,7 @@ from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.controller_registry import ControllerRegistry
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError
-from replog.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES, supported_levels
+from replog.metadata.features import METADATA_VERSION, METADATA_VERSION_ENDPOINTS, SUPPORTED_FEATURES, supported_levels
 from replog.metadata.records import FeatureLevelRecord, SupportedFeature
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
@@ -27,6 +27,11 @@ class FeatureControl:
     def needs_bootstrap(self) -> bool:
         """Whether the log is new: no controller has written its level yet."""
         return METADATA_VERSION not in self.levels
+
+    @property
+    def knows_endpoints(self) -> bool:
+        """Whether registrations of brokers may hold endpoints."""
+        return self.levels.get(METADATA_VERSION, 0) >= METADATA_VERSION_ENDPOINTS
 
     def bootstrap_records(self) -> tuple[FeatureLevelRecord, ...]:
         """Returns the levels that a new cluster starts with: the highest of everything."""

@@ -40,7 +40,7 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
 
 
 def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
-    """Returns where clients reach the brokers that are active, by id."""
+    """Returns where clients reach the brokers that are not fenced, by id."""
     found = {broker_id: node.endpoint(broker_id) for broker_id in sorted(node.image.brokers)}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 

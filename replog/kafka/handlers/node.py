@@ -47,7 +47,7 @@ class KafkaNode(Protocol):
         ...
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
-        """Returns where Kafka's clients reach an active broker; None: nowhere."""
+        """Returns where Kafka's clients reach a broker; None: nowhere, or it is fenced."""
         ...
 
     async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:

@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class RegisterBroker(_message.Message):
-    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "host", "port", "log_dirs", "rack", "previous_broker_epoch", "supported_features", "unopened_log_dirs")
+    __slots__ = ("broker_id", "cluster_id", "incarnation_id", "host", "port", "log_dirs", "rack", "previous_broker_epoch", "supported_features", "unopened_log_dirs", "endpoints")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class RegisterBroker(_message.Message):
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     SUPPORTED_FEATURES_FIELD_NUMBER: _ClassVar[int]
     UNOPENED_LOG_DIRS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     cluster_id: str
     incarnation_id: bytes
@@ -30,7 +31,8 @@ class RegisterBroker(_message.Message):
     previous_broker_epoch: int
     supported_features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.SupportedFeature]
     unopened_log_dirs: int
-    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., previous_broker_epoch: _Optional[int] = ..., supported_features: _Optional[_Iterable[_Union[_metadata_pb2.SupportedFeature, _Mapping]]] = ..., unopened_log_dirs: _Optional[int] = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]
+    def __init__(self, broker_id: _Optional[int] = ..., cluster_id: _Optional[str] = ..., incarnation_id: _Optional[bytes] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., previous_broker_epoch: _Optional[int] = ..., supported_features: _Optional[_Iterable[_Union[_metadata_pb2.SupportedFeature, _Mapping]]] = ..., unopened_log_dirs: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.BrokerEndpoint, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("broker_epoch",)
@@ -83,7 +85,7 @@ class RegisterControllerResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class Heartbeat(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shut_down", "offline_replicas", "more_offline")
+    __slots__ = ("broker_id", "broker_epoch", "metadata_offset", "want_fence", "want_shut_down", "offline_replicas", "more_offline", "endpoints")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -91,6 +93,7 @@ class Heartbeat(_message.Message):
     WANT_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_REPLICAS_FIELD_NUMBER: _ClassVar[int]
     MORE_OFFLINE_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     metadata_offset: int
@@ -98,7 +101,8 @@ class Heartbeat(_message.Message):
     want_shut_down: bool
     offline_replicas: _containers.RepeatedCompositeFieldContainer[OfflineReplica]
     more_offline: bool
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shut_down: bool = ..., offline_replicas: _Optional[_Iterable[_Union[OfflineReplica, _Mapping]]] = ..., more_offline: bool = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shut_down: bool = ..., offline_replicas: _Optional[_Iterable[_Union[OfflineReplica, _Mapping]]] = ..., more_offline: bool = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.BrokerEndpoint, _Mapping]]] = ...) -> None: ...
 
 class OfflineReplica(_message.Message):
     __slots__ = ("topic_id", "partition_id", "is_intact")

@@ -18,8 +18,24 @@ class BytesList(_message.Message):
     values: _containers.RepeatedScalarFieldContainer[bytes]
     def __init__(self, values: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
+class BrokerEndpoint(_message.Message):
+    __slots__ = ("name", "host", "port")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    host: str
+    port: int
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+
+class BrokerEndpointList(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[BrokerEndpoint]
+    def __init__(self, values: _Optional[_Iterable[_Union[BrokerEndpoint, _Mapping]]] = ...) -> None: ...
+
 class RegisterBrokerRecord(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "host", "port", "log_dirs", "rack", "fenced", "in_controlled_shutdown", "supported_features")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "host", "port", "log_dirs", "rack", "fenced", "in_controlled_shutdown", "supported_features", "endpoints")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +46,7 @@ class RegisterBrokerRecord(_message.Message):
     FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     SUPPORTED_FEATURES_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
@@ -40,7 +57,8 @@ class RegisterBrokerRecord(_message.Message):
     fenced: bool
     in_controlled_shutdown: bool
     supported_features: _containers.RepeatedCompositeFieldContainer[SupportedFeature]
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., supported_features: _Optional[_Iterable[_Union[SupportedFeature, _Mapping]]] = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[BrokerEndpoint]
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., log_dirs: _Optional[_Iterable[bytes]] = ..., rack: _Optional[str] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., supported_features: _Optional[_Iterable[_Union[SupportedFeature, _Mapping]]] = ..., endpoints: _Optional[_Iterable[_Union[BrokerEndpoint, _Mapping]]] = ...) -> None: ...
 
 class SupportedFeature(_message.Message):
     __slots__ = ("name", "min_level", "max_level")
@@ -61,16 +79,18 @@ class UnregisterBrokerRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class BrokerRegistrationChangeRecord(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown")
+    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "endpoints")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     fenced: bool
     in_controlled_shutdown: bool
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ...) -> None: ...
+    endpoints: BrokerEndpointList
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., in_controlled_shutdown: bool = ..., endpoints: _Optional[_Union[BrokerEndpointList, _Mapping]] = ...) -> None: ...
 
 class DrainBrokerRecord(_message.Message):
     __slots__ = ("broker_id", "drained")

@@ -16,7 +16,8 @@ from replog.broker.node.node import Node
 from replog.controller import messages as controller
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
 from replog.host_identity import boot_id
-from replog.metadata.records import ElectionType, ResourceType, SupportedFeature
+from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ElectionType, ResourceType
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.client_messages import ClientRequest
@@ -41,7 +42,7 @@ from replog.testing import SimulatedFileSystem
 
 TIMEOUT_MS = 2_000
 STRANGER = 77
-FEATURES = (SupportedFeature("metadata.version", 1, 2),)
+ENDPOINT = BrokerEndpoint(KAFKA_LISTENER, "127.0.0.1", 19)
 HOSTILE_ADDRESSES = (
     ("", 1), ("127.0.0.1", 1), ("127.0.0.1", 0), ("127.0.0.1", 2**32 - 1), ("a b", 1), ("\0", 1), ("[", 1), ("unix:/x", 1),
     ("dns:///x", 1), ("h" * 4_000, 1), ("\N{SNOWMAN}", 1), ("no.such.host.invalid", 1), ("127.0.0.1:5", 1), ("%zz", 1), ("http://x", 1),
@@ -52,14 +53,14 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
     """One good request of each kind; of some, one more that is refused late."""
     replica = controller.OfflineReplica(UUID(int=7), 0)
     register = controller.RegisterBroker(
-        STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, FEATURES, 1
+        STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, SUPPORTED_FEATURES, 1, (ENDPOINT,)
     )
     change = controller.PartitionIsrChange(topic.topic_id, 0, 0, 0, (controller.IsrMember(1, broker_epoch),))
     partition = controller.NamedPartition("t", 0)
     configs = (controller.AlterableConfig("retention.ms", controller.ConfigOperation.SET, "5"),)
     return [
         register,
-        controller.Heartbeat(1, broker_epoch, 5, offline_replicas=(replica,)),
+        controller.Heartbeat(1, broker_epoch, 5, offline_replicas=(replica,), endpoints=(ENDPOINT,)),
         controller.AlterPartition(1, broker_epoch, (change,)),
         controller.CreateTopics(
             (controller.NewTopic("new", 1, 1, configs=(controller.ConfigEntry("retention.ms", "5"),)),),
@@ -76,8 +77,8 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
         controller.AlterPartitionReassignments((controller.Reassignment("t", 0, (1,)),)),
         controller.UnregisterBroker(STRANGER),
         controller.DrainBroker(STRANGER, drained=True),
-        controller.UpdateFeatures((controller.FeatureUpdate("metadata.version", 2),), validate_only=True),
-        controller.RegisterController(STRANGER, "c", UUID(int=3), "127.0.0.1", 9, FEATURES),
+        controller.UpdateFeatures((controller.FeatureUpdate("metadata.version", 3),), validate_only=True),
+        controller.RegisterController(STRANGER, "c", UUID(int=3), "127.0.0.1", 9, SUPPORTED_FEATURES),
     ]
 
 
@@ -194,7 +195,7 @@ async def test_a_broker_that_says_nonsense_about_itself_ends_no_controller() -> 
         for number, (host, port) in enumerate(HOSTILE_ADDRESSES):
             ids = (UUID(int=100 + number),)
             register = controller.RegisterBroker(
-                STRANGER + number, "c", UUID(int=number + 1), host, port, ids, supported_features=FEATURES
+                STRANGER + number, "c", UUID(int=number + 1), host, port, ids, supported_features=SUPPORTED_FEATURES
             )
             try:
                 answer = await it.connection.controller_call(register, timeout_ms=TIMEOUT_MS)

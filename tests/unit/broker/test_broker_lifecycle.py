@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from broker_kit import FakeClock, server_config, wait_until
 
-from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
+from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState, untold_endpoints
 from replog.controller.messages import (
     Heartbeat,
     HeartbeatResponse,
@@ -31,10 +31,19 @@ from replog.errors import (
     RequestTimedOutError,
     StaleBrokerEpochError,
 )
+from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.records import (
+    KAFKA_LISTENER,
+    BrokerEndpoint,
+    FeatureLevelRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
 
 SESSION_MS = 9_000
 INCARNATION, DIRECTORY_ID = UUID(int=11), UUID(int=12)
+KAFKA = BrokerEndpoint(KAFKA_LISTENER, "h", 19)
 
 
 def running(*, fenced: bool = False, stop: bool = False, offset: int = 0) -> HeartbeatResponse:
@@ -89,6 +98,7 @@ class Life:
         self.offline: tuple[OfflineReplica, ...] = ()
         self.reported: list[tuple[tuple[OfflineReplica, ...], int]] = []
         self.leases: list[bool] = []
+        self.untold: tuple[BrokerEndpoint, ...] = ()
         self.lifecycle = BrokerLifecycle(
             config=server_config(
                 broker_session_timeout_ms=SESSION_MS, broker_heartbeat_interval_ms=2_000, broker_rack="r"
@@ -97,6 +107,8 @@ class Life:
             incarnation_id=INCARNATION,
             log_dirs=(DIRECTORY_ID,),
             unopened_log_dirs=0,
+            endpoints=(KAFKA,),
+            untold_endpoints=lambda: self.untold,
             previous_broker_epoch=31,
             host="h",
             port=9,
@@ -152,6 +164,7 @@ async def test_it_registers_is_unfenced_and_serves() -> None:
                 "r",
                 previous_broker_epoch=31,
                 supported_features=SUPPORTED_FEATURES,
+                endpoints=(KAFKA,),
             )
         ]
         assert it.controller.sent(Heartbeat)[0] == Heartbeat(1, 40, 0)
@@ -351,3 +364,40 @@ async def test_more_replicas_than_a_request_may_name_are_told_in_several(monkeyp
         assert sum((one.offline_replicas for one in told), ()) == it.offline
         assert sum((reported for reported, _ in it.reported[:3]), ()) == it.offline
         assert sum((one.replicas for one in it.controller.sent(ReportReplicas)), ()) == it.awaited
+
+
+# ---- where Kafka's clients are served ------------------------------------------------------------------------------------
+
+
+async def test_endpoints_that_the_metadata_lack_are_told_until_they_do_not() -> None:
+    async with life() as it:
+        assert (await it.beat()).endpoints == ()
+        it.untold = (KAFKA,)
+        for _ in range(2):
+            assert (await it.beat()).endpoints == (KAFKA,)
+        it.untold = ()
+        assert (await it.beat()).endpoints == ()
+        assert len(it.controller.sent(RegisterBroker)) == 1
+
+
+@pytest.mark.parametrize(
+    ("level", "known", "own", "untold"),
+    [
+        (2, (), (KAFKA,), ()),
+        (3, (), (KAFKA,), (KAFKA,)),
+        (3, (KAFKA,), (KAFKA,), ()),
+        (3, (), (), ()),
+    ],
+)
+def test_endpoints_are_untold_where_the_level_knows_them_and_the_registration_does_not(
+    level: int, known: tuple[BrokerEndpoint, ...], own: tuple[BrokerEndpoint, ...], untold: tuple[BrokerEndpoint, ...]
+) -> None:
+    assert untold_endpoints(MetadataImage(), 1, own) == (), "it is not registered"
+    records: list[MetadataRecord] = [
+        FeatureLevelRecord("metadata.version", level),
+        RegisterBrokerRecord(1, INCARNATION, 40, "h", 9, (DIRECTORY_ID,), endpoints=known),
+    ]
+    delta = MetadataDelta(MetadataImage())
+    for record in records:
+        delta.replay(record)
+    assert untold_endpoints(delta.apply(2, 1), 1, own) == untold

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
+    KAFKA_LISTENER,
     AbortTransactionRecord,
     BeginTransactionRecord,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     DrainBrokerRecord,
@@ -37,6 +39,7 @@ bounded = settings(max_examples=40, deadline=None)
 brokers = st.integers(1, 3)
 replicas = st.lists(brokers, min_size=1, max_size=3, unique=True).map(tuple)
 maybe_replicas = st.none() | st.just(()) | replicas
+endpoints = st.sampled_from([(), (BrokerEndpoint(KAFKA_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
     "partition", "change", "change", "change", "config", "config", "producer_ids", "feature", "no_op",
@@ -116,6 +119,7 @@ class History:
                     rack=draw(st.sampled_from([None, "a"])),
                     fenced=draw(st.booleans()),
                     supported_features=draw(st.sampled_from([(), (SupportedFeature("metadata.version", 1, 2),)])),
+                    endpoints=draw(endpoints),
                 )
             case "drain":
                 return DrainBrokerRecord(draw(brokers), draw(st.booleans()))
@@ -127,7 +131,7 @@ class History:
                     return UnregisterBrokerRecord(broker.broker_id, broker.broker_epoch)
                 change = draw(st.none() | st.booleans())
                 return BrokerRegistrationChangeRecord(
-                    broker.broker_id, broker.broker_epoch, change, draw(st.booleans())
+                    broker.broker_id, broker.broker_epoch, change, draw(st.booleans()), draw(st.none() | endpoints)
                 )
             case _:
                 return None

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from replog.errors import InvariantViolationError
 from replog.metadata import BrokerRegistration, PartitionRegistration
-from replog.metadata.records import BrokerRegistrationChangeRecord, LeaderRecoveryState, PartitionChangeRecord
+from replog.metadata.records import (
+    KAFKA_LISTENER,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    LeaderRecoveryState,
+    PartitionChangeRecord,
+)
 
 TOPIC = UUID(int=1)
 PARTITION = PartitionRegistration(replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9, elr=(3,))
@@ -57,3 +64,12 @@ def test_broker_changes() -> None:
     assert (shutting_down.fenced, shutting_down.is_active) == (False, False)
     with pytest.raises(InvariantViolationError):
         BROKER.merge(BrokerRegistrationChangeRecord(1, 6, fenced=True))
+
+
+def test_endpoints_are_told_later_and_change_nothing_else() -> None:
+    kafka, other = BrokerEndpoint(KAFKA_LISTENER, "localhost", 9), BrokerEndpoint("OTHER", "localhost", 8)
+    assert BROKER.endpoint(KAFKA_LISTENER) is None
+    told = BROKER.merge(BrokerRegistrationChangeRecord(1, 7, endpoints=(other, kafka)))
+    assert told.endpoint(KAFKA_LISTENER) == kafka
+    assert replace(told, endpoints=()) == BROKER
+    assert told.merge(BrokerRegistrationChangeRecord(1, 7, fenced=True)).endpoints == (other, kafka)
