@@ -12,6 +12,8 @@ from typing import Any, ClassVar, Protocol
 from replog.kafka.handlers.metadata import metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.handlers.produce import produce, refuse_produce
+from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
+from replog.kafka.messages.init_producer_id import InitProducerIdRequest
 from replog.kafka.messages.metadata import MetadataRequest
 from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.wire import Reader, Writer
@@ -43,6 +45,7 @@ class Served:
         handle: The function that answers.  It may raise whatever is a `ReplogError`.
         refuse: The function that answers where the request failed as a whole.
         advertised_from: The first version that is advertised, where that is not the first that is served.
+        last_version: The last version that is served, where the class has later ones.
         may_overlap: Whether a request may be in flight beside others of its connection.
     """
 
@@ -50,6 +53,7 @@ class Served:
     handle: Callable[[KafkaNode, Any, Call], Awaitable[Response]]
     refuse: Callable[[Any, Failure], Response]
     advertised_from: int | None = None
+    last_version: int | None = None
     may_overlap: bool = False
 
     @property
@@ -58,15 +62,22 @@ class Served:
         return self.request.API_KEY
 
     @property
+    def versions(self) -> range:
+        """The versions that are served."""
+        known = self.request.VERSIONS
+        return known if self.last_version is None else range(known.start, self.last_version + 1)
+
+    @property
     def advertised(self) -> range:
         """The versions that clients are told."""
-        served = self.request.VERSIONS
+        served = self.versions
         return served if self.advertised_from is None else range(self.advertised_from, served.stop)
 
 
 SERVED: tuple[Served, ...] = (
     # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
     Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
+    Served(InitProducerIdRequest, init_producer_id, refuse_init_producer_id, last_version=LAST_VERSION),
     Served(MetadataRequest, metadata, refuse_metadata),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -69,7 +69,7 @@ class KafkaServer:
         api = self._served.get(key)
         if api is None:
             raise MalformedFrameError(f"a request for API {key}, which is not served")
-        if version not in api.request.VERSIONS:
+        if version not in api.versions:
             if key == ApiVersionsRequest.API_KEY:
                 return _framed(correlation_id, unsupported(self.advertised), 0, has_tags=False)
             raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")

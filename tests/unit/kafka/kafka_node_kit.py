@@ -1,0 +1,114 @@
+"""A node that serves Kafka's clients, and one connection to it that sends whatever it is given."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.node import Node
+from replog.config.server import ServerConfig
+from replog.controller.requests import ConfigEntry, CreateTopics, CreateTopicsResponse, NewTopic
+from replog.errors import ErrorCode
+from replog.kafka.handlers.node import KafkaNode
+from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.records import encode_batch
+from replog.testing import SimulatedFileSystem
+from tests.kafka.raw_client import RawClient
+
+PRODUCE_VERSION = 12  # the last one with names
+TIMEOUT_S = 20
+
+
+class Served:
+    """A node, and clients of it."""
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._clients: list[RawClient] = []
+
+    @property
+    def kafka(self) -> KafkaNode:
+        """The node as the handlers see it."""
+        return self.node.parts.requests.kafka_node
+
+    async def client(self) -> RawClient:
+        """One more connection."""
+        assert self.node.kafka_address is not None
+        async with asyncio.timeout(TIMEOUT_S):
+            while True:
+                try:
+                    client = await asyncio.to_thread(RawClient, self.node.kafka_address)
+                except ConnectionRefusedError:  # the port is opened behind the node's readiness
+                    await asyncio.sleep(0.01)
+                    continue
+                self._clients.append(client)
+                return client
+
+    async def ask(self, request: Any, version: int, answer: type[Any], client: RawClient | None = None) -> Any:
+        """The answer to a request, over the first connection unless another one is given."""
+        if client is None:
+            client = self._clients[0] if self._clients else await self.client()
+        return await asyncio.to_thread(client.ask, request, version, answer)
+
+    async def create(self, name: str = "t", partitions: int = 1, **configs: str) -> UUID:
+        """Makes a topic; returns its id."""
+        entries = tuple(ConfigEntry(key.replace("_", "."), value) for key, value in configs.items())
+        asked = CreateTopics((NewTopic(name, partitions, 1, configs=entries),))
+        made = await self.kafka.change(asked, CreateTopicsResponse, 5000)
+        assert made.topics[0].error is ErrorCode.NONE, made
+        async with asyncio.timeout(TIMEOUT_S):
+            while name not in self.kafka.image.topics_by_name:
+                await asyncio.sleep(0.001)
+        return self.kafka.image.topics_by_name[name].topic_id
+
+    async def produce(self, *batches: bytes, topic: str = "t", partition: int = 0) -> int:
+        """Appends batches one by one; returns the offset of the last of them."""
+        offset = -1
+        for batch in batches:
+            data = ProduceRequest.PartitionProduceData(partition, batch)
+            request = ProduceRequest(
+                acks=-1, timeout_ms=5000, topic_data=[ProduceRequest.TopicProduceData(topic, partition_data=[data])]
+            )
+            answer = await self.ask(request, PRODUCE_VERSION, ProduceResponse)
+            (told,) = answer.responses[0].partition_responses
+            assert told.error_code == ErrorCode.NONE, told
+            offset = told.base_offset
+        return offset
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.connection.close()
+
+
+def batch(*values: bytes, timestamp_ms: int = 1, **others: Any) -> bytes:
+    """One batch of records."""
+    return encode_batch([(timestamp_ms, None, value, ()) for value in values or (b"v",)], **others)
+
+
+@contextlib.asynccontextmanager
+async def serving(**keys: object) -> AsyncIterator[Served]:
+    """A node on a disk in memory, ready; its keys with `_` for `.`."""
+    named = {name.replace("_", "."): value for name, value in keys.items()}
+    config = ServerConfig.from_mapping(
+        {
+            "node.id": 1,
+            "log.dirs": ["/data"],
+            "cluster.id": "c",
+            "listeners": ["127.0.0.1:0"],
+            "kafka.listener": "127.0.0.1:0",
+            **named,
+        }
+    )
+    node = await Node.start(config, environment=NodeEnvironment(fs=SimulatedFileSystem()))
+    served = Served(node)
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            await node.wait_until_ready()
+        yield served
+    finally:
+        served.close()
+        await node.stop()
