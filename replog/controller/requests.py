@@ -220,11 +220,16 @@ class CreateTopicsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopics:
+    """A topic is named, or meant by its id: one that was created anew since then is another one."""
+
     names: tuple[str, ...]
+    topic_ids: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicsResponse:
+    """Results of the names, then of the ids; `name` is "" where there is no topic of an id."""
+
     topics: tuple[TopicResult, ...]
 
 

@@ -9,10 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from replog.kafka.handlers import topics
 from replog.kafka.handlers.metadata import metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.handlers.produce import produce, refuse_produce
 from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
+from replog.kafka.messages.create_partitions import CreatePartitionsRequest
+from replog.kafka.messages.create_topics import CreateTopicsRequest
+from replog.kafka.messages.delete_records import DeleteRecordsRequest
+from replog.kafka.messages.delete_topics import DeleteTopicsRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
 from replog.kafka.messages.metadata import MetadataRequest
 from replog.kafka.messages.produce import ProduceRequest
@@ -79,5 +84,9 @@ SERVED: tuple[Served, ...] = (
     Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
     Served(InitProducerIdRequest, init_producer_id, refuse_init_producer_id, last_version=LAST_VERSION),
     Served(MetadataRequest, metadata, refuse_metadata),
+    Served(CreateTopicsRequest, topics.create_topics, topics.refuse_create_topics),
+    Served(DeleteTopicsRequest, topics.delete_topics, topics.refuse_delete_topics),
+    Served(CreatePartitionsRequest, topics.create_partitions, topics.refuse_create_partitions),
+    Served(DeleteRecordsRequest, topics.delete_records, topics.refuse_delete_records),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -6,24 +6,42 @@ after them, before the default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import cache
 
+from replog.config.docs import field_meanings
 from replog.config.keys import Key
+from replog.config.kinds import Flag, Fraction, Kind, ListOf, Number
 from replog.config.server import ServerConfig
-from replog.config.server_keys import KEYS
+from replog.config.server_keys import INT_MAX, KEYS
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from replog.kafka.handlers.known_configs import ConfigType, KnownConfig
 from replog.metadata.config_keys import (
     BROKER_KEYS,
     CLUSTER_WIDE,
     CONFIG_KEYS,
     CONTROLLER_KEYS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
+    BooleanType,
+    ChoicesType,
+    ChoiceType,
     ConfigKey,
+    FractionType,
+    IntegerType,
+    config_key_or_raise,
+    shortened,
 )
-from replog.metadata.image import CLUSTER_DEFAULTS, ConfigResource, MetadataImage
+from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription
+
+DYNAMIC_KEYS: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
+"""What may be set while the cluster runs."""
+
+DEFAULT = "default"
+"""The source of a value that nobody has set."""
 
 
 def describe_configs(
@@ -41,24 +59,62 @@ def describe_configs(
         UnknownTopicOrPartitionError: There is no such topic.
         InvalidRequestError: There is no such broker, or it is another one than answers.
     """
-    places = [_Place(CLUSTER_DEFAULTS, "cluster", names_topics=False)]
-    keys: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
+    cluster = _cluster_place(image)
+    keys: tuple[ConfigKey, ...] = DYNAMIC_KEYS
+    places = [cluster]
     if resource_type is ResourceType.TOPIC:
         if resource_name not in image.topics_by_name:
             raise UnknownTopicOrPartitionError(f'there is no topic "{resource_name}"')
-        places.insert(0, _Place((resource_type, resource_name), "topic", names_topics=True))
-        keys = CONFIG_KEYS
+        keys, places = CONFIG_KEYS, [_topic_place(image, resource_name), cluster]
     elif resource_name:
-        if not resource_name.isdecimal() or int(resource_name) not in image.brokers:
-            raise InvalidRequestError(f'there is no broker "{resource_name}"; "" is the cluster-wide default')
-        if int(resource_name) != config.node_id:
-            raise InvalidRequestError(
-                f"node {config.node_id} does not know what the file of broker {resource_name} says: ask that broker"
-            )
-        places.insert(0, _Place((resource_type, resource_name), "broker", names_topics=False))
+        _require_this_broker(image, config, resource_name)
         keys = tuple(key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE)
-    described = (_describe(image, config, key, places) for key in keys)
-    return tuple(sorted(described, key=lambda one: one.name))
+        places = [_broker_place(image, config.node_id), cluster]
+    return _sorted(_in_force(config, key, places) for key in keys)
+
+
+def known_configs(
+    image: MetadataImage,
+    config: ServerConfig,
+    resource_type: ResourceType,
+    resource_name: str,
+    own: Mapping[str, str] | None = None,
+) -> tuple[KnownConfig, ...]:
+    """Returns the configurations of a resource as Kafka does, with all that is known of each; raises as `describe_configs`.
+
+    A broker has every key of its file, too; the cluster has only what is set for it.
+
+    Args:
+        image: The metadata of the cluster.
+        config: The configuration of the node that answers.
+        resource_type: The type of the resource.
+        resource_name: The name of the resource.
+        own: The own values of a topic that the image may not have yet; None: those in the image.
+    """
+    cluster = _cluster_place(image)
+    if resource_type is ResourceType.TOPIC:
+        if own is None and resource_name not in image.topics_by_name:
+            raise UnknownTopicOrPartitionError(f'there is no topic "{resource_name}"')
+        topic = _topic_place(image, resource_name) if own is None else _new_topic_place(own)
+        found = [_known(config, key, [topic, cluster]) for key in CONFIG_KEYS]
+    elif resource_name:
+        _require_this_broker(image, config, resource_name)
+        places = [_broker_place(image, config.node_id), cluster]
+        found = [_known(config, key, places) for key in DYNAMIC_KEYS]
+        names = {one.name for one in found}
+        found += [_known_of_file(config, key) for key in KEYS.values() if key.name not in names]
+    else:
+        found = [_known(config, key, [cluster]) for key in DYNAMIC_KEYS if key.cluster_name in cluster.values]
+    return tuple(sorted(found, key=lambda one: one.name))
+
+
+def _require_this_broker(image: MetadataImage, config: ServerConfig, resource_name: str) -> None:
+    if not resource_name.isdecimal() or int(resource_name) not in image.brokers:
+        raise InvalidRequestError(f'there is no broker "{shortened(resource_name)}"; "" is the cluster-wide default')
+    if int(resource_name) != config.node_id:
+        raise InvalidRequestError(
+            f"node {config.node_id} does not know what the file of broker {resource_name} says: ask that broker"
+        )
 
 
 def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[ConfigDescription, ...]:
@@ -70,44 +126,80 @@ def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[C
         image: The metadata that the node knows; an empty image where only a file is to be described.
         config: The configuration of the node.
     """
-    places = [
-        _Place((ResourceType.BROKER, str(config.node_id)), "broker", names_topics=False),
-        _Place(CLUSTER_DEFAULTS, "cluster", names_topics=False),
-    ]
-    dynamic = [_describe(image, config, key, places) for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)]
+    places = [_broker_place(image, config.node_id), _cluster_place(image)]
+    dynamic = [_in_force(config, key, places) for key in DYNAMIC_KEYS]
     names = {one.name for one in dynamic}
-    static = [_of_file(config, key, key.name) for key in KEYS.values() if key.name not in names]
-    return tuple(sorted((*dynamic, *static), key=lambda one: one.name))
+    static = (_of_file(config, key, key.name) for key in KEYS.values() if key.name not in names)
+    return _sorted((*dynamic, *static))
+
+
+# ---- places ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
     """Where a value is looked for; `names_topics`: under the names that topics' configurations have."""
 
-    resource: ConfigResource
+    values: Mapping[str, str]
     source: str
     names_topics: bool
 
+    def name_of(self, key: ConfigKey) -> str:
+        """Returns the name that a key has there."""
+        return key.name if self.names_topics else key.cluster_name
 
-def _describe(image: MetadataImage, config: ServerConfig, key: ConfigKey, places: list[_Place]) -> ConfigDescription:
-    name = key.name if places[0].names_topics else key.cluster_name
+
+def _topic_place(image: MetadataImage, topic_name: str) -> _Place:
+    return _Place(image.configs.get((ResourceType.TOPIC, topic_name), {}), "topic", names_topics=True)
+
+
+def _new_topic_place(own: Mapping[str, str]) -> _Place:
+    values = {name: config_key_or_raise(ResourceType.TOPIC, name).canonical(value) for name, value in own.items()}
+    return _Place(values, "topic", names_topics=True)
+
+
+def _broker_place(image: MetadataImage, broker_id: int) -> _Place:
+    return _Place(image.configs.get((ResourceType.BROKER, str(broker_id)), {}), "broker", names_topics=False)
+
+
+def _cluster_place(image: MetadataImage) -> _Place:
+    return _Place(image.configs.get(CLUSTER_DEFAULTS, {}), "cluster", names_topics=False)
+
+
+# ---- values ------------------------------------------------------------------------------------------------------------
+
+
+def _in_force(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> ConfigDescription:
+    return replace(next(_values(config, key, places)), name=places[0].name_of(key))
+
+
+def _values(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> Iterator[ConfigDescription]:
+    """Yields the value in force, then those that it hides, each under its own name; the default last."""
     for place in places:
-        text = image.configs.get(place.resource, {}).get(key.name if place.names_topics else key.cluster_name)
+        text = place.values.get(place.name_of(key))
         if text is not None:
-            return ConfigDescription(name, text, place.source)
-    return _of_node(config, key, name)
-
-
-def _of_node(config: ServerConfig, key: ConfigKey, name: str) -> ConfigDescription:
+            yield ConfigDescription(place.name_of(key), text, place.source)
     known = KEYS.get(key.cluster_name)
     if known is None or key is UNCLEAN_LEADER_ELECTION_ENABLE:  # by what a file says no controller elects
-        return ConfigDescription(name, _text(key.default), "default")
-    return _of_file(config, known, name)
+        yield ConfigDescription(key.cluster_name, _text(key.default), DEFAULT)
+    else:
+        yield from _values_of_file(config, known)
+
+
+def _values_of_file(config: ServerConfig, key: Key) -> Iterator[ConfigDescription]:
+    in_force = _of_file(config, key, key.name)
+    yield in_force
+    if in_force.source != DEFAULT and not key.is_required:
+        yield ConfigDescription(key.name, _text(key.default), DEFAULT)
 
 
 def _of_file(config: ServerConfig, key: Key, name: str) -> ConfigDescription:
     value: object = getattr(config, key.field_name)
-    return ConfigDescription(name, _text(value), "default" if value == key.default else "node")
+    return ConfigDescription(name, _text(value), DEFAULT if value == key.default else "node")
+
+
+def _sorted(described: Iterable[ConfigDescription]) -> tuple[ConfigDescription, ...]:
+    return tuple(sorted(described, key=lambda one: one.name))
 
 
 def _text(value: object) -> str | None:
@@ -118,3 +210,54 @@ def _text(value: object) -> str | None:
     if isinstance(value, Enum):
         return str(value.value)
     return None if value is None else str(value)
+
+
+# ---- what Kafka's clients may ask of them --------------------------------------------------------------------------------
+
+
+def _known(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> KnownConfig:
+    meaning = _meanings().get(key.cluster_name.replace(".", "_"), str(key.type))
+    values = tuple(_values(config, key, places))
+    return KnownConfig(places[0].name_of(key), _type_of(key), is_read_only=False, values=values, documentation=meaning)
+
+
+def _known_of_file(config: ServerConfig, key: Key) -> KnownConfig:
+    values = tuple(_values_of_file(config, key))
+    meaning = _meanings().get(key.field_name, key.describe())
+    return KnownConfig(key.name, _type_of_file(key.kind), is_read_only=True, values=values, documentation=meaning)
+
+
+@cache
+def _meanings() -> Mapping[str, str]:
+    try:
+        return field_meanings()
+    except (OSError, SyntaxError):  # a package without its source: whoever asks is told ranges only
+        return {}
+
+
+def _type_of(key: ConfigKey) -> ConfigType:
+    match key.type:
+        case IntegerType(maximum=maximum):
+            return ConfigType.INT if maximum <= INT_MAX else ConfigType.LONG
+        case FractionType():
+            return ConfigType.DOUBLE
+        case BooleanType():
+            return ConfigType.BOOLEAN
+        case ChoicesType():
+            return ConfigType.LIST
+        case ChoiceType():
+            return ConfigType.STRING
+
+
+def _type_of_file(kind: Kind) -> ConfigType:
+    match kind:
+        case Number(high=high):
+            return ConfigType.INT if high <= INT_MAX else ConfigType.LONG
+        case Fraction():
+            return ConfigType.DOUBLE
+        case Flag():
+            return ConfigType.BOOLEAN
+        case ListOf():
+            return ConfigType.LIST
+        case _:
+            return ConfigType.STRING

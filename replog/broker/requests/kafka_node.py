@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
+from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.controller.requests import ControllerRequest
-from replog.errors import InvariantViolationError
+from replog.errors import InvariantViolationError, RequestTimedOutError
+from replog.kafka.handlers.known_configs import KnownConfig
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
+from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from replog.rpc.transport import RequestContext
+from replog.rpc.request_limits import check_request
+from replog.rpc.transport import ConnectionLostError, RequestContext
 
+Q = TypeVar("Q")
 R = TypeVar("R")
+
+WAIT_MAX_MS = 60_000
+"""What a call waits at most, whatever it asks for: requests behind it on its connection wait with it."""
 
 _CONTEXT = RequestContext(principal="", client_id="", listener="KAFKA", peer="", deadline_ms=0)
 
@@ -61,12 +68,25 @@ class LocalKafkaNode:
         return None if broker is None or broker.fenced else broker.endpoint(KAFKA_LISTENER)
 
     async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
-        call = IncomingCall(request, "", timeout_ms or self.request_timeout_ms)
-        return _checked(await self._handlers.handle_client_call(call, _CONTEXT), answer)
+        return _checked(await self._handled(request, self._handlers.handle_client_call, timeout_ms), answer)
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
-        call = IncomingCall(request, "", timeout_ms or self.request_timeout_ms)
-        return _checked(await self._handlers.handle_controller_call(call, _CONTEXT), answer)
+        return _checked(await self._handled(request, self._handlers.handle_controller_call, timeout_ms), answer)
+
+    async def _handled(
+        self, request: Q, handle: Callable[[IncomingCall[Q], RequestContext], Awaitable[object]], timeout_ms: int
+    ) -> object:
+        check_request(request)
+        within_ms = min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+        try:
+            return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+        except ConnectionLostError as error:  # which has no code of Kafka's
+            raise RequestTimedOutError(str(error)) from error
+
+    def configs(
+        self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None
+    ) -> tuple[KnownConfig, ...]:
+        return known_configs(self.image, self._parts.config, resource_type, resource_name, own)
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
         return await _awaited(lambda answer: self._parts.produces.submit(request, answer))

@@ -68,7 +68,7 @@ def _nothing(_request: ControllerRequest) -> int:
 
 _WISHES: Mapping[type, Callable[[Any], int]] = {
     CreateTopics: lambda request: len(request.topics),
-    DeleteTopics: lambda request: len(request.names),
+    DeleteTopics: lambda request: len(request.names) + len(request.topic_ids),
     CreatePartitions: lambda request: len(request.topics),
     AlterConfigs: lambda request: sum(max(1, len(resource.configs)) for resource in request.resources),
     ElectLeaders: lambda request: len(request.partitions or ()),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 from uuid import UUID
 
 from replog.controller.config import ControllerConfig
@@ -35,10 +36,13 @@ from replog.errors import (
     PolicyViolationError,
     ReplogError,
     TopicExistsError,
+    UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from replog.metadata.topic_names import topic_name_trouble
+
+T = TypeVar("T", bound=Hashable)
 
 Assignments = tuple[tuple[int, ...], ...]
 """Replicas of partition after partition, the preferred leader first."""
@@ -53,6 +57,14 @@ class _Batch:
     partitions_count: int = 0
     replicas_count: int = 0
     metric_names: dict[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
+class _Deletions:
+    """The topics that one request deletes, in order, and how many partitions they have together."""
+
+    topic_ids: dict[UUID, None] = field(default_factory=dict[UUID, None])
+    partitions_count: int = 0
 
 
 class TopicControl:
@@ -263,31 +275,42 @@ class TopicControl:
     # ---- delete -----------------------------------------------------------------------------------------------------
 
     def delete(self, request: DeleteTopics) -> Result:
-        """Deletes topics: one result per name, in order; all deletions are one atomic change.
+        """Deletes topics: one result per name, then per id, in order; all deletions are one atomic change.
 
         A topic is deleted by one record, of any size; together with others only as long as their partitions are few.
         """
-        records: list[MetadataRecord] = []
-        partitions_count = 0
+        wishes: list[str | UUID] = [*request.names, *request.topic_ids]
+        repeated = _repeated(wishes)
+        deletions = _Deletions()
         results: list[TopicResult] = []
-        repeated = _repeated(request.names)
-        for name in request.names:
+        for wish in wishes:
+            named, topic_id = (wish, None) if isinstance(wish, str) else ("", wish)
             try:
-                if name in repeated:
-                    raise InvalidRequestError(f'topic "{name}" is given more than once')
-                topic_id = self._topic_id_or_raise(name)
-                partitions_count += self._replication.partitions_count(topic_id)
-                if records and partitions_count > self._config.max_records_per_request:
-                    raise PolicyViolationError(
-                        f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
-                        "another one"
-                    )
+                if wish in repeated:
+                    raise InvalidRequestError(f'topic "{wish}" is given more than once')
+                topic_id = self._topic_id_or_raise(named) if topic_id is None else self._existing_or_raise(topic_id)
+                self._delete_one(topic_id, deletions)
+                results.append(TopicResult(self._replication.topics[topic_id], ErrorCode.NONE, topic_id=topic_id))
             except ReplogError as error:
-                results.append(TopicResult(name, error.code, str(error)))
-            else:
-                records.append(RemoveTopicRecord(topic_id))
-                results.append(TopicResult(name, ErrorCode.NONE, topic_id=topic_id))
-        return Result(tuple(records), DeleteTopicsResponse(tuple(results)))
+                results.append(TopicResult(named, error.code, str(error), topic_id))
+        return Result(tuple(map(RemoveTopicRecord, deletions.topic_ids)), DeleteTopicsResponse(tuple(results)))
+
+    def _delete_one(self, topic_id: UUID, deletions: _Deletions) -> None:
+        if topic_id in deletions.topic_ids:
+            raise InvalidRequestError(f'topic "{self._replication.topics[topic_id]}" is given by name and by id')
+        partitions_count = deletions.partitions_count + self._replication.partitions_count(topic_id)
+        if deletions.topic_ids and partitions_count > self._config.max_records_per_request:
+            raise PolicyViolationError(
+                f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "
+                "another one"
+            )
+        deletions.topic_ids[topic_id] = None
+        deletions.partitions_count = partitions_count
+
+    def _existing_or_raise(self, topic_id: UUID) -> UUID:
+        if topic_id not in self._replication.topics:
+            raise UnknownTopicIdError(f"there is no topic with the id {topic_id}")
+        return topic_id
 
     def _topic_id_or_raise(self, name: str) -> UUID:
         topic_id = self._replication.topic_ids.get(name)
@@ -296,7 +319,7 @@ class TopicControl:
         return topic_id
 
 
-def _repeated(names: Sequence[str]) -> Collection[str]:
+def _repeated(names: Sequence[T]) -> Collection[T]:
     if len(names) < 2:
         return ()
     return {name for name, times in Counter(names).items() if times > 1}

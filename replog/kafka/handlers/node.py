@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode
+from replog.kafka.handlers.known_configs import KnownConfig
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import BrokerEndpoint
+from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
@@ -56,15 +58,31 @@ class KafkaNode(Protocol):
         Args:
             request: The request.
             answer: The class of the answer.
-            timeout_ms: The time within which the caller wants it.
+            timeout_ms: The time within which the caller wants it; 0 or less: `request_timeout_ms`.
 
         Raises:
-            ReplogError: The node refuses.
+            ReplogError: The node refuses, or there was no answer in time.
         """
         ...
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    def configs(
+        self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None
+    ) -> tuple[KnownConfig, ...]:
+        """Returns every configuration of a topic, of this broker, or, with the type BROKER and the name "", the cluster's.
+
+        Args:
+            resource_type: The type of the resource.
+            resource_name: The name of the topic, the id of the broker, or "".
+            own: The own values of a topic that the metadata may not have yet; None: the metadata say.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            InvalidRequestError: There is no such broker, or it is another one.
+        """
         ...
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
@@ -94,3 +112,8 @@ class Failure:
 
     code: ErrorCode
     message: str
+
+
+def text(message: str) -> str | None:
+    """Returns a message as Kafka has it: null where there is nothing to say."""
+    return message or None

@@ -346,6 +346,29 @@ def test_delete_topics(quorum: Quorum) -> None:
     assert quorum.image.topic_configs("flights")["flush.policy"] == "auto"
 
 
+def test_topics_are_deleted_by_their_ids(quorum: Quorum) -> None:
+    quorum.create("flights", 1)
+    flights = quorum.image.topics_by_name["flights"].topic_id
+    quorum.create("named", 1)
+    named = quorum.image.topics_by_name["named"].topic_id
+    response = quorum.ask(DeleteTopics(("named",), (flights, UUID(int=1), named, UUID(int=2), UUID(int=2))))
+    assert isinstance(response, DeleteTopicsResponse)
+    assert [(result.name, result.error.name) for result in response.topics] == [
+        ("named", "NONE"),
+        ("flights", "NONE"),
+        ("", "UNKNOWN_TOPIC_ID"),
+        ("", "INVALID_REQUEST"),
+        ("", "INVALID_REQUEST"),
+        ("", "INVALID_REQUEST"),
+    ]
+    assert not quorum.image.topics_by_name
+    quorum.create("flights", 1)
+    again = quorum.ask(DeleteTopics((), (flights,)))
+    assert isinstance(again, DeleteTopicsResponse)
+    assert again.topics[0].error is ErrorCode.UNKNOWN_TOPIC_ID, "that topic is gone; the one of its name is another"
+    assert "flights" in quorum.image.topics_by_name
+
+
 # ---- configurations and producer ids ----------------------------------------------------------------------------------
 
 

@@ -1,0 +1,56 @@
+"""One configuration with all that Kafka's clients may ask of it, and Kafka's numbers for what it is and where it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from replog.rpc.config_messages import ConfigDescription
+
+
+class ConfigType(IntEnum):
+    """What a value is (KIP-569); Kafka's numbers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+
+
+_SOURCES = {"topic": 1, "broker": 2, "cluster": 3, "node": 4, "default": 5}
+"""`ConfigDescription.source` in Kafka's numbers (KIP-226): the topic's own, one broker's, the cluster-wide one, that of the
+node's file, the default."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConfig:
+    """One configuration of a topic, a broker or the cluster.
+
+    Attributes:
+        name: The name that it has there.
+        is_read_only: Whether only the node's file sets it.
+        values: The value in force first, then what would be in force without it, and so on; the default last.
+    """
+
+    name: str
+    type: ConfigType
+    is_read_only: bool
+    values: tuple[ConfigDescription, ...]
+    documentation: str
+
+    @property
+    def value(self) -> str | None:
+        """The value in force."""
+        return self.values[0].value
+
+    @property
+    def source(self) -> str:
+        """Where that comes from."""
+        return self.values[0].source
+
+
+def source_number(source: str) -> int:
+    """Returns Kafka's number for where a value comes from."""
+    return _SOURCES[source]
