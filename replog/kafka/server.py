@@ -96,8 +96,8 @@ class KafkaServer:
             text = f"a bug of broker {self._node.node_id}; its log says more under failure {number}"
             return api.refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
-    async def _api_versions(self, node: KafkaNode, _request: ApiVersionsRequest, _call: Call) -> ApiVersionsResponse:
-        return api_versions(node, self.advertised)
+    async def _api_versions(self, node: KafkaNode, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+        return api_versions(node, request, call.version, self.advertised)
 
 
 def _framed(correlation_id: int, response: Response, version: int, *, has_tags: bool) -> Answer:

@@ -6,11 +6,13 @@ Without Java, Maven or (the first time) the network the tests skip and say why; 
 from __future__ import annotations
 
 import os
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from kafka_install import KafkaInstall, KafkaUnavailableError, install
+from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
+from served_cluster import ServedCluster, served_cluster
 
 REQUIRE = "REPLOG_REQUIRE_KAFKA"
 
@@ -33,8 +35,26 @@ def kafka_run(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> 
     return run_kafka(kafka, tmp_path_factory.mktemp("kafka"))
 
 
+@pytest.fixture(scope="session")
+def kafka_broker(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    """A real Kafka node that runs."""
+    node = KafkaNode(kafka, tmp_path_factory.mktemp("kafka-broker") / "node")
+    try:
+        node.start()
+        yield node
+    finally:
+        node.give_up()
+
+
+@pytest.fixture(scope="session")
+def replog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    """One replog node that serves Kafka's clients."""
+    with served_cluster(tmp_path_factory.mktemp("replog-broker") / "cluster") as cluster:
+        yield cluster
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Everything here is a test with Kafka."""
+    """Marks what needs Kafka itself; tests whose parameters decide that mark these."""
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if "kafka" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kafka)

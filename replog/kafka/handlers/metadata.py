@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.metadata.image import TopicImage
@@ -13,10 +13,22 @@ from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import topic_name_trouble
 
+BY_ID_FROM = 12
+"""The first version in which a topic may be asked for by its id; 10 and 11 have the field, and are not to use it."""
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+TOPIC_OPERATIONS = 0b1101_1111_1000
+"""All operations that there are on a cluster, on a topic: nobody is denied one.  The bits are the codes of Kafka's."""
+
+NOT_ASKED = -(2**31)
+"""In the place of operations that nobody asked for."""
+
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
     endpoints = reachable(node)
+    found = _asked(node, request, call.version)
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
             MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
@@ -24,7 +36,10 @@ async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> Met
         ],
         cluster_id=node.cluster_id,
         controller_id=node.controller_id(),
-        topics=[_topic(found, endpoints) for found in _asked(node, request, call.version)],
+        topics=[_topic(each, endpoints, operations) for each in found],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
     )
 
 
@@ -51,7 +66,11 @@ def _asked(
     topics = request.topics
     if topics is None or (version == 0 and not topics):
         return node.image.topics_by_name.values()
-    return [_find(node, topic) for topic in topics]
+    if version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in topics):
+        raise InvalidRequestError(
+            f"topics are asked for by id from version {BY_ID_FROM} of Metadata on, not in {version}"
+        )
+    return [_find(node, topic) for topic in {(topic.name, topic.topic_id): topic for topic in topics}.values()]
 
 
 def _find(
@@ -73,15 +92,17 @@ def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespo
 
 
 def _topic(
-    found: TopicImage | MetadataResponse.MetadataResponseTopic, endpoints: Mapping[int, BrokerEndpoint]
+    found: TopicImage | MetadataResponse.MetadataResponseTopic, endpoints: Mapping[int, BrokerEndpoint], operations: int
 ) -> MetadataResponse.MetadataResponseTopic:
     if isinstance(found, MetadataResponse.MetadataResponseTopic):
+        found.topic_authorized_operations = operations
         return found
     return MetadataResponse.MetadataResponseTopic(
         ErrorCode.NONE,
         found.name,
         found.topic_id,
         partitions=[_partition(number, found.partitions[number], endpoints) for number in sorted(found.partitions)],
+        topic_authorized_operations=operations,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,9 @@ from replog.kafka.handlers.metadata import reachable
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.metadata.image import MetadataImage
+from replog.records import Codec
+from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
+from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 
@@ -17,8 +21,16 @@ BY_ID_FROM = 13
 """The first version that names topics by their ids (KIP-516)."""
 
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
-NO_RECORDS = "a partition of a Produce request has exactly one batch of records, and here it has none"
+NO_BATCH = (
+    "a partition of a Produce request has exactly one batch of records, whole and of magic 2, and here it has none"
+)
+ZSTD_FROM = 7
+"""The first version whose batches may be compressed with zstd (KIP-110)."""
+
+TOO_OLD_FOR_ZSTD = f"zstd needs version {ZSTD_FROM} of Produce: take another compression.type, or a newer client"
 TWICE = "a partition stands twice in the request: name it once"
+
+_batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
 
 
 class _Batch(NamedTuple):
@@ -87,13 +99,30 @@ def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tupl
                     ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
                     "this broker does not know the topic (yet, or any more)",
                 )
-            elif not partition.records:
-                _refuse(answer, ErrorCode.INVALID_RECORD, NO_RECORDS)
+            elif trouble := _batch_trouble(partition.records, version):
+                _refuse(answer, *trouble)
             else:
                 node_partition = ProducePartition(image_topic.topic_id, partition.index)
-                batches.append(_Batch(answer, node_partition, partition.records))
+                batches.append(_Batch(answer, node_partition, partition.records or b""))
             seen.add(key)
     return response, batches
+
+
+def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[ErrorCode, str] | None:
+    """Returns why there is no batch to append, where Kafka's code for it is another one than the log's.
+
+    A client sends again what the log calls damaged; what is cut off or too old is no better the second time.
+    """
+    if not records or len(records) < HEADER_BYTES:
+        return ErrorCode.INVALID_RECORD, NO_BATCH
+    length, magic, attributes = _batch_start.unpack_from(records)
+    if length > 0 and (magic < MAGIC or LOG_OVERHEAD_BYTES + length > len(records)):
+        return ErrorCode.INVALID_RECORD, NO_BATCH
+    if attributes & TRANSACTIONAL_BIT:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL
+    if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, TOO_OLD_FOR_ZSTD
+    return None
 
 
 def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult) -> None:

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.handlers.node import Failure, KafkaNode
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.metadata.features import SUPPORTED_FEATURES
 
+SOFTWARE_FROM = 3
+"""The first version in which a client says what it is (KIP-511)."""
 
-def api_versions(node: KafkaNode, advertised: Mapping[int, range]) -> ApiVersionsResponse:
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def api_versions(
+    node: KafkaNode, request: ApiVersionsRequest, version: int, advertised: Mapping[int, range]
+) -> ApiVersionsResponse:
     """Returns what is served.
 
     Args:
         node: The node that answers.
+        request: The request.
+        version: The version of the request.
         advertised: The versions of each API, by its key.
+
+    Raises:
+        InvalidRequestError: What the client calls itself is no name.
     """
+    for name in (request.client_software_name, request.client_software_version):
+        if version >= SOFTWARE_FROM and not _SOFTWARE.fullmatch(name):
+            raise InvalidRequestError(
+                f"{name!r} is no name or version of a client's software: letters, digits, '.' and '-'"
+            )
     image = node.image
     return ApiVersionsResponse(
         api_keys=_ranges(advertised.items()),

@@ -1,0 +1,91 @@
+"""Replog brokers in processes of their own that serve Kafka's clients, and what tests ask of them by our own client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+from uuid import UUID
+
+from replog.client import Admin
+from replog.cluster import LocalCluster
+from replog.cluster.node_spec import ConfigValue
+from replog.cluster.processes import KeptPorts
+
+T = TypeVar("T")
+
+QUICK: Mapping[str, ConfigValue] = {
+    "broker.session.timeout.ms": 2_000,
+    "broker.heartbeat.interval.ms": 300,
+    "controller.quorum.election.timeout.ms": 300,
+    "controller.quorum.fetch.timeout.ms": 1_000,
+    "controller.quorum.request.timeout.ms": 1_000,
+}
+"""Failures are noticed within two seconds."""
+
+
+def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine to its end, outside of any loop."""
+    return asyncio.run(coroutine)
+
+
+@dataclass(slots=True)
+class ServedCluster:
+    """Running nodes, numbered from 1.
+
+    Attributes:
+        local: The processes.
+        ports: Where each node serves Kafka's clients.
+    """
+
+    local: LocalCluster
+    ports: Mapping[int, int]
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """host:port of all nodes, for Kafka's clients."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> UUID:
+        """Creates a topic with a replica on each node; returns its id."""
+
+        async def create() -> UUID:
+            async with Admin(self.local.bootstrap_servers) as admin:
+                return (await admin.create_topic(name, partitions, len(self.ports), configs or {})).topic_id
+
+        return run(create())
+
+    def log_text(self, node_id: int = 1) -> str:
+        """What a node has printed."""
+        return self.local.nodes[node_id].log_file.read_text(encoding="utf-8", errors="replace")
+
+    def process_id(self, node_id: int = 1) -> int:
+        """The process id of a node that runs."""
+        process = self.local.nodes[node_id].popen
+        assert process is not None
+        assert process.poll() is None, f"node {node_id} has ended:\n{self.log_text(node_id)[-4000:]}"
+        return process.pid
+
+
+@contextmanager
+def served_cluster(folder: Path, nodes: int = 1, **config: ConfigValue) -> Iterator[ServedCluster]:
+    """Runs nodes for as long as the block; keys over `QUICK` are given with underscores for dots."""
+    kept = KeptPorts()
+    ports = dict(enumerate(kept.take(nodes), start=1))
+    keys = {name.replace("_", "."): value for name, value in config.items()}
+    local = run(
+        LocalCluster.start(
+            folder,
+            nodes=nodes,
+            config={**QUICK, **keys},
+            node_config={node_id: {"kafka.listener": f"127.0.0.1:{port}"} for node_id, port in ports.items()},
+        )
+    )
+    try:
+        yield ServedCluster(local, ports)
+    finally:
+        run(local.kill_all())
+        kept.release()
