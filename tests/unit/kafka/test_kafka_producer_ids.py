@@ -36,7 +36,7 @@ async def test_transactions_are_refused() -> None:
 
 async def test_the_version_of_prepared_transactions_is_neither_told_nor_served() -> None:
     async with serving() as it:
-        told = await it.ask(ApiVersionsRequest(), 3, ApiVersionsResponse)
+        told = await it.ask(ApiVersionsRequest("test", "1"), 3, ApiVersionsResponse)
         (key,) = [each for each in told.api_keys if each.api_key == InitProducerIdRequest.API_KEY]
         assert (key.min_version, key.max_version) == (0, 5)
         client = await it.client()
