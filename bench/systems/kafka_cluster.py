@@ -1,4 +1,4 @@
-"""Three nodes of Apache Kafka 4.1.1, each broker and controller, in processes of their own."""
+"""Nodes of Apache Kafka 4.1.1, each broker and controller, in processes of their own."""
 
 from __future__ import annotations
 
@@ -30,26 +30,27 @@ listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
 auto.create.topics.enable=true
 num.partitions={partitions}
-default.replication.factor=3
-min.insync.replicas=2
-offsets.topic.replication.factor=3
-transaction.state.log.replication.factor=3
-transaction.state.log.min.isr=2
+default.replication.factor={nodes}
+min.insync.replicas={in_sync}
+offsets.topic.replication.factor={nodes}
+transaction.state.log.replication.factor={nodes}
+transaction.state.log.min.isr={in_sync}
 """
 
 
 class KafkaCluster:
-    """Three nodes; a topic that nobody has created comes into being when it is first written to.
+    """Some nodes; a topic that nobody has created comes into being when it is first written to.
 
     Args:
         directory: where their files go.
         partitions: of each topic.
+        nodes_count: how many nodes there are.
     """
 
-    def __init__(self, directory: Path, partitions: int) -> None:
+    def __init__(self, directory: Path, partitions: int, *, nodes_count: int = NODES) -> None:
         self._directory = directory
-        ports = _free_ports(2 * NODES)
-        self._brokers, controllers = ports[:NODES], ports[NODES:]
+        ports = _free_ports(2 * nodes_count)
+        self._brokers, controllers = ports[:nodes_count], ports[nodes_count:]
         self._processes: list[subprocess.Popen[bytes]] = []
         voters = ",".join(f"{number + 1}@127.0.0.1:{port}" for number, port in enumerate(controllers))
         for number, (broker, controller) in enumerate(zip(self._brokers, controllers, strict=True)):
@@ -62,6 +63,8 @@ class KafkaCluster:
                 controller=controller,
                 data=folder / "data",
                 partitions=partitions,
+                nodes=nodes_count,
+                in_sync=min(2, nodes_count),
             )
             self._config(number).write_text(text)
 
@@ -74,10 +77,10 @@ class KafkaCluster:
 
     def start(self) -> None:
         """Formats the folders, starts the nodes, and waits until they listen."""
-        for number in range(NODES):
+        for number in range(len(self._brokers)):
             config = str(self._config(number))
             self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config).wait(START_TIMEOUT_S)
-        self._processes = [self._run("kafka.Kafka", str(self._config(number))) for number in range(NODES)]
+        self._processes = [self._run("kafka.Kafka", str(self._config(number))) for number in range(len(self._brokers))]
         deadline = time.monotonic() + START_TIMEOUT_S
         for process, port in zip(self._processes, self._brokers, strict=True):
             while not _listens(port):
