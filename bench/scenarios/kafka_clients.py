@@ -101,7 +101,16 @@ def _run(client: str, servers: str, topic: str, acks: str, record_bytes: int, co
 
 
 def _librdkafka(servers: str, topic: str, acks: str, record_bytes: int, count: int) -> list[str]:
-    return [sys.executable, "-m", "bench.systems.librdkafka_producer", servers, topic, acks, str(record_bytes), str(count)]
+    return [
+        sys.executable,
+        "-m",
+        "bench.systems.librdkafka_producer",
+        servers,
+        topic,
+        acks,
+        str(record_bytes),
+        str(count),
+    ]
 
 
 def _java(servers: str, topic: str, acks: str, record_bytes: int, count: int) -> list[str]:

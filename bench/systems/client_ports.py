@@ -37,7 +37,7 @@ class ClientPort(System):
 
     def create_topic(self) -> str:
         """Makes a topic of PARTITIONS partitions with a replica on every broker, two of which must have what is acknowledged."""
-        from confluent_kafka.admin import AdminClient, NewTopic
+        from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
         self._topics_count += 1
         name = f"bench-{self._topics_count}"
