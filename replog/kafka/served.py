@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from replog.kafka.handlers import topics
-from replog.kafka.handlers.metadata import metadata, refuse_metadata
+from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.handlers.produce import produce, refuse_produce
 from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
@@ -52,6 +52,8 @@ class Served:
         advertised_from: The first version that is advertised, where that is not the first that is served.
         last_version: The last version that is served, where the class has later ones.
         may_overlap: Whether a request may be in flight beside others of its connection.
+        is_repeated: The function that says of an answer whether everybody who asks the same gets it, until the metadata
+            change; None: of none.
     """
 
     request: type[Request]
@@ -60,6 +62,7 @@ class Served:
     advertised_from: int | None = None
     last_version: int | None = None
     may_overlap: bool = False
+    is_repeated: Callable[[Any], bool] | None = None
 
     @property
     def key(self) -> int:
@@ -83,7 +86,7 @@ SERVED: tuple[Served, ...] = (
     # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
     Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
     Served(InitProducerIdRequest, init_producer_id, refuse_init_producer_id, last_version=LAST_VERSION),
-    Served(MetadataRequest, metadata, refuse_metadata),
+    Served(MetadataRequest, metadata, refuse_metadata, is_repeated=has_no_error),
     Served(CreateTopicsRequest, topics.create_topics, topics.refuse_create_topics),
     Served(DeleteTopicsRequest, topics.delete_topics, topics.refuse_delete_topics),
     Served(CreatePartitionsRequest, topics.create_partitions, topics.refuse_create_partitions),

@@ -24,6 +24,7 @@ from replog.kafka.handlers.versions import api_versions, refuse_api_versions, un
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.kafka.messages.headers import RequestHeader, ResponseHeader
 from replog.kafka.messages.produce import ProduceRequest
+from replog.kafka.repeated_answers import Asked, Buffers, RepeatedAnswers
 from replog.kafka.served import SERVED, Response, Served
 from replog.kafka.wire import Reader, Writer
 
@@ -49,6 +50,7 @@ class KafkaServer:
         self._node = node
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
         self._failures = itertools.count(1)
+        self._repeated = RepeatedAnswers()
         self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
 
     def may_overlap(self, frame: memoryview) -> bool:
@@ -71,17 +73,33 @@ class KafkaServer:
             raise MalformedFrameError(f"a request for API {key}, which is not served")
         if version not in api.versions:
             if key == ApiVersionsRequest.API_KEY:
-                return _framed(correlation_id, unsupported(self.advertised), 0, has_tags=False)
+                return _framed(correlation_id, _written(unsupported(self.advertised), 0), has_tags=False)
             raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
         is_flexible = version >= api.request.FLEXIBLE_FROM
         reader = Reader(frame)
         header = RequestHeader.read(reader, 2 if is_flexible else 1)
-        request = api.request.read(reader, version)
-        reader.finish()
-        response = await self._handle(api, request, Call(version, header.client_id or ""))
+        call = Call(version, header.client_id or "")
+        body = frame[len(frame) - reader.left :]
+        has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
+        if api.is_repeated is not None:
+            return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
+        request = _read(api, reader, version)
+        response = await self._handle(api, request, call)
         if isinstance(request, ProduceRequest) and request.acks == 0:
             return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
-        return _framed(correlation_id, response, version, has_tags=is_flexible and key != ApiVersionsRequest.API_KEY)
+        return _framed(correlation_id, _written(response, version), has_tags=has_tags)
+
+    async def _repeated_or_new(self, api: Served, body: memoryview, call: Call) -> Buffers:
+        """Returns the answer that was written to the same request under the same metadata, or writes one."""
+        image, controller_id = self._node.image, self._node.controller_id()
+        asked = Asked(api.key, call.version, bytes(body))
+        if (kept := self._repeated.find(image, controller_id, asked)) is not None:
+            return kept
+        response = await self._handle(api, _read(api, Reader(body), call.version), call)
+        written = _written(response, call.version)
+        if api.is_repeated is not None and api.is_repeated(response):
+            self._repeated.keep(image, controller_id, asked, written)
+        return written
 
     async def _handle(self, api: Served, request: object, call: Call) -> Response:
         try:
@@ -100,9 +118,21 @@ class KafkaServer:
         return api_versions(node, request, call.version, self.advertised)
 
 
-def _framed(correlation_id: int, response: Response, version: int, *, has_tags: bool) -> Answer:
+def _read(api: Served, reader: Reader, version: int) -> object:
+    request = api.request.read(reader, version)
+    reader.finish()
+    return request
+
+
+def _written(response: Response, version: int) -> Buffers:
+    writer = Writer()
+    response.write(writer, version)
+    return writer.buffers()
+
+
+def _framed(correlation_id: int, body: Buffers, *, has_tags: bool) -> Answer:
     writer = Writer()
     ResponseHeader(correlation_id).write(writer, 1 if has_tags else 0)
-    response.write(writer, version)
-    buffers = writer.buffers()
-    return Answer((_size.pack(sum(map(len, buffers))), *buffers))
+    header = writer.joined()
+    size = len(header) + sum(map(len, body))
+    return Answer((_size.pack(size) + header, *body))
