@@ -18,7 +18,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -65,6 +65,7 @@ class LocalCluster:
         die_with_parent: bool = True,
         wait: bool = True,
         first_port: int = 0,
+        kafka: bool = False,
     ) -> LocalCluster:
         """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
@@ -78,6 +79,7 @@ class LocalCluster:
             die_with_parent: Whether the processes end with this one.
             wait: Whether to return only when every broker is unfenced.
             first_port: The port of node 1; 0: any that is free, as for all others.
+            kafka: Whether brokers serve Kafka's clients too, each at a free port that it keeps.
 
         Raises:
             ConfigError: A cluster exists there, or a key is wrong.
@@ -91,6 +93,8 @@ class LocalCluster:
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
             cluster.nodes = _new_specs(directory, ports, roles or {}, places or {})
+            if kafka:
+                cluster._give_kafka_ports(cluster.nodes.values())
             cluster._write_configs(config or {}, node_config or {})
             await cluster._start_nodes(wait=wait)
         except BaseException:
@@ -128,6 +132,32 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
 
+    @property
+    def serves_kafka(self) -> bool:
+        """Whether brokers serve Kafka's clients."""
+        return any(spec.kafka_port for spec in self.nodes.values())
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """The value of `bootstrap.servers` for Kafka's clients: every broker's address.
+
+        Raises:
+            ConfigError: The cluster does not serve them.
+        """
+        if not self.serves_kafka:
+            raise ConfigError(
+                "kafka",
+                "",
+                f"the cluster in {self.directory} does not serve Kafka's clients. Start one that does: "
+                "`replog cluster start --kafka`, in Python LocalCluster.start(..., kafka=True)",
+            )
+        return ",".join(filter(None, (spec.kafka_address for spec in self.nodes.values())))
+
+    def _give_kafka_ports(self, specs: Iterable[NodeSpec]) -> None:
+        brokers = [spec for spec in specs if "broker" in spec.roles]
+        for spec, port in zip(brokers, self._ports.take(len(brokers)), strict=True):
+            spec.kafka_port = port
+
     async def _start_nodes(self, *, wait: bool) -> None:
         """Starts every node, and leaves none running where one of them fails."""
         try:
@@ -144,7 +174,8 @@ class LocalCluster:
     def add_node(self, *, roles: Sequence[str] = BOTH_ROLES, config: Mapping[str, ConfigValue] | None = None) -> int:
         """Starts one more node, numbered above all others; returns its number.
 
-        A controller among them follows the metadata log until it is made a voter (`Admin.add_voter`).
+        A controller among them follows the metadata log until it is made a voter (`Admin.add_voter`).  A broker serves
+        Kafka's clients where the others do.
 
         Args:
             roles: "broker", "controller" or both.
@@ -154,6 +185,8 @@ class LocalCluster:
         voters = self._voters()
         (port,) = self._ports.take(1)
         spec = NodeSpec(node_id, port, self.directory / f"node-{node_id}", roles=tuple(roles))
+        if self.serves_kafka:
+            self._give_kafka_ports([spec])
         self.nodes[node_id] = spec
         spec.write_config(self.cluster_id, voters, config or {})
         self.start_node(node_id)

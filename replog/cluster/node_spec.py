@@ -27,6 +27,7 @@ class NodeSpec:
 
     Attributes:
         has_data: Whether its log directories were seen with data: they are never formatted again unasked.
+        kafka_port: The port at which it serves Kafka's clients; 0: it does not.
     """
 
     node_id: int
@@ -36,6 +37,7 @@ class NodeSpec:
     roles: tuple[str, ...] = BOTH_ROLES
     place: NodePlace = field(default_factory=NodePlace)
     has_data: bool = False
+    kafka_port: int = 0
     popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -43,11 +45,20 @@ class NodeSpec:
         return f"{self.place.host}:{self.port}"
 
     @property
+    def kafka_address(self) -> str | None:
+        """The host:port at which it serves Kafka's clients; None: it does not."""
+        return f"{self.place.host}:{self.kafka_port}" if self.kafka_port else None
+
+    @property
     def listeners(self) -> dict[str, ConfigValue]:
         """Keys for what it binds and, where that is something else, how it is known."""
-        if not self.place.listens_on:
-            return {"listeners": [self.address]}
-        return {"listeners": [f"{self.place.listens_on}:{self.port}"], "advertised.listeners": [self.address]}
+        bound = self.place.listens_on or self.place.host
+        keys: dict[str, ConfigValue] = {"listeners": [f"{bound}:{self.port}"]}
+        known: dict[str, ConfigValue] = {"advertised.listeners": [self.address]}
+        if self.kafka_address is not None:
+            keys["kafka.listener"] = f"{bound}:{self.kafka_port}"
+            known["kafka.advertised.listener"] = self.kafka_address
+        return keys | known if self.place.listens_on else keys
 
     @property
     def config_file(self) -> Path:
@@ -109,6 +120,7 @@ class NodeSpec:
             ProcessId(**entry["process"]) if entry["process"] else None,
             roles=tuple(entry.get("roles", BOTH_ROLES)),
             has_data=entry.get("has_data", True),
+            kafka_port=entry.get("kafka_port", 0),
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -119,4 +131,5 @@ class NodeSpec:
             "roles": list(self.roles),
             "process": asdict(self.process) if self.process else None,
             "has_data": self.has_data,
+            "kafka_port": self.kafka_port,
         }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from replog.client import Admin, Consumer, TopicPartition
-from replog.cluster import LocalCluster
+from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import ReplogError, UnknownTopicOrPartitionError
 from replog.records import decode_batch, scan
@@ -43,7 +43,14 @@ class StartCluster(Protocol):
     """The fixture `start_cluster`."""
 
     async def __call__(
-        self, nodes: int = 3, *, wait: bool = True, disks: int = 1, **config: ConfigValue
+        self,
+        nodes: int = 3,
+        *,
+        wait: bool = True,
+        disks: int = 1,
+        kafka: bool = False,
+        places: Mapping[int, NodePlace] | None = None,
+        **config: ConfigValue,
     ) -> Cluster: ...
 
 

@@ -16,7 +16,7 @@ import replog_checkpoints
 import replog_quorum
 import replog_timeline
 from replog.client import Admin
-from replog.cluster import LocalCluster
+from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import last_lines
 
@@ -45,6 +45,8 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
         wait: bool = True,
         racks: Mapping[int, str] | None = None,
         disks: int = 1,
+        kafka: bool = False,
+        places: Mapping[int, NodePlace] | None = None,
         **config: ConfigValue,
     ) -> Cluster:
         keys = {name.replace("_", "."): value for name, value in config.items()}
@@ -58,7 +60,15 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
             for node_id in range(1, nodes + 1):
                 paths = [str(directory / f"node-{node_id}" / name) for name in names]
                 own.setdefault(node_id, {})["log.dirs"] = paths
-        local = await LocalCluster.start(directory, nodes=nodes, config={**QUICK, **keys}, node_config=own, wait=wait)
+        local = await LocalCluster.start(
+            directory,
+            nodes=nodes,
+            config={**QUICK, **keys},
+            node_config=own,
+            places=places,
+            wait=wait,
+            kafka=kafka,
+        )
         say(f"{nodes} nodes up after {time.monotonic() - started_s:.2f} s in {directory}")
         admin = Admin(local.bootstrap_servers)
         clusters.append(Cluster(local, admin))

@@ -15,6 +15,7 @@ from replog.cli import common
 from replog.cli.terminal.interrupts import GRACE_S
 
 if TYPE_CHECKING:
+    from replog.cli.views.cluster_status import ClusterStatus
     from replog.cluster import LocalCluster
 
 RUNNING_TIMEOUT_S = 30.0
@@ -48,6 +49,9 @@ def start(
             help="Of the first node; 0: any. Default: 9092, where commands look, or any when it is taken.",
         ),
     ] = None,
+    kafka: Annotated[
+        bool, typer.Option("--kafka", help="Serve Kafka's clients too, each broker at a port that it keeps.")
+    ] = False,
 ) -> None:
     """Create a cluster of combined broker and controller nodes, and start it.
 
@@ -55,14 +59,14 @@ def start(
     (--set default.replication.factor=N).
     """
     config = {"default.replication.factor": min(nodes, REPLICAS_MAX), **node_settings(settings or [])}
-    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port))
+    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port), kafka=kafka)
     common.run(work, grace_s=None if foreground else GRACE_S)
 
 
 @app.command("status")
 def status(directory: Directory, as_json: common.AsJson = False) -> None:
     """Show nodes, controller and replication on one screen."""
-    from replog.cli.views.cluster_status import as_json_line, cluster_status, render
+    from replog.cli.views.cluster_status import as_json_line, cluster_status
 
     cluster = _load(directory)
     with common.waiting("asking the nodes"):
@@ -70,8 +74,7 @@ def status(directory: Directory, as_json: common.AsJson = False) -> None:
     if as_json:
         typer.echo(as_json_line(found))
     else:
-        common.out_console().print(render(found))
-        typer.echo(common.export_line(found.bootstrap_servers))
+        _show(found)
 
 
 @app.command("stop")
@@ -141,17 +144,18 @@ def _first_port(wanted: int | None) -> int:
     return wanted
 
 
-async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int) -> None:
-    from replog.cli.views.cluster_status import cluster_status, render
+async def _start(
+    directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int, kafka: bool
+) -> None:
+    from replog.cli.views.cluster_status import cluster_status
     from replog.cluster import LocalCluster
 
     with common.waiting(f"starting {common.counted(nodes, 'node')}"):
         cluster = await LocalCluster.start(
-            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port
+            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port, kafka=kafka
         )
     try:
-        common.out_console().print(render(await cluster_status(cluster)))
-        typer.echo(common.export_line(cluster.bootstrap_servers))
+        _show(await cluster_status(cluster))
         if foreground:
             stop = _stop_at_signals()
             typer.echo("Ctrl-C stops the cluster.")
@@ -160,6 +164,16 @@ async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foregro
         if foreground:
             with common.waiting("stopping"):
                 await cluster.stop_all()
+
+
+def _show(found: ClusterStatus) -> None:
+    """Prints the nodes, and what to type to reach them."""
+    from replog.cli.views.cluster_status import render
+
+    common.out_console().print(render(found))
+    typer.echo(common.export_line(found.bootstrap_servers))
+    if found.kafka_bootstrap_servers:
+        typer.echo(f"For Kafka's clients: bootstrap.servers={found.kafka_bootstrap_servers}")
 
 
 def _stop_at_signals() -> asyncio.Event:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from replog.cli.common import counted, json_line
@@ -21,12 +21,19 @@ ASK_TIMEOUT_MS = 3_000
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """One node: its process, and what it says about itself (None: it does not answer)."""
+    """One node.
+
+    Attributes:
+        pid: Its process; None: it does not run.
+        description: What it says about itself; None: it does not answer.
+        kafka_address: Where it serves Kafka's clients; None: nowhere.
+    """
 
     node_id: int
     address: str
     pid: int | None
     description: DescribeNodeResponse | None = None
+    kafka_address: str | None = None
 
     @property
     def state(self) -> str:
@@ -48,6 +55,11 @@ class ClusterStatus:
     def bootstrap_servers(self) -> str:
         """All nodes, for `--bootstrap-servers`."""
         return ",".join(node.address for node in self.nodes)
+
+    @property
+    def kafka_bootstrap_servers(self) -> str:
+        """All nodes that serve Kafka's clients, for their `bootstrap.servers`; "": none does."""
+        return ",".join(node.kafka_address for node in self.nodes if node.kafka_address is not None)
 
     @property
     def controller_id(self) -> int:
@@ -122,12 +134,12 @@ async def _describe(admin: Admin, spec: NodeSpec) -> NodeStatus:
         description = await admin.describe_node(spec.address, timeout_ms=ASK_TIMEOUT_MS)
     except ReplogError:
         return found
-    return NodeStatus(found.node_id, found.address, found.pid, description)
+    return replace(found, description=description)
 
 
 def _without_answer(spec: NodeSpec) -> NodeStatus:
     pid = spec.process.pid if spec.process is not None and spec.is_alive else None
-    return NodeStatus(spec.node_id, spec.address, pid)
+    return NodeStatus(spec.node_id, spec.address, pid, kafka_address=spec.kafka_address)
 
 
 def render(status: ClusterStatus) -> RenderableType:
@@ -137,8 +149,12 @@ def render(status: ClusterStatus) -> RenderableType:
 
     from replog.cli.terminal.grid import Grid
 
-    headers = (">node", "state", "role", ">pid", "address", ">leads", ">holds", ">memory")
-    table = Grid(headers, [_row(status, node) for node in status.nodes])
+    headers = [">node", "state", "role", ">pid", "address", ">leads", ">holds", ">memory"]
+    rows = [_row(status, node) for node in status.nodes]
+    if status.kafka_bootstrap_servers:
+        headers.append("kafka")
+        rows = [[*row, node.kafka_address or "-"] for row, node in zip(rows, status.nodes, strict=True)]
+    table = Grid(headers, rows)
     where = f"\n{status.directory}, cluster id {status.cluster_id}"
     return Group(status.sentence(), "", table, Text(where))
 
@@ -160,4 +176,9 @@ def _row(status: ClusterStatus, node: NodeStatus) -> list[str]:
 
 def as_json_line(status: ClusterStatus) -> str:
     """Returns the state with its sentence as one line of JSON, for scripts."""
-    return json_line(status, sentence=status.sentence(), bootstrap_servers=status.bootstrap_servers)
+    return json_line(
+        status,
+        sentence=status.sentence(),
+        bootstrap_servers=status.bootstrap_servers,
+        kafka_bootstrap_servers=status.kafka_bootstrap_servers,
+    )
