@@ -38,7 +38,7 @@ from replog.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from replog.metadata.records import ResourceType
+from replog.metadata.records import KAFKA_LISTENER, ResourceType
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind, client_hello
 from replog.rpc.messages import (
@@ -197,6 +197,23 @@ async def test_a_taken_port_leaves_the_directory_free() -> None:
             await Node.start(config(listeners=[it.node.address]), environment=NodeEnvironment(fs=fs))
         async with node(fs):
             pass
+
+
+async def test_a_taken_port_for_kafkas_clients_leaves_the_directory_and_the_other_port_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        own = f"127.0.0.1:{free.getsockname()[1]}"
+    fs = SimulatedFileSystem()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        for listener in (taken, own):  # its own other port is as taken as anybody's
+            with pytest.raises(
+                ConfigError, match=rf"cannot listen at {listener}: .* Choose another port in kafka\.listener"
+            ):
+                await Node.start(config(listeners=[own], kafka_listener=listener), environment=NodeEnvironment(fs=fs))
+    async with node(fs, config(listeners=[own], kafka_listener=taken)) as it:
+        assert it.node.kafka_address == taken
+        image = it.node.parts.replicas.publisher.image
+        assert image.brokers[1].endpoint(KAFKA_LISTENER) == it.node.parts.requests.kafka_node.endpoint(1)
 
 
 async def test_a_directory_is_used_once() -> None:
@@ -446,9 +463,15 @@ async def test_a_broker_that_is_not_the_controller_says_so() -> None:
 async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    alone = config(process_roles=["controller"], listeners=[address], controller_quorum_voters=f"1@{address}")
+    alone = config(
+        process_roles=["controller"],
+        listeners=[address],
+        controller_quorum_voters=f"1@{address}",
+        kafka_listener="127.0.0.1:0",
+    )
     only = await Node.start(alone, environment=NodeEnvironment(fs=SimulatedFileSystem()))
     await asyncio.wait_for(only.wait_until_ready(), 1)
+    assert only.kafka_address is None, "it has nothing to serve"
     connection = GrpcTransport().connect(only.address, purpose="data")
     metadata = await connection.call(MetadataRequest(), timeout_ms=1_000)
     assert (metadata.controller_id, metadata.brokers) == (1, ())
