@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from replog.controller.requests import ConfigEntry
+from replog.metadata.records import BrokerEndpoint
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
+    """One broker, as clients see it; `endpoints`: where it serves clients of other protocols, as Kafka's."""
+
     broker_id: int
     host: str
     port: int
@@ -21,6 +24,7 @@ class BrokerInfo:
     rack: str | None = None
     drained: bool = False
     in_controlled_shutdown: bool = False
+    endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,6 +251,21 @@ def test_nodes_of_a_killed_foreground_command_die_with_it(tmp_path: Path) -> Non
     until(lambda: not is_alive(pid))
 
 
+def test_kafkas_clients_are_told_where_they_are_served(tmp_path: Path) -> None:
+    directory = tmp_path / "c"
+    started = good("cluster", "start", "--dir", directory, "--nodes", 1, "--port", 0, "--kafka", *settings())
+    try:
+        (line,) = [line for line in started.splitlines() if line.startswith("For Kafka's clients: ")]
+        servers = line.removeprefix("For Kafka's clients: bootstrap.servers=")
+        good("cluster", "restart", "--dir", directory)
+        for view in (("cluster", "status"), ("status",)):
+            assert json.loads(good(*view, "--dir", directory, "--json"))["kafka_bootstrap_servers"] == servers
+            assert f"bootstrap.servers={servers}" in good(*view, "--dir", directory)
+        socket.create_connection(("127.0.0.1", int(servers.rpartition(":")[2])), timeout=PATIENCE_S).close()
+    finally:
+        replog("cluster", "kill", "--dir", directory)
+
+
 class Server:
     """A directory with a server.toml, formatted or not."""
 

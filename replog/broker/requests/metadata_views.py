@@ -114,6 +114,7 @@ def _broker_info(image: MetadataImage, broker: BrokerRegistration) -> BrokerInfo
         rack=broker.rack,
         drained=broker.broker_id in image.drained_brokers,
         in_controlled_shutdown=broker.in_controlled_shutdown,
+        endpoints=broker.endpoints,
     )
 
 

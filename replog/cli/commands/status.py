@@ -109,4 +109,6 @@ def _as_json(look: Look) -> str:
 
     if isinstance(look, ReplogError):
         return common.json_object({"sentence": said(look), "is_healthy": False})
-    return common.json_line(look, sentence=said(look), is_healthy=look.is_healthy)
+    return common.json_line(
+        look, sentence=said(look), is_healthy=look.is_healthy, kafka_bootstrap_servers=look.kafka_bootstrap_servers
+    )

@@ -170,10 +170,16 @@ def facts(health: ClusterHealth) -> list[tuple[str, str]]:
     """Returns (name, what is known) for each line of cluster, quorum, partitions and moves."""
     return [
         ("cluster", f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"),
+        *_kafka_facts(health),
         *_quorum_facts(health),
         *_partition_facts(health),
         *_change_facts(health),
     ]
+
+
+def _kafka_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    servers = health.kafka_bootstrap_servers
+    return [("for Kafka", f"bootstrap.servers={servers}")] if servers else []
 
 
 def _quorum_facts(health: ClusterHealth) -> list[tuple[str, str]]:

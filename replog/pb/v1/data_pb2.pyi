@@ -1,4 +1,5 @@
 from replog.pb.v1 import controller_pb2 as _controller_pb2
+from replog.pb.v1 import metadata_pb2 as _metadata_pb2
 from replog.pb.v1 import quorum_pb2 as _quorum_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -187,7 +188,7 @@ class FetchRequests(_message.Message):
     def __init__(self, hello: _Optional[_Union[_quorum_pb2.Hello, _Mapping]] = ..., requests: _Optional[_Iterable[_Union[FetchRequest, _Mapping]]] = ...) -> None: ...
 
 class BrokerInfo(_message.Message):
-    __slots__ = ("broker_id", "host", "port", "broker_epoch", "fenced", "rack", "drained", "in_controlled_shutdown")
+    __slots__ = ("broker_id", "host", "port", "broker_epoch", "fenced", "rack", "drained", "in_controlled_shutdown", "endpoints")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
@@ -196,6 +197,7 @@ class BrokerInfo(_message.Message):
     RACK_FIELD_NUMBER: _ClassVar[int]
     DRAINED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     host: str
     port: int
@@ -204,7 +206,8 @@ class BrokerInfo(_message.Message):
     rack: str
     drained: bool
     in_controlled_shutdown: bool
-    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., rack: _Optional[str] = ..., drained: bool = ..., in_controlled_shutdown: bool = ...) -> None: ...
+    endpoints: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.BrokerEndpoint]
+    def __init__(self, broker_id: _Optional[int] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: bool = ..., rack: _Optional[str] = ..., drained: bool = ..., in_controlled_shutdown: bool = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.BrokerEndpoint, _Mapping]]] = ...) -> None: ...
 
 class PartitionInfo(_message.Message):
     __slots__ = ("partition_id", "leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas")

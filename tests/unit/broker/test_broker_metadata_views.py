@@ -16,6 +16,8 @@ from replog.client.cluster.image import ClusterImage
 from replog.controller.requests import ConfigEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
+    KAFKA_LISTENER,
+    BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
@@ -28,6 +30,7 @@ from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionIn
 from tests.unit.metadata.metadata_histories import bounded, records_of, replayed
 
 CONTROLLER: Any = {"cluster_id": "c", "controller_id": 2, "controller_epoch": 8}
+KAFKA = BrokerEndpoint(KAFKA_LISTENER, "h", 19)
 
 
 def steps_between(before: MetadataImage | None, after: MetadataImage) -> list[MetadataUpdate]:
@@ -49,7 +52,7 @@ def test_what_clients_see() -> None:
             registered(1, fenced=True),
             *topic((1, 2), isr=(2,), leader=2, leader_epoch=3),
             ConfigRecord(ResourceType.TOPIC, TOPIC, "retention.ms", "5"),
-            BrokerRegistrationChangeRecord(2, 102, in_controlled_shutdown=True),
+            BrokerRegistrationChangeRecord(2, 102, in_controlled_shutdown=True, endpoints=(KAFKA,)),
         ]
     )
     seen = described_topics(image, [TOPIC, "nope"], **CONTROLLER)
@@ -57,7 +60,7 @@ def test_what_clients_see() -> None:
     assert seen.brokers == (
         BrokerInfo(1, "127.0.0.1", 9001, 101, fenced=True),
         BrokerInfo(
-            2, "127.0.0.1", 9002, 102, fenced=True, in_controlled_shutdown=True
+            2, "127.0.0.1", 9002, 102, fenced=True, in_controlled_shutdown=True, endpoints=(KAFKA,)
         ),  # leaving: not to be used either
     )
     assert seen.topics == (

@@ -22,6 +22,7 @@ from replog.client.admin.health import (
     trouble_of,
 )
 from replog.controller.requests import ConfigEntry
+from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
@@ -116,6 +117,14 @@ def test_states_of_brokers() -> None:
     silent = health(answers={1: answer(1), 2: answer(2)})
     assert silent.brokers[2].state is BrokerStanding.SILENT
     assert not silent.is_healthy
+
+
+def test_where_kafkas_clients_are_served() -> None:
+    assert health().kafka_bootstrap_servers == ""
+    first, second, third = BROKERS
+    other, kafka = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(KAFKA_LISTENER, "h", 6)
+    brokers = (replace(first, endpoints=(other, kafka)), second, replace(third, endpoints=(kafka,)))
+    assert health(brokers=brokers).kafka_bootstrap_servers == "h:6,h:6"
 
 
 def test_a_drained_broker_is_done_when_it_is_empty() -> None:
