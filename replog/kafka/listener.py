@@ -74,6 +74,10 @@ class Listener:
         server: Who answers requests.
         limits: How many connections there may be.
         request_bytes: The bytes of requests that all connections hold together.
+
+    Attributes:
+        accepted_count: The connections that were taken in since the start.
+        ended_count: The connections that were ended from this side, whatever the reason.
     """
 
     def __init__(self, server: RequestServer, limits: ListenerLimits, request_bytes: ByteSemaphore) -> None:
@@ -86,6 +90,8 @@ class Listener:
         self._told_s: dict[str, float] = {}
         self._server: asyncio.Server | None = None
         self._is_stopping = False
+        self.accepted_count = 0
+        self.ended_count = 0
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -123,6 +129,7 @@ class Listener:
         """Takes in a new connection; returns why it has to end at once, or ""."""
         if reason := self._why_full(address):
             return reason
+        self.accepted_count += 1
         self._connections[connection] = address
         self._by_address[address] += 1
         connection.closed.add_done_callback(partial(self._drop, connection))
@@ -130,6 +137,7 @@ class Listener:
 
     def tell(self, address: str, reason: str) -> None:
         """Says in the log why a connection ended: one line an address and minute."""
+        self.ended_count += 1
         now_s = asyncio.get_running_loop().time()
         if now_s - self._told_s.get(address, -math.inf) < TELL_AGAIN_S:
             return

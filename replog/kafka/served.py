@@ -70,6 +70,11 @@ class Served:
         return self.request.API_KEY
 
     @property
+    def name(self) -> str:
+        """The name of the API, as Kafka's documentation has it."""
+        return self.request.__name__.removesuffix("Request")
+
+    @property
     def versions(self) -> range:
         """The versions that are served."""
         known = self.request.VERSIONS

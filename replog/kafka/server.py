@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 import struct
 from collections.abc import Mapping, Sequence
@@ -20,11 +19,12 @@ from replog.errors import ErrorCode, MalformedFrameError, ReplogError
 from replog.kafka.connection import Answer
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.handlers.produce import has_failed
-from replog.kafka.handlers.versions import api_versions, refuse_api_versions, unsupported
+from replog.kafka.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.kafka.messages.headers import RequestHeader, ResponseHeader
 from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.repeated_answers import Asked, Buffers, RepeatedAnswers
+from replog.kafka.request_counts import RequestCounts
 from replog.kafka.served import SERVED, Response, Served
 from replog.kafka.wire import Reader, Writer
 
@@ -43,14 +43,15 @@ class KafkaServer:
 
     Attributes:
         advertised: The versions of each API that clients are told, by its key.
+        counts: The counts of what was asked for.
     """
 
     def __init__(self, node: KafkaNode, served: Sequence[Served] = SERVED) -> None:
         own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
         self._node = node
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
-        self._failures = itertools.count(1)
         self._repeated = RepeatedAnswers()
+        self.counts = RequestCounts()
         self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
 
     def may_overlap(self, frame: memoryview) -> bool:
@@ -67,6 +68,13 @@ class KafkaServer:
         Raises:
             MalformedFrameError: The bytes are no request that is served; nothing was done.
         """
+        try:
+            return await self._serve(frame)
+        except MalformedFrameError:
+            self.counts.malformed += 1
+            raise
+
+    async def _serve(self, frame: memoryview) -> Answer | None:
         key, version, correlation_id = _start.unpack_from(frame)
         api = self._served.get(key)
         if api is None:
@@ -78,6 +86,7 @@ class KafkaServer:
         is_flexible = version >= api.request.FLEXIBLE_FROM
         reader = Reader(frame)
         header = RequestHeader.read(reader, 2 if is_flexible else 1)
+        self.counts.requests[api.name, version] += 1
         call = Call(version, header.client_id or "")
         body = frame[len(frame) - reader.left :]
         has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
@@ -107,7 +116,8 @@ class KafkaServer:
         except ReplogError as error:
             return api.refuse(request, Failure(error.code, str(error)))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
-            number = next(self._failures)
+            self.counts.failures += 1
+            number = self.counts.failures
             _log.exception(
                 "failure %d: a request of %r for API %d is answered with an error", number, call.client_id, api.key
             )
@@ -115,7 +125,10 @@ class KafkaServer:
             return api.refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
     async def _api_versions(self, node: KafkaNode, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
-        return api_versions(node, request, call.version, self.advertised)
+        response = api_versions(node, request, call.version, self.advertised)
+        if call.version >= SOFTWARE_FROM:
+            self.counts.note_software(request.client_software_name, request.client_software_version)
+        return response
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:

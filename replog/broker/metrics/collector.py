@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from replog.broker.metrics.readings import LeaderReading, QuorumReading, Readings
+from replog.broker.metrics.readings import KafkaReading, LeaderReading, QuorumReading, Readings
 from replog.metadata.records import ElectionType
 
 
@@ -33,6 +33,8 @@ class NodeCollector(Collector):
         yield from _waiting(readings)
         yield from _quorum(readings.quorum)
         yield _elections(readings.elections)
+        if readings.kafka is not None:
+            yield from _kafka(readings.kafka)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -147,3 +149,25 @@ def _elections(elections: Mapping[ElectionType, int]) -> Metric:
     for election_type, count in elections.items():
         family.add_metric((election_type.name.lower(),), count)
     return family
+
+
+def _kafka(kafka: KafkaReading) -> Iterator[Metric]:
+    counts = kafka.counts
+    yield _gauge("replog_kafka_connections", "Connections of Kafka's clients.", kafka.connections)
+    for name, text, value in (
+        ("replog_kafka_connections_accepted", "Connections of Kafka's clients that were taken in.", kafka.accepted),
+        ("replog_kafka_connections_ended", "Connections that were ended from this side.", kafka.ended),
+        ("replog_kafka_malformed_requests", "Bytes that are no request that is served.", counts.malformed),
+        ("replog_kafka_failures", "Requests that were answered with an error because of a bug.", counts.failures),
+    ):
+        yield CounterMetricFamily(name, text, value=value)
+    requests = CounterMetricFamily("replog_kafka_requests", "Requests of Kafka's clients.", labels=("api", "version"))
+    for (api, version), count in counts.requests.copy().items():
+        requests.add_metric((api, str(version)), count)
+    yield requests
+    clients = CounterMetricFamily(
+        "replog_kafka_clients", "Connections by what the client says it is.", labels=("software", "version")
+    )
+    for kind, count in counts.software.copy().items():
+        clients.add_metric(kind, count)
+    yield clients

@@ -6,7 +6,7 @@ scrape.  So two partitions may be from moments some milliseconds apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,6 +18,7 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
+from replog.kafka.request_counts import RequestCounts
 from replog.metadata.records import ElectionType
 from replog.replication.leader import Leader
 
@@ -68,12 +69,30 @@ class QuorumReading:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaReading:
+    """What Kafka's clients do at one moment, and did since the broker began.
+
+    Attributes:
+        connections: The connections that there are.
+        accepted: The connections that there were.
+        ended: The connections that were ended from this side.
+        counts: The counts of their requests.
+    """
+
+    connections: int
+    accepted: int
+    ended: int
+    counts: RequestCounts
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """A node at one moment, nearly.
 
     Attributes:
         elections: The elections of partition leaders since this node began, as its controller has replayed them; none
             on a node that is a broker only.
+        kafka: The doings of Kafka's clients; None: they are not served.
     """
 
     is_running: bool
@@ -91,6 +110,7 @@ class Readings:
     loop_lag_ms: int
     quorum: QuorumReading
     elections: Mapping[ElectionType, int]
+    kafka: KafkaReading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +124,7 @@ class ReadParts:
     quorum: QuorumDriver
     controller: ControllerDriver | None
     loop_lag: LoopLag
+    read_kafka: Callable[[], KafkaReading] | None = None
 
     async def read(self) -> Readings:
         """Reads everything, on the loop that drives the node.
@@ -135,6 +156,7 @@ class ReadParts:
             loop_lag_ms=self.loop_lag.worst_ms(),
             quorum=read_quorum(self.quorum),
             elections={} if self.controller is None else self.controller.status().elections,
+            kafka=None if self.read_kafka is None else self.read_kafka(),
         )
 
 

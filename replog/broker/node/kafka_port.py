@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 
+from replog.broker.metrics.readings import KafkaReading
 from replog.broker.tasks import watched_task
 from replog.byte_semaphore import ByteSemaphore
 from replog.config.kinds import Endpoint
@@ -14,6 +15,7 @@ from replog.config.server import ServerConfig
 from replog.kafka.connection import RequestServer
 from replog.kafka.handlers.node import KafkaNode
 from replog.kafka.listener import Listener, ListenerLimits, bind
+from replog.kafka.request_counts import RequestCounts
 from replog.kafka.server import KafkaServer
 from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
 
@@ -38,6 +40,7 @@ class KafkaPort:
         port: int = self._bound.getsockname()[1]
         told = config.kafka_advertised_listener or Endpoint(listener.host, port)
         self.endpoint = BrokerEndpoint(KAFKA_LISTENER, told.host, told.port)
+        self._server: KafkaServer | None = None
         self._listener: Listener | None = None
         self._starting: asyncio.Task[None] | None = None
 
@@ -56,7 +59,7 @@ class KafkaPort:
             is_serving: The function that waits until the node serves.
             on_failure: The function that is told of a bug in this.
         """
-        server = KafkaServer(node)
+        server = self._server = KafkaServer(node)
         listener = Listener(RequestServer(server.serve, server.may_overlap), ListenerLimits(), request_bytes)
         self._starting = watched_task(self._listen(listener, is_serving), name="kafka-port", on_failure=on_failure)
 
@@ -68,6 +71,16 @@ class KafkaPort:
         self._listener = listener
         await listener.start(bound)
         _log.info("Kafka's clients are served at %s:%d", self.endpoint.host, self.endpoint.port)
+
+    def read(self) -> KafkaReading:
+        """Returns what its clients do and did."""
+        listener, server = self._listener, self._server
+        return KafkaReading(
+            connections=0 if listener is None else len(listener),
+            accepted=0 if listener is None else listener.accepted_count,
+            ended=0 if listener is None else listener.ended_count,
+            counts=RequestCounts() if server is None else server.counts,
+        )
 
     async def stop(self) -> None:
         """Ends all connections, and gives the port back."""

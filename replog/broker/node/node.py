@@ -136,7 +136,7 @@ class Node:
         metadata, replicas = parts.metadata, parts.replicas
         parts.loop_lag.start()
         if self._metrics is not None:
-            self._metrics.start(_read_parts(parts))
+            self._metrics.start(_read_parts(parts, self._kafka))
         if metadata.controller is not None:
             metadata.controller.start(metadata.quorum)
             metadata.registrar.start()
@@ -312,7 +312,7 @@ async def _stop_parts(parts: NodeParts) -> None:
             stack.push_async_callback(stop)
 
 
-def _read_parts(parts: NodeParts) -> ReadParts:
+def _read_parts(parts: NodeParts, kafka: KafkaPort | None) -> ReadParts:
     """Returns the parts that metrics read."""
     from replog.broker.metrics.readings import ReadParts
 
@@ -324,4 +324,5 @@ def _read_parts(parts: NodeParts) -> ReadParts:
         quorum=parts.metadata.quorum,
         controller=parts.metadata.controller,
         loop_lag=parts.loop_lag,
+        read_kafka=None if kafka is None else kafka.read,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 import subprocess
 import sys
 
@@ -14,7 +15,11 @@ from node_kit import config, node
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.errors import ConfigError
+from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.kafka.request_counts import OTHER, SOFTWARE_MAX, RequestCounts
 from replog.testing import SimulatedFileSystem
+from tests.kafka.raw_client import raw_client
 
 
 async def test_a_node_is_scraped_while_it_works() -> None:
@@ -40,6 +45,44 @@ async def test_a_node_is_scraped_while_it_works() -> None:
         assert found['replog_elections_total{type="unclean"}'] == 0
     with pytest.raises(OSError, match="refused"):
         scrape(address)
+
+
+async def test_kafkas_clients_are_counted() -> None:
+    settings = config(metrics_listener="127.0.0.1:0", kafka_listener="127.0.0.1:0")
+    async with node(SimulatedFileSystem(), settings) as it:
+        address, port = it.node.metrics_address, it.node.kafka_address
+        assert address is not None
+        assert port is not None
+        await wait_until(lambda: it.node._kafka is not None and it.node._kafka._listener is not None)
+        await asyncio.to_thread(ask_and_babble, port)
+        found = parsed((await asyncio.to_thread(scrape, address))[1])
+        assert found["replog_kafka_connections_accepted_total"] == 3
+        assert found["replog_kafka_connections_ended_total"] == 2
+        assert found['replog_kafka_requests_total{api="ApiVersions",version="3"}'] == 2
+        assert found['replog_kafka_requests_total{api="Metadata",version="12"}'] == 1
+        assert found['replog_kafka_clients_total{software="a-client",version="1"}'] == 2
+        assert found["replog_kafka_malformed_requests_total"] == 1
+        assert found["replog_kafka_failures_total"] == 0
+
+
+def ask_and_babble(port: str) -> None:
+    """A client that asks three things; one whose request is of no API; one that speaks HTTP."""
+    with raw_client(port) as client:
+        for _ in range(2):
+            client.ask(ApiVersionsRequest("a-client", "1"), 3, ApiVersionsResponse)
+        client.ask(MetadataRequest(None), 12, MetadataResponse)
+    for garbage in (struct.pack(">ihhi", 8, 999, 0, 1), b"GET / HTTP/1.1\r\n\r\n"):
+        with raw_client(port) as client:
+            client.connection.sendall(garbage)
+            assert client.is_closed()
+
+
+def test_kinds_of_software_are_bounded() -> None:
+    counts = RequestCounts()
+    for number in range(2 * SOFTWARE_MAX):
+        counts.note_software("client", str(number))
+    assert len(counts.software) == SOFTWARE_MAX + 1
+    assert counts.software[OTHER, OTHER] == SOFTWARE_MAX
 
 
 async def test_a_node_that_has_failed_says_why_the_scrape_fails() -> None:
