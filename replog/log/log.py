@@ -378,8 +378,8 @@ class Log:
         """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
         return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None."""
+    def offset_for_timestamp(self, timestamp_ms: int | None, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns the first record with at least this timestamp; see `LogReader.offset_for_timestamp`."""
         return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
 
     def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:

@@ -170,6 +170,13 @@ class Leader:
         """Returns the offset below which all is gone: the lowest log start here and of the replicas on live brokers."""
         return min((log_start_offset, *self._replicas.live_log_starts()))
 
+    def is_held(self, replica_id: int, offset: int) -> bool:
+        """Whether another replica is known to have its records from `offset` on, and to end nowhere below it."""
+        if replica_id not in self._replicas:
+            return False
+        replica = self._replicas[replica_id]
+        return 0 <= replica.log_start_offset <= offset <= replica.log_end_offset
+
     def check_produce(self, acks: int) -> ErrorCode:
         """Whether a produce may be appended (docs/KAFKA.md 4.6)."""
         if acks not in {-1, 0, 1}:

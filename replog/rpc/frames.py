@@ -19,7 +19,7 @@ from uuid import UUID
 
 from google.protobuf.message import DecodeError
 
-from replog.errors import ErrorCode, MalformedFrameError
+from replog.errors import ErrorCode, InvariantViolationError, MalformedFrameError
 from replog.pb.v1 import data_pb2, quorum_pb2
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.messages import (
@@ -135,6 +135,10 @@ def encode_fetch_request(message: Hello | FetchRequest) -> bytes:
     if isinstance(message, Hello):
         to_proto(message, out.hello)
         return out.SerializeToString()
+    if message.read_committed or message.near:
+        raise InvariantViolationError(
+            "a fetch of committed records, or with replicas to prefer, begins in the broker itself"
+        )
     target = out.requests.add(
         correlation_id=message.correlation_id,
         timeout_ms=message.timeout_ms,

@@ -9,7 +9,8 @@ buffer per partition in the order of `partitions` (or `results`); on the wire th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
@@ -22,7 +23,12 @@ MAX_API_VERSION = 1
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
+LARGEST_TIMESTAMP = -3
 CONSUMER_REPLICA_ID = -1
+
+IN_PROCESS: Mapping[str, object] = {"in_process": True}
+"""The metadata of a field that no stream carries: it is for requests that begin in the broker's own process."""
+
 ACKS_ALL = -1
 
 
@@ -123,6 +129,13 @@ class FetchRequest:
     With `incremental`, `partitions` names those whose question is another one than this stream's fetches before have asked.
     For all others the last question stands, until it is answered with records, a divergence or an error; an answer names
     only partitions with news.
+
+    What is IN_PROCESS cannot be sent: `frames` refuses it.
+
+    Attributes:
+        read_committed: Whether records end at the last stable offset, and the answer names what was aborted.
+        near: The brokers that the consumer would rather read from than from the leader; a leader names one of them that is
+            in sync instead of sending records, where `replica.selector` says so.
     """
 
     correlation_id: int
@@ -135,6 +148,8 @@ class FetchRequest:
     partitions: tuple[FetchPartition, ...]
     incremental: bool = False
     forgotten: tuple[ForgottenPartition, ...] = ()
+    read_committed: bool = field(default=False, metadata=IN_PROCESS)
+    near: tuple[int, ...] = field(default=(), metadata=IN_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +159,24 @@ class DivergingEpoch:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """The transactional batches of a producer from `first_offset` up to the next abort marker of that producer."""
+
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class FetchResult:
-    """One partition's answer.  `log_end_offset` is filled for followers only."""
+    """One partition's answer.  `log_end_offset` is filled for followers only.
+
+    What is IN_PROCESS is left out where the answer is sent.
+
+    Attributes:
+        last_stable_offset: The end of what readers of committed transactions see.
+        aborted: The transactions with records in the answer that were aborted; for `read_committed` only.
+        preferred_replica: The broker of `near` that the consumer is to read from; -1: this one.
+    """
 
     topic_id: UUID
     partition_id: int
@@ -158,6 +189,9 @@ class FetchResult:
     leader_id: int = -1
     leader_epoch: int = -1
     message: str = ""
+    last_stable_offset: int = field(default=-1, metadata=IN_PROCESS)
+    aborted: tuple[AbortedTransaction, ...] = field(default=(), metadata=IN_PROCESS)
+    preferred_replica: int = field(default=-1, metadata=IN_PROCESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +208,19 @@ class FetchResponse:
 
 @dataclass(frozen=True, slots=True)
 class ListOffsetsPartition:
-    """`timestamp`: ms since 1970, or LATEST_TIMESTAMP (the high watermark), EARLIEST_TIMESTAMP."""
+    """What offset is asked for.
+
+    Attributes:
+        timestamp: The time in ms since 1970, or LATEST_TIMESTAMP (the end of what is visible), EARLIEST_TIMESTAMP (the log
+            start), LARGEST_TIMESTAMP (the first record with the largest timestamp of all).
+        read_committed: Whether only what is below the last stable offset is visible, instead of the high watermark.
+    """
 
     topic_id: UUID
     partition_id: int
     timestamp: int
     leader_epoch: int = -1
+    read_committed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

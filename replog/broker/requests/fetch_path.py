@@ -33,6 +33,7 @@ from replog.replication.leader import Leader
 from replog.replication.purgatory import Purgatory
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
+    LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEndPartition,
     EpochEndResult,
@@ -193,7 +194,7 @@ class FetchPath:
             error = ErrorCode.OFFSET_NOT_AVAILABLE
             return refused(ListOffsetsResult, partition, refused_by(replica, error, error.name))
         try:
-            offset, timestamp = self._find(replica, leader, partition.timestamp)
+            offset, timestamp = self._find(replica, leader, partition)
         except StorageError as storage_error:
             self._stepper.trouble.storage_failed(replica, storage_error)
             return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
@@ -225,12 +226,16 @@ class FetchPath:
         )
 
     @staticmethod
-    def _find(replica: Replica, leader: Leader, timestamp: int) -> tuple[int, int]:
+    def _find(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> tuple[int, int]:
+        timestamp, end_offset = partition.timestamp, leader.high_watermark
         if timestamp == EARLIEST_TIMESTAMP:
             return replica.log.log_start_offset, -1
+        if partition.read_committed:
+            end_offset = replica.log.last_stable_offset(end_offset)
         if timestamp == LATEST_TIMESTAMP:
-            return leader.high_watermark, -1
-        found = replica.log.offset_for_timestamp(timestamp, end_offset=leader.high_watermark)
+            return end_offset, -1
+        wanted_ms = None if timestamp == LARGEST_TIMESTAMP else timestamp
+        found = replica.log.offset_for_timestamp(wanted_ms, end_offset=end_offset)
         return (-1, -1) if found is None else found
 
 

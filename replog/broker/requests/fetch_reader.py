@@ -1,6 +1,7 @@
 """Reads what a fetch asks for, on the replica driver: checks first, then the log.
 
-A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows.  What
+A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows (or to the
+last stable offset: `consumer_reads`).  What
 memory holds is read at once.  Other records are read by a few threads while the driver goes on; when they are there
 everything is checked again, because the replica may have been cut, deleted or passed to another leader meanwhile.
 """
@@ -14,6 +15,13 @@ from typing import NamedTuple, TypeAlias
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import UNLIMITED
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.consumer_reads import (
+    NO_REPLICA,
+    aborted_in,
+    ceiling,
+    last_stable_offset,
+    preferred_replica,
+)
 from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.config.server_keys import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
@@ -24,6 +32,7 @@ from replog.replication.leader import Leader
 from replog.replication.messages import FollowerFetched
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
+    AbortedTransaction,
     DeleteRecordsPartition,
     DivergingEpoch,
     EpochEndPartition,
@@ -68,7 +77,10 @@ class Slot(NamedTuple):
     @property
     def is_news(self) -> bool:
         """Whether it must be told whatever else there is."""
-        return self.result.error is not ErrorCode.NONE or self.result.diverging is not None
+        result = self.result
+        return (
+            result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_replica != NO_REPLICA
+        )
 
 
 class FetchReader:
@@ -133,7 +145,7 @@ class FetchReader:
             return True  # not the leader any more: that is news
         if partition.leader_epoch >= 0 and partition.leader_epoch != role.leader_epoch:
             return True
-        if partition.fetch_offset < _ceiling(request, replica):
+        if partition.fetch_offset < ceiling(request, replica):
             return True
         return not check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view).ok
 
@@ -175,7 +187,7 @@ class FetchReader:
             job = replica.log.prepare_read(
                 partition.fetch_offset,
                 max_bytes=slot.max_bytes,
-                end_offset=_ceiling(request, replica),
+                end_offset=ceiling(request, replica),
                 min_one_batch=slot.min_one_batch,
             )
         except DiskFullError:  # no descriptor is left
@@ -240,10 +252,8 @@ class FetchReader:
         role = self._serving_role(request, replica)
         if replica is None or role is None:
             return refused_fetch(partition, self.not_leader(partition)), b""
-        error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
         is_follower = request.replica_id != CONSUMER_REPLICA_ID
-        if error is ErrorCode.NONE and is_follower and isinstance(role, Leader):
-            error = role.check_follower(request.replica_id, request.broker_epoch)
+        error = _check_asker(request, partition, role)
         if error is not ErrorCode.NONE:
             return refused_fetch(partition, refused_by(replica, error, error.name)), b""
         check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
@@ -254,16 +264,20 @@ class FetchReader:
         data: bytes | None = b""
         if found is None:
             max_bytes = min(max_bytes, self._room_bytes(request, partition))
-        if check.diverging is None and max_bytes > 0:
+        preferred = preferred_replica(request, partition, replica, self._stepper) if check.ok else NO_REPLICA
+        if check.diverging is None and preferred == NO_REPLICA and max_bytes > 0:
             data = found
-        if data is None:
-            try:
+        aborted: tuple[AbortedTransaction, ...] = ()
+        try:
+            if data is None:
                 data = self._data(request, partition, replica, max_bytes, min_one_batch)
-            except DiskFullError as failure:  # no descriptor is left
-                return refused_fetch(partition, refused_by(replica, failure.code, str(failure))), b""
-            except StorageError as failure:
-                self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
-                return refused_fetch(partition, self.not_leader(partition)), b""
+            if data and request.read_committed:
+                aborted = aborted_in(replica, partition.fetch_offset, data)
+        except DiskFullError as failure:  # no descriptor is left
+            return refused_fetch(partition, refused_by(replica, failure.code, str(failure))), b""
+        except StorageError as failure:
+            self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+            return refused_fetch(partition, self.not_leader(partition)), b""
         if data and _is_being_filled(request.replica_id, replica, role):
             self._stepper.leader_throttle.count(len(data))
         diverging = check.diverging
@@ -278,6 +292,9 @@ class FetchReader:
             diverging=None if diverging is None else DivergingEpoch(diverging.epoch, diverging.end_offset),
             leader_id=replica.registration.leader,
             leader_epoch=role.leader_epoch,
+            last_stable_offset=-1 if is_follower else last_stable_offset(replica),
+            aborted=aborted,
+            preferred_replica=preferred,
         )
         return result, data
 
@@ -295,12 +312,12 @@ class FetchReader:
         max_bytes: int,
         min_one_batch: bool,
     ) -> bytes | None:
-        ceiling = _ceiling(request, replica)
-        if partition.fetch_offset >= ceiling:
+        end_offset = ceiling(request, replica)
+        if partition.fetch_offset >= end_offset:
             return b""
         try:
             return replica.log.read_cached(
-                partition.fetch_offset, max_bytes=max_bytes, end_offset=ceiling, min_one_batch=min_one_batch
+                partition.fetch_offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch
             )
         except OffsetOutOfRangeError:
             return b""  # the log start moved between check and read
@@ -387,15 +404,18 @@ def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
 
 
+def _check_asker(request: FetchRequest, partition: FetchPartition, role: Leader | Follower) -> ErrorCode:
+    """Whether who asks knows of this leadership, and may ask."""
+    error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
+    if error is ErrorCode.NONE and request.replica_id != CONSUMER_REPLICA_ID and isinstance(role, Leader):
+        return role.check_follower(request.replica_id, request.broker_epoch)
+    return error
+
+
 def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower | None) -> bool:
     """Whether a reassignment adds the follower, and no acknowledgement waits for it yet."""
     is_added = follower_id in replica.registration.adding_replicas
     return is_added and isinstance(role, Leader) and follower_id not in role.maximal_isr
-
-
-def _ceiling(request: FetchRequest, replica: Replica) -> int:
-    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
-    return replica.high_watermark if is_consumer else replica.log.log_end_offset
 
 
 def refused_fetch(partition: FetchPartition, refusal: Refusal) -> FetchResult:

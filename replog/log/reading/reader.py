@@ -159,17 +159,24 @@ class LogReader:
             job.error = None  # its traceback has what was read, and leads back to the job
         return self._note_captured(job.captured, job.outcome)
 
-    def offset_for_timestamp(self, timestamp_ms: int, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record below `end_offset` with at least this timestamp, or None.
+    def offset_for_timestamp(self, timestamp_ms: int | None, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record with at least this timestamp, or None.
+
+        Args:
+            timestamp_ms: The timestamp; None: the largest one of the log.
+            end_offset: Exclusive end of what counts; None is returned where the first such record is not below it.
 
         Raises:
             CorruptRecordError, StorageError: See `read`.
         """
         state = self._state
         try:
+            wanted_ms = state.segments.largest_timestamp() if timestamp_ms is None else timestamp_ms
+            if timestamp_ms is None and wanted_ms < 0:
+                return None  # no record has a timestamp
             return first_record_from(
                 state.segments,
-                timestamp_ms,
+                wanted_ms,
                 start_offset=state.log_start_offset,
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,

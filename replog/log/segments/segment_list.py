@@ -89,11 +89,7 @@ class SegmentList:
 
     def first_reaching(self, timestamp: int, first_number: int) -> int:
         """Returns the number of the first segment from `first_number` on that reaches `timestamp`; else `len`."""
-        sealed_count = len(self._segments) - 1
-        for number in range(len(self._largest), sealed_count):
-            largest = self._segments[number].largest_timestamp()
-            self._largest.append(largest)
-            self._reached.append(max(largest, self._reached[-1] if number else largest))
+        sealed_count = self._learn_timestamps()
         number = bisect_left(self._reached, timestamp)
         if number < first_number:  # reached before it already, which says nothing
             number = first_number
@@ -102,6 +98,11 @@ class SegmentList:
         if number < sealed_count or self.active.largest_timestamp() >= timestamp:
             return number
         return len(self._segments)
+
+    def largest_timestamp(self) -> int:
+        """Returns the largest record timestamp, ms; -1 when no record has one."""
+        of_active = self.active.largest_timestamp()
+        return max(of_active, self._reached[-1]) if self._learn_timestamps() else of_active
 
     def append(self, segment: LogSegment) -> None:
         """Adds a new active segment."""
@@ -175,6 +176,15 @@ class SegmentList:
         for segment in self._segments:
             segment.release(self._closer)
             segment.drop_maps()
+
+    def _learn_timestamps(self) -> int:
+        """Notes the largest timestamps of sealed segments that nobody asked for yet.  Returns how many are sealed."""
+        sealed_count = len(self._segments) - 1
+        for number in range(len(self._largest), sealed_count):
+            largest = self._segments[number].largest_timestamp()
+            self._largest.append(largest)
+            self._reached.append(max(largest, self._reached[-1] if number else largest))
+        return sealed_count
 
     def _forget_timestamps(self) -> None:
         self._largest, self._reached = [], []

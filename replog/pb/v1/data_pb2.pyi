@@ -344,16 +344,18 @@ class OffsetsUpdate(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[WatchedOffsets, _Mapping]]] = ...) -> None: ...
 
 class ListOffsetsPartition(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch")
+    __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch", "read_committed")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     timestamp: int
     leader_epoch: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    read_committed: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., read_committed: bool = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
     __slots__ = ("partitions",)

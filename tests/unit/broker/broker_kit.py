@@ -237,6 +237,8 @@ class Rig:
         leader_epoch: int = -1,
         broker_epoch: int | None = None,
         keys: Sequence[ReplicaKey] = (KEY,),
+        read_committed: bool = False,
+        near: tuple[int, ...] = (),
     ) -> Fetched:
         epoch = 100 + replica_id if broker_epoch is None else broker_epoch
         partitions = tuple(
@@ -251,7 +253,18 @@ class Rig:
             )
             for key in keys
         )
-        request = FetchRequest(1, 1000, replica_id, epoch, max_wait_ms, min_bytes, max_bytes, partitions)
+        request = FetchRequest(
+            1,
+            1000,
+            replica_id,
+            epoch,
+            max_wait_ms,
+            min_bytes,
+            max_bytes,
+            partitions,
+            read_committed=read_committed,
+            near=near,
+        )
         fetched = Fetched()
         self.fetch_path.submit(request, fetched.answers.append)
         return fetched

@@ -172,6 +172,19 @@ def test_first_record_at_or_after_a_time() -> None:
     assert log.offset_for_timestamp(T0 + 60, end_offset=19) is None
 
 
+def test_the_first_record_with_the_largest_timestamp() -> None:
+    log = open_log(SimulatedFileSystem(), config=TINY)
+    assert log.offset_for_timestamp(None, end_offset=99) is None
+    for offset in range(40):  # 3 records each, so that segments are sealed between and behind the largest
+        stamp = T0 + (500 if offset == 11 else offset)
+        log.append_as_leader(batch(b"a", b"b", b"c", timestamp_ms=stamp), leader_epoch=0, now_ms=T0)
+    assert len(log.segment_base_offsets) > 2
+    assert log.offset_for_timestamp(None, end_offset=120) == (35, T0 + 502)
+    assert log.offset_for_timestamp(None, end_offset=35) is None  # not visible yet
+    log.append_as_leader(batch(b"a", timestamp_ms=T0 + 600), leader_epoch=0, now_ms=T0)
+    assert log.offset_for_timestamp(None, end_offset=121) == (120, T0 + 600)
+
+
 def test_a_closed_log_says_so() -> None:
     _, log = filled(1)
     log.close(T0)

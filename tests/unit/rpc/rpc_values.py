@@ -77,6 +77,7 @@ def values(cls: type, *without: str) -> st.SearchStrategy[Any]:
         if field.name in without
         else _strategy(hints[field.name], descriptor.fields_by_name.get(field.name))
         for field in dataclasses.fields(cls)
+        if not field.metadata.get("in_process")
     }
     return st.builds(cls, **fields)
 

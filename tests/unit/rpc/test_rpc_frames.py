@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rpc_values import values
 
-from replog.errors import ErrorCode, MalformedFrameError
+from replog.errors import ErrorCode, InvariantViolationError, MalformedFrameError
 from replog.pb.v1 import data_pb2
 from replog.rpc import frames
 from replog.rpc.messages import (
@@ -104,6 +104,12 @@ def test_what_protobuf_writes_is_read() -> None:
     assert frames.decode_produce_request(frame.SerializeToString()) == ours
     hello = data_pb2.FetchResponseFrame.FromString(frames.encode_fetch_response(HELLO))
     assert frames.decode_fetch_response(hello.SerializeToString()) == HELLO
+
+
+@pytest.mark.parametrize("unsendable", [{"read_committed": True}, {"near": (1,)}], ids=str)
+def test_what_a_stream_does_not_carry_is_not_lost_in_silence(unsendable: dict[str, Any]) -> None:
+    with pytest.raises(InvariantViolationError, match="in the broker itself"):
+        frames.encode_fetch_request(FetchRequest(1, 0, -1, -1, 0, 0, 0, (), **unsendable))
 
 
 def test_records_are_views_of_the_message() -> None:

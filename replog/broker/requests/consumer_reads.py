@@ -1,0 +1,75 @@
+"""What a consumer's fetch is told beyond a follower's: what is committed for it, what was aborted, who is nearer to it."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.stepper import ReplicaStepper
+from replog.config.server_keys import ReplicaSelector
+from replog.records import scan
+from replog.replication.leader import Leader
+from replog.rpc.messages import CONSUMER_REPLICA_ID, AbortedTransaction, FetchPartition, FetchRequest
+
+NO_REPLICA = -1
+"""The id of no replica."""
+
+
+def ceiling(request: FetchRequest, replica: Replica) -> int:
+    """Returns where the records end that a fetch may be given."""
+    if request.replica_id != CONSUMER_REPLICA_ID:
+        return replica.log.log_end_offset
+    return last_stable_offset(replica) if request.read_committed else replica.high_watermark
+
+
+def last_stable_offset(replica: Replica) -> int:
+    """Returns the end of what readers of committed transactions see, as far as this replica knows."""
+    return replica.log.last_stable_offset(replica.high_watermark)
+
+
+def aborted_in(replica: Replica, fetch_offset: int, data: bytes) -> tuple[AbortedTransaction, ...]:
+    """Returns the aborted transactions that have records in what is sent.
+
+    Args:
+        replica: The replica that was read.
+        fetch_offset: The offset from which on it was read.
+        data: The batches that are sent.
+
+    Raises:
+        DiskFullError: A transaction index cannot be opened now.
+        StorageError: A transaction index cannot be read.
+    """
+    found = replica.log.aborted_transactions(fetch_offset, replica.high_watermark)
+    if not found:
+        return ()
+    (last,) = deque(scan(data), maxlen=1)
+    return tuple(
+        AbortedTransaction(each.producer_id, each.first_offset)
+        for each in found
+        if each.first_offset < last.next_offset
+    )
+
+
+def preferred_replica(
+    request: FetchRequest, partition: FetchPartition, replica: Replica, stepper: ReplicaStepper
+) -> int:
+    """Returns the replica that a consumer is to read from instead of the leader (KIP-392); NO_REPLICA: from the leader.
+
+    It is in sync, its broker is active, and it is known to have what the consumer asks for: else the consumer would come
+    back at once.
+    """
+    role, known = replica.role, replica.registration
+    if not request.near or not isinstance(role, Leader) or known.leader in request.near:
+        return NO_REPLICA
+    if stepper.config.replica_selector is not ReplicaSelector.RACK_AWARE:
+        return NO_REPLICA
+    image = stepper.image
+    fit = [
+        broker_id
+        for broker_id in request.near
+        if broker_id in known.isr
+        and (broker := image.brokers.get(broker_id)) is not None
+        and broker.is_active
+        and role.is_held(broker_id, partition.fetch_offset)
+    ]
+    return fit[partition.partition_id % len(fit)] if fit else NO_REPLICA  # spread over the rack
