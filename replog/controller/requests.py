@@ -303,10 +303,12 @@ class AlterPartitionReassignmentsResponse:
 
 
 class ConfigOperation(IntEnum):
-    """What to do with one configuration; Kafka's numbers."""
+    """What to do with one configuration; Kafka's numbers.  The last two are for lists: words are added, or taken out."""
 
     SET = 0
     DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,16 +322,20 @@ class AlterableConfig:
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigsResource:
-    """A topic, a broker (its id as text), or, with type BROKER and the empty name, the cluster-wide default."""
+    """A topic, a broker (its id as text), or, with type BROKER and the empty name, the cluster-wide default.
+
+    `replaces`: what is not named is removed; else it stays as it is.
+    """
 
     resource_type: ResourceType
     resource_name: str
     configs: tuple[AlterableConfig, ...]
+    replaces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class AlterConfigs:
-    """What is not named stays as it is; a resource that fails changes nothing, and the others do not mind."""
+    """A resource that fails changes nothing, and the others do not mind."""
 
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from replog.kafka.handlers import topics
+from replog.kafka.handlers import cluster, configs, topic_partitions, topics
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
@@ -21,12 +21,18 @@ from replog.kafka.handlers.offsets import (
 )
 from replog.kafka.handlers.produce import produce, refuse_produce
 from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
+from replog.kafka.messages.alter_configs import AlterConfigsRequest
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest
 from replog.kafka.messages.create_topics import CreateTopicsRequest
 from replog.kafka.messages.delete_records import DeleteRecordsRequest
 from replog.kafka.messages.delete_topics import DeleteTopicsRequest
+from replog.kafka.messages.describe_cluster import DescribeClusterRequest
+from replog.kafka.messages.describe_configs import DescribeConfigsRequest
+from replog.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from replog.kafka.messages.fetch import FetchRequest
+from replog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
+from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from replog.kafka.messages.list_offsets import ListOffsetsRequest
 from replog.kafka.messages.metadata import MetadataRequest
 from replog.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -109,5 +115,15 @@ SERVED: tuple[Served, ...] = (
     Served(DeleteTopicsRequest, topics.delete_topics, topics.refuse_delete_topics),
     Served(CreatePartitionsRequest, topics.create_partitions, topics.refuse_create_partitions),
     Served(DeleteRecordsRequest, topics.delete_records, topics.refuse_delete_records),
+    Served(
+        DescribeTopicPartitionsRequest,
+        topic_partitions.describe_topic_partitions,
+        topic_partitions.refuse_describe_topic_partitions,
+    ),
+    Served(DescribeConfigsRequest, configs.describe_configs, configs.refuse_describe_configs),
+    Served(IncrementalAlterConfigsRequest, configs.incremental_alter_configs, configs.refuse_incremental_alter_configs),
+    Served(AlterConfigsRequest, configs.alter_configs, configs.refuse_alter_configs),
+    Served(ListConfigResourcesRequest, configs.list_config_resources, configs.refuse_list_config_resources),
+    Served(DescribeClusterRequest, cluster.describe_cluster, cluster.refuse_describe_cluster),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

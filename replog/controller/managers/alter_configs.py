@@ -1,4 +1,4 @@
-"""Configurations are changed (incrementally, as Kafka's IncrementalAlterConfigs), and elections follow where they must."""
+"""Configurations are changed, by the one or all of a resource at once, and elections follow where they must."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class AlterConfigsControl:
         name = resource.resource_name
         if resource.resource_type is ResourceType.TOPIC and name not in self._state.topic_ids:
             raise UnknownTopicOrPartitionError(f'topic "{name}" does not exist')
-        records = self._configs.change(resource.resource_type, name, resource.configs)
+        records = self._configs.change(resource.resource_type, name, resource.configs, replaces=resource.replaces)
         if resource.resource_type is ResourceType.BROKER and name:
             self._brokers.known_or_raise(int(name))
         return records

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from replog.controller.requests import AlterableConfig, ConfigEntry, ConfigOperation
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import ConfigError
 from replog.metadata.config_keys import (
+    CLUSTER_WIDE,
     FLUSH_POLICY,
     MIN_INSYNC_REPLICAS,
     UNCLEAN_LEADER_ELECTION_ENABLE,
+    ChoicesType,
     ConfigKey,
     ConfigValue,
     FlushPolicy,
@@ -70,25 +72,49 @@ class ConfigurationControl:
         return self.change(ResourceType.TOPIC, topic_name, set_all)
 
     def change(
-        self, resource_type: ResourceType, resource_name: str, configs: Sequence[AlterableConfig]
+        self,
+        resource_type: ResourceType,
+        resource_name: str,
+        configs: Sequence[AlterableConfig],
+        *,
+        replaces: bool = False,
     ) -> tuple[ConfigRecord, ...]:
-        """Makes the records that set or remove `configs`; none for what has the value already.
+        """Makes the records that alter `configs`, and, where these replace all, remove the others; none for what is so already.
 
         Raises:
-            ConfigError: A name is unknown there or given twice, a value is missing, not of its type or out of range, or
-                the name of the resource is none of a broker.
+            ConfigError: A name is unknown there or given twice, a value is missing, not of its type or out of range, the
+                name of the resource is none of a broker, or what elections of the whole cluster go by would go unnamed.
         """
         if resource_type is ResourceType.BROKER and resource_name and not _is_broker_id(resource_name):
             problem = f'"{shortened(resource_name)}" is no broker id; "" is the cluster-wide default'
             raise ConfigError(resource_name, None, problem)
+        stored = self.values.get((resource_type, resource_name), _NO_VALUES)
         records: dict[str, ConfigRecord] = {}
         for config in configs:
             if config.name in records:
                 raise ConfigError(config.name, config.value, f'configuration "{config.name}" is given twice')
             key = config_key_or_raise(resource_type, config.name, resource_name)
-            records[config.name] = ConfigRecord(resource_type, resource_name, config.name, _checked_value(key, config))
-        stored = self.values.get((resource_type, resource_name), _NO_VALUES)
+            value = self._new_value(key, config, stored.get(config.name))
+            records[config.name] = ConfigRecord(resource_type, resource_name, config.name, value)
+        for name in _unnamed(resource_type, resource_name, stored, records) if replaces else ():
+            records[name] = ConfigRecord(resource_type, resource_name, name, None)
         return tuple(record for record in records.values() if stored.get(record.name) != record.value)
+
+    def _new_value(self, key: ConfigKey, config: AlterableConfig, stored: str | None) -> str | None:
+        if config.operation is ConfigOperation.DELETE:
+            return None
+        if config.value is None:
+            raise ConfigError(config.name, None, f'configuration "{config.name}" is set to nothing; delete it instead')
+        if config.operation is ConfigOperation.SET:
+            return key.canonical(config.value)
+        if not isinstance(key.type, ChoicesType):
+            problem = f"{config.operation.name} changes a list, and {config.name} is none; set it"
+            raise ConfigError(config.name, config.value, problem)
+        words = str(self.cluster_value(key, key.default) if stored is None else stored).split(",")
+        named = [word.strip() for word in config.value.split(",")]
+        if config.operation is ConfigOperation.APPEND:
+            return key.canonical(",".join((*words, *(word for word in named if word not in words))))
+        return key.canonical(",".join(word for word in words if word not in named))
 
     # ---- what is in force -------------------------------------------------------------------------------------------
 
@@ -158,9 +184,18 @@ def _is_broker_id(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= _ID_DIGITS_MAX and str(int(text)) == text
 
 
-def _checked_value(key: ConfigKey, config: AlterableConfig) -> str | None:
-    if config.operation is ConfigOperation.DELETE:
-        return None
-    if config.value is None:
-        raise ConfigError(config.name, None, f'configuration "{config.name}" is set to nothing; delete it instead')
-    return key.canonical(config.value)
+def _unnamed(
+    resource_type: ResourceType, resource_name: str, stored: Mapping[str, str], named: Collection[str]
+) -> list[str]:
+    """Returns what is stored and not named.
+
+    Raises:
+        ConfigError: Durability would fall back to a default unnoticed.
+    """
+    unnamed = [name for name in stored if name not in named]
+    if (resource_type, resource_name) == CLUSTER_DEFAULTS:
+        needed = [key.cluster_name for key in CLUSTER_WIDE if key.cluster_name in unnamed]
+        if needed:
+            problem = f"what replaces all configurations of the cluster names {', '.join(sorted(needed))}, too"
+            raise ConfigError(min(needed), None, f"{problem}; or alter single ones (incrementally)")
+    return unnamed

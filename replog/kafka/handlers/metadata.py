@@ -8,7 +8,7 @@ from uuid import UUID
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.metadata.image import TopicImage
+from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import topic_name_trouble
@@ -35,7 +35,7 @@ async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> Met
             for broker_id, at in endpoints.items()
         ],
         cluster_id=node.cluster_id,
-        controller_id=node.controller_id(),
+        controller_id=told_controller(node, endpoints),
         topics=[_topic(each, endpoints, operations) for each in found],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
@@ -65,6 +65,12 @@ def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 
 
+def told_controller(node: KafkaNode, endpoints: Mapping[int, BrokerEndpoint]) -> int:
+    """Returns who clients are told is the controller: a broker that they can reach, as each passes requests on to it."""
+    active = node.controller_id()
+    return active if active in endpoints else min(endpoints, default=-1)
+
+
 def _asked(
     node: KafkaNode, request: MetadataRequest, version: int
 ) -> Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]:
@@ -85,11 +91,16 @@ def _find(
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         by_id = image.topics_by_id.get(asked.topic_id)
         return by_id or _unknown(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
-    if by_name := image.topics_by_name.get(asked.name):
-        return by_name
-    is_wrong = topic_name_trouble(asked.name) is not None
-    code = ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _unknown(code, asked.name, NO_TOPIC_ID)
+    by_name = find_topic(image, asked.name)
+    return by_name if isinstance(by_name, TopicImage) else _unknown(by_name, asked.name, NO_TOPIC_ID)
+
+
+def find_topic(image: MetadataImage, name: str) -> TopicImage | ErrorCode:
+    """Returns the topic of a name, or what is wrong with that."""
+    if found := image.topics_by_name.get(name):
+        return found
+    is_wrong = topic_name_trouble(name) is not None
+    return ErrorCode.INVALID_TOPIC_EXCEPTION if is_wrong else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
@@ -114,11 +125,7 @@ def _topic(
 def _partition(
     number: int, partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]
 ) -> MetadataResponse.MetadataResponsePartition:
-    code = ErrorCode.NONE
-    if partition.leader == NO_LEADER:
-        code = ErrorCode.LEADER_NOT_AVAILABLE
-    elif partition.leader not in endpoints:
-        code = ErrorCode.LISTENER_NOT_FOUND
+    code = partition_code(partition, endpoints)
     return MetadataResponse.MetadataResponsePartition(
         code,
         number,
@@ -128,3 +135,10 @@ def _partition(
         list(partition.isr),
         [replica for replica in partition.replicas if replica not in endpoints],
     )
+
+
+def partition_code(partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]) -> ErrorCode:
+    """Returns what keeps clients from the leader of a partition."""
+    if partition.leader == NO_LEADER:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.NONE if partition.leader in endpoints else ErrorCode.LISTENER_NOT_FOUND

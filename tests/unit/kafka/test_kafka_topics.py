@@ -22,6 +22,11 @@ from replog.rpc.messages import ListOffsetsPartition, ListOffsetsRequest, ListOf
 NewTopic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig
 Replicas = CreateTopicsRequest.CreatableReplicaAssignment
+Deleted = DeleteTopicsRequest.DeleteTopicState
+Grown = CreatePartitionsRequest.CreatePartitionsTopic
+Assigned = CreatePartitionsRequest.CreatePartitionsAssignment
+Emptied = DeleteRecordsRequest.DeleteRecordsTopic
+UpTo = DeleteRecordsRequest.DeleteRecordsPartition
 TIMEOUT_MS = 5000
 EARLIEST = -2
 
@@ -154,8 +159,8 @@ async def test_topics_are_deleted_by_name(version: int) -> None:
 async def test_topics_are_deleted_by_name_or_id() -> None:
     async with serving() as it:
         by_id, by_name, kept = await it.create("i"), await it.create("n"), await it.create("k")
-        State, unknown = DeleteTopicsRequest.DeleteTopicState, UUID(int=7)
-        states = [State(topic_id=by_id), State("n"), State(topic_id=unknown), State("k", kept), State()]
+        unknown = UUID(int=7)
+        states = [Deleted(topic_id=by_id), Deleted("n"), Deleted(topic_id=unknown), Deleted("k", kept), Deleted()]
         answer = await it.ask(DeleteTopicsRequest(states, timeout_ms=TIMEOUT_MS), 6, DeleteTopicsResponse)
         assert {(one.name, one.topic_id, one.error_code) for one in answer.responses} == {
             ("i", by_id, ErrorCode.NONE),
@@ -172,8 +177,7 @@ async def test_topics_are_deleted_by_name_or_id() -> None:
 async def test_a_topic_that_is_named_in_two_ways_is_deleted_once() -> None:
     async with serving() as it:
         topic_id = await it.create("t")
-        State = DeleteTopicsRequest.DeleteTopicState
-        asked = DeleteTopicsRequest([State("t"), State(topic_id=topic_id)], timeout_ms=TIMEOUT_MS)
+        asked = DeleteTopicsRequest([Deleted("t"), Deleted(topic_id=topic_id)], timeout_ms=TIMEOUT_MS)
         answer = await it.ask(asked, 6, DeleteTopicsResponse)
         assert [one.error_code for one in answer.responses] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
         await gone(it, "t")
@@ -187,18 +191,14 @@ async def test_topics_grow(version: int) -> None:
     async with serving() as it:
         for name in ("t", "placed", "same", "wrong"):
             await it.create(name)
-        Topic, Assigned = (
-            CreatePartitionsRequest.CreatePartitionsTopic,
-            CreatePartitionsRequest.CreatePartitionsAssignment,
-        )
         wanted = [
-            Topic("t", 3, None),
-            Topic("placed", 2, [Assigned([1])]),
-            Topic("same", 1, None),
-            Topic("wrong", 2, [Assigned([9])]),
-            Topic("none", 2, None),
-            Topic("twice", 2, None),
-            Topic("twice", 3, None),
+            Grown("t", 3, None),
+            Grown("placed", 2, [Assigned([1])]),
+            Grown("same", 1, None),
+            Grown("wrong", 2, [Assigned([9])]),
+            Grown("none", 2, None),
+            Grown("twice", 2, None),
+            Grown("twice", 3, None),
         ]
         asked = CreatePartitionsRequest(wanted, TIMEOUT_MS)
         answer = await it.ask(
@@ -229,11 +229,10 @@ async def test_records_are_deleted_by_their_leader(version: int) -> None:
         topic_id = await it.create(partitions=2)
         await it.create("kept", cleanup_policy="compact")
         await it.produce(batch(b"a", b"b", b"c"), batch(b"d"))
-        Topic, Partition = DeleteRecordsRequest.DeleteRecordsTopic, DeleteRecordsRequest.DeleteRecordsPartition
         wanted = [
-            Topic("t", [Partition(0, 2), Partition(1, 5), Partition(9, 0)]),
-            Topic("kept", [Partition(0, 0)]),
-            Topic("none", [Partition(0, 0)]),
+            Emptied("t", [UpTo(0, 2), UpTo(1, 5), UpTo(9, 0)]),
+            Emptied("kept", [UpTo(0, 0)]),
+            Emptied("none", [UpTo(0, 0)]),
         ]
         answer = await it.ask(DeleteRecordsRequest(wanted, TIMEOUT_MS), version, DeleteRecordsResponse)
         assert [
@@ -250,7 +249,7 @@ async def test_records_are_deleted_by_their_leader(version: int) -> None:
         ]
         asked = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, EARLIEST),))
         assert (await it.kafka.call(asked, ListOffsetsResponse, TIMEOUT_MS)).results[0].offset == 2
-        everything = DeleteRecordsRequest([Topic("t", [Partition(0, -1)])], TIMEOUT_MS)
+        everything = DeleteRecordsRequest([Emptied("t", [UpTo(0, -1)])], TIMEOUT_MS)
         answer = await it.ask(everything, version, DeleteRecordsResponse)
         assert answer.topics[0].partitions[0].low_watermark == 4, "-1 is the high watermark"
 
@@ -263,16 +262,12 @@ def test_what_fails_as_a_whole_is_told_of_each() -> None:
     created = topics.refuse_create_topics(creation(NewTopic("t"), NewTopic("u")), failure)
     assert of(created.topics) == {"t": ErrorCode.NOT_CONTROLLER, "u": ErrorCode.NOT_CONTROLLER}
     assert created.topics[0].error_message == "try again"
-    State = DeleteTopicsRequest.DeleteTopicState
-    by_id = topics.refuse_delete_topics(DeleteTopicsRequest([State(topic_id=UUID(int=5))]), failure)
+    by_id = topics.refuse_delete_topics(DeleteTopicsRequest([Deleted(topic_id=UUID(int=5))]), failure)
     assert [(one.name, one.topic_id, one.error_code) for one in by_id.responses] == [(None, UUID(int=5), failure.code)]
     by_name = topics.refuse_delete_topics(DeleteTopicsRequest(topic_names=["t"]), failure)
     assert [(one.name, one.error_code) for one in by_name.responses] == [("t", failure.code)]
-    grown = topics.refuse_create_partitions(
-        CreatePartitionsRequest([CreatePartitionsRequest.CreatePartitionsTopic("t", 2)]), failure
-    )
+    grown = topics.refuse_create_partitions(CreatePartitionsRequest([Grown("t", 2)]), failure)
     assert [(one.name, one.error_code) for one in grown.results] == [("t", failure.code)]
-    Topic, Partition = DeleteRecordsRequest.DeleteRecordsTopic, DeleteRecordsRequest.DeleteRecordsPartition
-    deleted = topics.refuse_delete_records(DeleteRecordsRequest([Topic("t", [Partition(3, 0)])]), failure)
+    deleted = topics.refuse_delete_records(DeleteRecordsRequest([Emptied("t", [UpTo(3, 0)])]), failure)
     (partition,) = deleted.topics[0].partitions
     assert (partition.partition_index, partition.low_watermark, partition.error_code) == (3, -1, failure.code)

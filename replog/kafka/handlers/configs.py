@@ -1,0 +1,249 @@
+"""Configurations are described, altered and listed: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
+
+What is served has configurations of topics, of brokers, and of the cluster (a broker without a name).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from replog.controller.requests import AlterableConfig, AlterConfigs, AlterConfigsResource, ConfigOperation
+from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
+from replog.errors import InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
+from replog.kafka.handlers.known_configs import KnownConfig, source_number
+from replog.kafka.handlers.metadata import reachable
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, text
+from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.kafka.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from replog.metadata.records import ResourceType
+from replog.metadata.topic_names import topic_name_trouble
+
+BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
+"""Types of resources that Kafka knows and that have no configurations here."""
+
+NO_TIMEOUT = 0
+"""For requests that name none."""
+
+Described = DescribeConfigsResponse.DescribeConfigsResult
+DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
+Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
+
+
+class _Resource(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+class _Altered(_Resource, Protocol):
+    @property
+    def configs(self) -> Sequence[Any]: ...
+
+
+class _Answer(Protocol):
+    error_code: int
+    error_message: str | None
+
+
+# ---- describe --------------------------------------------------------------------------------------------------------
+
+
+async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, _call: Call) -> DescribeConfigsResponse:
+    """Returns what is in force, for each resource for itself; what the file of another broker says only that one knows."""
+    return DescribeConfigsResponse(results=[_described(node, request, resource) for resource in request.resources])
+
+
+def refuse_describe_configs(request: DescribeConfigsRequest, failure: Failure) -> DescribeConfigsResponse:
+    """Returns the answer to a request that failed as a whole."""
+    return DescribeConfigsResponse(
+        results=[
+            Described(failure.code, failure.message, one.resource_type, one.resource_name) for one in request.resources
+        ]
+    )
+
+
+def _described(
+    node: KafkaNode, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
+) -> Described:
+    try:
+        known = node.configs(_type_of(resource), resource.resource_name)
+    except ReplogError as error:
+        return Described(error.code, str(error), resource.resource_type, resource.resource_name)
+    wanted = set(resource.configuration_keys or ())
+    return Described(
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+        configs=[_described_config(request, config) for config in known if not wanted or config.name in wanted],
+    )
+
+
+def _described_config(request: DescribeConfigsRequest, config: KnownConfig) -> DescribedConfig:
+    synonyms = config.values if request.include_synonyms else ()
+    return DescribedConfig(
+        config.name,
+        config.value,
+        config.is_read_only,
+        source_number(config.source),
+        synonyms=[Synonym(one.name, one.value, source_number(one.source)) for one in synonyms],
+        config_type=config.type,
+        documentation=config.documentation if request.include_documentation else None,
+    )
+
+
+# ---- alter -----------------------------------------------------------------------------------------------------------
+
+
+async def incremental_alter_configs(
+    node: KafkaNode, request: IncrementalAlterConfigsRequest, _call: Call
+) -> IncrementalAlterConfigsResponse:
+    """Sets and removes what is named, and adds to and takes from lists; the rest stays."""
+    answers = [
+        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=one.resource_type, resource_name=one.resource_name
+        )
+        for one in request.resources
+    ]
+    await _alter(node, request.resources, answers, _increment, replaces=False, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def refuse_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, failure: Failure
+) -> IncrementalAlterConfigsResponse:
+    """Returns the answer to a request that failed as a whole."""
+    answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            answer(failure.code, failure.message, one.resource_type, one.resource_name) for one in request.resources
+        ]
+    )
+
+
+async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, _call: Call) -> AlterConfigsResponse:
+    """Gives resources the configurations that are named, and no others: what is not named is removed."""
+    answers = [
+        AlterConfigsResponse.AlterConfigsResourceResponse(
+            resource_type=one.resource_type, resource_name=one.resource_name
+        )
+        for one in request.resources
+    ]
+    await _alter(node, request.resources, answers, _set, replaces=True, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=answers)
+
+
+def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> AlterConfigsResponse:
+    """Returns the answer to a request that failed as a whole."""
+    answer = AlterConfigsResponse.AlterConfigsResourceResponse
+    return AlterConfigsResponse(
+        responses=[
+            answer(failure.code, failure.message, one.resource_type, one.resource_name) for one in request.resources
+        ]
+    )
+
+
+async def _alter(
+    node: KafkaNode,
+    resources: Sequence[_Altered],
+    answers: Sequence[_Answer],
+    alterable: Callable[[Any], AlterableConfig],
+    *,
+    replaces: bool,
+    validate_only: bool,
+) -> None:
+    """Has the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
+    repeated = Counter((one.resource_type, one.resource_name) for one in resources)
+    asked: list[AlterConfigsResource] = []
+    waiting: list[_Answer] = []
+    for resource, answer in zip(resources, answers, strict=True):
+        try:
+            if repeated[resource.resource_type, resource.resource_name] > 1:
+                raise InvalidRequestError("a resource stands twice in the request: name it once")
+            asked.append(_resource(resource, alterable, replaces=replaces))
+            waiting.append(answer)
+        except ReplogError as error:
+            answer.error_code, answer.error_message = error.code, str(error)
+    if asked:
+        altered = await node.change(AlterConfigs(tuple(asked), validate_only), ConfigsAltered, NO_TIMEOUT)
+        for answer, result in zip(waiting, altered.resources, strict=True):
+            answer.error_code, answer.error_message = result.error, text(result.message)
+
+
+def _resource(
+    resource: _Altered, alterable: Callable[[Any], AlterableConfig], *, replaces: bool
+) -> AlterConfigsResource:
+    configs = tuple(alterable(config) for config in resource.configs)
+    names = [config.name for config in configs]
+    if twice := _twice(names):
+        raise InvalidRequestError(f'configuration "{twice[0]}" stands twice in the request: name it once')
+    for config in configs:
+        if config.value is None and config.operation is not ConfigOperation.DELETE:
+            raise InvalidRequestError(f'configuration "{config.name}" has no value: give one, or delete it')
+    return AlterConfigsResource(_type_of(resource), resource.resource_name, configs, replaces)
+
+
+def _set(config: AlterConfigsRequest.AlterableConfig) -> AlterableConfig:
+    return AlterableConfig(config.name, ConfigOperation.SET, config.value)
+
+
+def _increment(config: IncrementalAlterConfigsRequest.AlterableConfig) -> AlterableConfig:
+    try:
+        operation = ConfigOperation(config.config_operation)
+    except ValueError:
+        raise InvalidRequestError(
+            f"{config.config_operation} is no operation: 0 sets, 1 deletes, 2 appends, 3 subtracts"
+        ) from None
+    return AlterableConfig(config.name, operation, None if operation is ConfigOperation.DELETE else config.value)
+
+
+# ---- list ------------------------------------------------------------------------------------------------------------
+
+
+async def list_config_resources(
+    node: KafkaNode, request: ListConfigResourcesRequest, call: Call
+) -> ListConfigResourcesResponse:
+    """Returns topics and brokers; version 0 asks for clients' metrics, of which there are none."""
+    known = (ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
+    asked = set(request.resource_types or known) if call.version > 0 else {CLIENT_METRICS}
+    if unknown := asked - set(known):
+        raise UnsupportedVersionError(f"there are no resources of the types {sorted(unknown)}")
+    found: list[ListConfigResourcesResponse.ConfigResource] = []
+    if ResourceType.TOPIC in asked:
+        found += _resources(ResourceType.TOPIC, sorted(node.image.topics_by_name))
+    if ResourceType.BROKER in asked:
+        found += _resources(ResourceType.BROKER, map(str, reachable(node)))
+    return ListConfigResourcesResponse(config_resources=found)
+
+
+def refuse_list_config_resources(_request: ListConfigResourcesRequest, failure: Failure) -> ListConfigResourcesResponse:
+    """Returns the answer to a request that failed."""
+    return ListConfigResourcesResponse(error_code=failure.code)
+
+
+def _resources(resource_type: ResourceType, names: Iterable[str]) -> list[ListConfigResourcesResponse.ConfigResource]:
+    return [ListConfigResourcesResponse.ConfigResource(name, resource_type) for name in names]
+
+
+# ---- both ------------------------------------------------------------------------------------------------------------
+
+
+def _type_of(resource: _Resource) -> ResourceType:
+    """Returns the type of a resource that may exist."""
+    if resource.resource_type == ResourceType.BROKER:
+        return ResourceType.BROKER
+    if resource.resource_type != ResourceType.TOPIC:
+        raise InvalidRequestError(
+            f"resources of type {resource.resource_type} have no configurations here; topics (2) and brokers (4) have"
+        )
+    if (trouble := topic_name_trouble(resource.resource_name)) is not None:
+        raise InvalidTopicError(trouble)
+    return ResourceType.TOPIC
+
+
+def _twice(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]

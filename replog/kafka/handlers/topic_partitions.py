@@ -1,0 +1,100 @@
+"""DescribeTopicPartitions: where partitions are and who may lead them, a page at a time (KIP-966)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from replog.errors import InvalidRequestError
+from replog.kafka.handlers.metadata import TOPIC_OPERATIONS, find_topic, partition_code, reachable
+from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from replog.metadata.image import TopicImage
+from replog.metadata.records import NO_LEADER, BrokerEndpoint
+from replog.metadata.registrations import PartitionRegistration
+
+PARTITIONS_MAX = 2_000
+"""In one answer, as Kafka's max.request.partition.size.limit."""
+
+Request = DescribeTopicPartitionsRequest
+Response = DescribeTopicPartitionsResponse
+TopicAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+PartitionAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a page begins: a topic, and the first of its partitions."""
+
+    topic: str
+    partition: int
+
+
+async def describe_topic_partitions(node: KafkaNode, request: Request, _call: Call) -> Response:
+    """Returns topics by name, as many partitions as the client wants at once, and where the next page begins."""
+    start = _start(request)
+    names = sorted({topic.name for topic in request.topics} or node.image.topics_by_name)
+    left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
+    endpoints = reachable(node)
+    response = Response()
+    for name in itertools.dropwhile(lambda name: name < start.topic, names):
+        first = start.partition if name == start.topic else 0
+        if left <= 0:
+            response.next_cursor = Response.Cursor(name, first)
+            break
+        found = find_topic(node.image, name)
+        if not isinstance(found, TopicImage):
+            response.topics.append(TopicAnswer(found, name, topic_authorized_operations=TOPIC_OPERATIONS))
+            continue
+        wanted = sorted(number for number in found.partitions if number >= first)
+        response.topics.append(_described(found, wanted[:left], endpoints))
+        if len(wanted) > left:
+            response.next_cursor = Response.Cursor(name, wanted[left])
+            break
+        left -= len(wanted)
+    return response
+
+
+def refuse_describe_topic_partitions(request: Request, failure: Failure) -> Response:
+    """Returns the answer to a request that failed as a whole."""
+    return Response(topics=[TopicAnswer(failure.code, topic.name) for topic in request.topics])
+
+
+def _start(request: Request) -> _Start:
+    cursor = request.cursor
+    if cursor is None:
+        return _Start("", 0)
+    if cursor.partition_index < 0:
+        raise InvalidRequestError("a page begins at a partition; take the cursor of the answer before")
+    if request.topics and cursor.topic_name not in {topic.name for topic in request.topics}:
+        raise InvalidRequestError("a page begins with one of the topics; ask for the same ones in each request")
+    return _Start(cursor.topic_name, cursor.partition_index)
+
+
+def _described(topic: TopicImage, numbers: list[int], endpoints: Mapping[int, BrokerEndpoint]) -> TopicAnswer:
+    return TopicAnswer(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        partitions=[_partition(number, topic.partitions[number], endpoints) for number in numbers],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _partition(
+    number: int, partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]
+) -> PartitionAnswer:
+    return PartitionAnswer(
+        error_code=partition_code(partition, endpoints),
+        partition_index=number,
+        leader_id=partition.leader if partition.leader in endpoints else NO_LEADER,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=[replica for replica in partition.replicas if replica not in endpoints],
+    )
