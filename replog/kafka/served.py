@@ -10,16 +10,26 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from replog.kafka.handlers import topics
+from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.offsets import (
+    list_offsets,
+    offset_for_leader_epoch,
+    refuse_list_offsets,
+    refuse_offset_for_leader_epoch,
+)
 from replog.kafka.handlers.produce import produce, refuse_produce
 from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest
 from replog.kafka.messages.create_topics import CreateTopicsRequest
 from replog.kafka.messages.delete_records import DeleteRecordsRequest
 from replog.kafka.messages.delete_topics import DeleteTopicsRequest
+from replog.kafka.messages.fetch import FetchRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
+from replog.kafka.messages.list_offsets import ListOffsetsRequest
 from replog.kafka.messages.metadata import MetadataRequest
+from replog.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.wire import Reader, Writer
 
@@ -82,6 +92,9 @@ class Served:
 SERVED: tuple[Served, ...] = (
     # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
     Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
+    Served(FetchRequest, fetch, refuse_fetch),
+    Served(ListOffsetsRequest, list_offsets, refuse_list_offsets),
+    Served(OffsetForLeaderEpochRequest, offset_for_leader_epoch, refuse_offset_for_leader_epoch),
     Served(InitProducerIdRequest, init_producer_id, refuse_init_producer_id, last_version=LAST_VERSION),
     Served(MetadataRequest, metadata, refuse_metadata),
     Served(CreateTopicsRequest, topics.create_topics, topics.refuse_create_topics),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, RequestTimedOutError
+from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
@@ -25,6 +27,12 @@ R = TypeVar("R")
 WAIT_MAX_MS = 60_000
 """What a call waits at most, whatever it asks for: requests behind it on its connection wait with it."""
 
+SESSION_PARTITIONS_MAX = 100_000
+"""How many partitions all fetch sessions have together: half a kilobyte each."""
+
+SESSION_EVICTION_MS = 120_000
+"""After how long without a fetch a session makes room for a new one, as in Kafka."""
+
 _CONTEXT = RequestContext(principal="", client_id="", listener="KAFKA", peer="", deadline_ms=0)
 
 
@@ -35,12 +43,21 @@ class LocalKafkaNode:
         parts: What the handlers of our own requests hand over to.
         handlers: The handlers of our own requests.
         own_endpoint: The endpoint at which this node serves Kafka's clients; None: it does not.
+
+    Attributes:
+        fetch_sessions: The fetch sessions of the node's consumers.
     """
 
     def __init__(self, parts: HandlerParts, handlers: RequestHandlers, own_endpoint: BrokerEndpoint | None) -> None:
         self._parts = parts
         self._handlers = handlers
         self._own_endpoint = own_endpoint
+        self.fetch_sessions = FetchSessions(
+            slots=parts.config.kafka_fetch_sessions,
+            partitions_max=SESSION_PARTITIONS_MAX,
+            eviction_ms=SESSION_EVICTION_MS,
+            rng=random.Random(),  # noqa: S311 -- ids that differ, no secrets
+        )
 
     @property
     def node_id(self) -> int:

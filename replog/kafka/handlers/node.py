@@ -9,6 +9,7 @@ from uuid import UUID
 
 from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode
+from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
@@ -42,6 +43,11 @@ class KafkaNode(Protocol):
     @property
     def request_timeout_ms(self) -> int:
         """How long a request takes at most that names no time."""
+        ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The fetch sessions of the node's consumers."""
         ...
 
     def controller_id(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 from uuid import UUID
 
@@ -60,10 +60,11 @@ class Served:
         asked = CreateTopics((NewTopic(name, partitions, 1, configs=entries),))
         made = await self.kafka.change(asked, CreateTopicsResponse, 5000)
         assert made.topics[0].error is ErrorCode.NONE, made
-        async with asyncio.timeout(TIMEOUT_S):
-            while name not in self.kafka.image.topics_by_name:
-                await asyncio.sleep(0.001)
-        return self.kafka.image.topics_by_name[name].topic_id
+        await self.until(lambda: name in self.kafka.image.topics_by_name)
+        topic_id = self.kafka.image.topics_by_name[name].topic_id
+        replicas = self.node.parts.replicas.stepper.replicas
+        await self.until(lambda: all((topic_id, number) in replicas for number in range(partitions)))
+        return topic_id
 
     async def produce(self, *batches: bytes, topic: str = "t", partition: int = 0) -> int:
         """Appends batches one by one; returns the offset of the last of them."""
@@ -78,6 +79,16 @@ class Served:
             assert told.error_code == ErrorCode.NONE, told
             offset = told.base_offset
         return offset
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Waits for something of the node."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    def waiting_fetches(self) -> int:
+        """How many fetches wait for records."""
+        return self.node.parts.requests.fetch_path.waiting_count
 
     def close(self) -> None:
         for client in self._clients:
