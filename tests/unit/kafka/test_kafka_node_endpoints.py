@@ -30,7 +30,8 @@ def registered(broker_id: int, *endpoints: BrokerEndpoint, fenced: bool = False)
 
 
 def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafkaNode:
-    parts = SimpleNamespace(config=SimpleNamespace(node_id=1), publisher=SimpleNamespace(image=image))
+    config = SimpleNamespace(node_id=1, kafka_fetch_sessions=0)
+    parts = SimpleNamespace(config=config, publisher=SimpleNamespace(image=image))
     return LocalKafkaNode(cast("Any", parts), cast("Any", None), own_endpoint)
 
 
