@@ -103,7 +103,8 @@ def _converter(cls: type) -> _Converter:
     if cls not in _converters:
         names: dict[str, Any] = {"cls": cls, "unsendable": unsendable, "malformed": _malformed}
         hints = typing.get_type_hints(cls)
-        fields = {each.name: _field(each.name, hints[each.name], names) for each in dataclasses.fields(cls)}
+        sent = [each.name for each in dataclasses.fields(cls) if not each.metadata.get("in_process")]
+        fields = {name: _field(name, hints[name], names) for name in sent}
         exec(_source(cls.__name__, fields), names)  # noqa: S102 -- the text is made of our own field names
         _converters[cls] = _Converter(names["write"], names["read"])
     return _converters[cls]
