@@ -132,8 +132,8 @@ class KafkaServer:
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:
-    request = api.request.read(reader, version)
-    reader.finish()
+    """Returns the message.  What is left behind it is not looked at, as in Kafka: librdkafka sends bytes too many there."""
+    request: object = api.request.read(reader, version)
     return request
 
 

@@ -112,6 +112,16 @@ async def test_what_is_not_there_is_looked_for_each_time(asker: Asker) -> None:
     assert asker.written == 3
 
 
+async def test_bytes_behind_a_request_are_not_looked_at(asker: Asker) -> None:
+    """Example: librdkafka's Metadata for all topics in a flexible version, as it was recorded."""
+    recorded = bytes.fromhex("0003000d00000003000772646b61666b610000000000010000")
+    answer = await asker._server.serve(memoryview(recorded))
+    assert answer is not None
+    reader = Reader(memoryview(b"".join(answer.buffers))[4:])
+    assert ResponseHeader.read(reader, 1).correlation_id == 3
+    assert [topic.name for topic in MetadataResponse.read(reader, 13).topics] == ["flights"]
+
+
 def test_answers_are_bounded() -> None:
     answers, now = RepeatedAnswers(), image(1)
     each = bytes(repeated_answers.KEPT_BYTES_MAX // 2)
