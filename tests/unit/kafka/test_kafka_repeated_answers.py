@@ -15,7 +15,7 @@ from replog.kafka.server import KafkaServer
 from replog.kafka.wire import Reader, Writer
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
-from replog.metadata.registrations import PartitionRegistration
+from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 
 VERSION = 12
 
@@ -29,7 +29,11 @@ def image(*leaders: int) -> MetadataImage:
         for number, leader in enumerate(leaders)
     }
     topic = TopicImage("flights", UUID(int=7), partitions)
-    return MetadataImage(topics_by_name={"flights": topic}, topics_by_id={topic.topic_id: topic})
+    brokers = {
+        number: BrokerRegistration(number, UUID(int=number), number, "localhost", 9, (UUID(int=9),), fenced=False)
+        for number in (1, 2, 3)
+    }
+    return MetadataImage(brokers=brokers, topics_by_name={"flights": topic}, topics_by_id={topic.topic_id: topic})
 
 
 class Node:
