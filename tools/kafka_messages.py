@@ -28,7 +28,7 @@ APIS = (
     *("InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"),
     *("AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"),
     *("ListPartitionReassignments", "DescribeQuorum", "UpdateFeatures", "DescribeCluster", "DescribeProducers"),
-    *("UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
+    *("FindCoordinator", "UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from replog.kafka.handlers import cluster, configs, topic_partitions, topics
+from replog.kafka.handlers.coordinators import find_coordinator, refuse_find_coordinator
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
@@ -30,6 +31,7 @@ from replog.kafka.messages.describe_cluster import DescribeClusterRequest
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest
 from replog.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from replog.kafka.messages.fetch import FetchRequest
+from replog.kafka.messages.find_coordinator import FindCoordinatorRequest
 from replog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
 from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest
@@ -124,6 +126,7 @@ SERVED: tuple[Served, ...] = (
     Served(IncrementalAlterConfigsRequest, configs.incremental_alter_configs, configs.refuse_incremental_alter_configs),
     Served(AlterConfigsRequest, configs.alter_configs, configs.refuse_alter_configs),
     Served(ListConfigResourcesRequest, configs.list_config_resources, configs.refuse_list_config_resources),
+    Served(FindCoordinatorRequest, find_coordinator, refuse_find_coordinator),
     Served(DescribeClusterRequest, cluster.describe_cluster, cluster.refuse_describe_cluster),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""
