@@ -171,7 +171,7 @@ class Node:
     @property
     def kafka_address(self) -> str | None:
         """host:port that Kafka's clients use; None: they are not served."""
-        return None if self._kafka is None else f"{self._kafka.endpoint.host}:{self._kafka.endpoint.port}"
+        return None if self._kafka is None else self._kafka.address
 
     @property
     def metrics_address(self) -> str | None:
