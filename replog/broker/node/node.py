@@ -103,6 +103,8 @@ class Node:
         node = cls(config, logs, environment)
         try:
             await node._start(PartLinks if make_links is None else partial(make_links, node))
+        except GeneratorExit:
+            raise  # whoever closes a coroutine, as a simulation does with a process that dies, runs nothing to its end
         except BaseException:
             await node.abort()
             raise
