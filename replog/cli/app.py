@@ -15,6 +15,7 @@ from replog.cli.commands import (
     cluster,
     configs,
     consume,
+    features,
     log,
     log_dirs,
     metadata,
@@ -48,6 +49,7 @@ app.add_typer(brokers.app, name="brokers")
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(configs.app, name="configs")
 app.add_typer(quorum.app, name="quorum")
+app.add_typer(features.app, name="features")
 app.add_typer(log.app, name="log")
 app.add_typer(metadata.app, name="metadata")
 app.add_typer(chaos.app, name="chaos")

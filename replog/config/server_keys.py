@@ -139,15 +139,17 @@ class ServerKeys:
         OneEndpoint(),
         Differs("no such key; it is one of `listeners`", "our own clients still come by gRPC"),
     ] = None
-    """The address at which Kafka's clients are served, over TCP in Kafka's protocol.  Not set, or empty: none.  Port 0 takes a
-    free one, which the log tells.  Anything but loopback needs allow.insecure."""
+    """The address at which Kafka's clients are served, over TCP in Kafka's protocol.  Not set, or empty: none, as on a
+    node that is a controller only.  Port 0 takes a free one, which the log tells.  Anything but loopback needs
+    allow.insecure."""
 
     kafka_advertised_listener: Annotated[
         Endpoint | None,
         OneEndpoint(),
         Differs("no such key; it is one of `advertised.listeners`", "as kafka.listener"),
     ] = None
-    """The address told to Kafka's clients.  Not set, or empty: the bound one.  Needed where that cannot be connected to."""
+    """The address told to Kafka's clients, by every broker.  Not set, or empty: the bound one.  Needed where that cannot be
+    connected to."""
 
     kafka_fetch_sessions: Annotated[
         int,

@@ -257,6 +257,7 @@ def test_kafkas_clients_are_told_where_they_are_served(tmp_path: Path) -> None:
     try:
         (line,) = [line for line in started.splitlines() if line.startswith("For Kafka's clients: ")]
         servers = line.removeprefix("For Kafka's clients: bootstrap.servers=")
+        assert started.splitlines()[-1].startswith("export "), "scripts read the last line"
         good("cluster", "restart", "--dir", directory)
         for view in (("cluster", "status"), ("status",)):
             assert json.loads(good(*view, "--dir", directory, "--json"))["kafka_bootstrap_servers"] == servers

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 from pathlib import Path
 
 import pytest
+from cli_runs import replog
 from cluster_kit import Cluster, StartCluster, until
 
 from replog.client import NewTopic
@@ -137,7 +139,8 @@ async def test_a_cluster_of_the_version_before_names_all_brokers_once_its_level_
         await all_name(cluster, [node_id], [node_id])
         await cluster.isr_is([1, 2, 3], TOPIC, node_id - 1)
     before = await cluster.admin.describe_cluster()
-    await cluster.admin.update_features({"metadata.version": 3})
+    raised = await asyncio.to_thread(replog, "features", "upgrade", "--dir", cluster.local.directory)
+    assert (raised.status, raised.out) == (0, "metadata.version is at level 3\n"), raised.err
     await all_name(cluster, [1, 2, 3], [1, 2, 3])
     after = await cluster.admin.describe_cluster()
     assert [broker.broker_epoch for broker in after.brokers] == [broker.broker_epoch for broker in before.brokers]

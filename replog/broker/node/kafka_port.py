@@ -30,6 +30,7 @@ class KafkaPort:
 
     Attributes:
         endpoint: The address that clients are told.
+        address: The same as host:port.
 
     Raises:
         ConfigError: The port is taken, or the address is not this machine's.
@@ -40,6 +41,7 @@ class KafkaPort:
         port: int = self._bound.getsockname()[1]
         told = config.kafka_advertised_listener or Endpoint(listener.host, port)
         self.endpoint = BrokerEndpoint(KAFKA_LISTENER, told.host, told.port)
+        self.address = str(told)
         self._server: KafkaServer | None = None
         self._listener: Listener | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -70,7 +72,7 @@ class KafkaPort:
             return
         self._listener = listener
         await listener.start(bound)
-        _log.info("Kafka's clients are served at %s:%d", self.endpoint.host, self.endpoint.port)
+        _log.info("Kafka's clients are served at %s", self.address)
 
     def read(self) -> KafkaReading:
         """Returns what its clients do and did."""

@@ -103,6 +103,8 @@ class Node:
         node = cls(config, logs, environment)
         try:
             await node._start(PartLinks if make_links is None else partial(make_links, node))
+        except GeneratorExit:
+            raise  # whoever closes a coroutine, as a simulation does with a process that dies, runs nothing to its end
         except BaseException:
             await node.abort()
             raise
@@ -171,7 +173,7 @@ class Node:
     @property
     def kafka_address(self) -> str | None:
         """host:port that Kafka's clients use; None: they are not served."""
-        return None if self._kafka is None else f"{self._kafka.endpoint.host}:{self._kafka.endpoint.port}"
+        return None if self._kafka is None else self._kafka.address
 
     @property
     def metrics_address(self) -> str | None:

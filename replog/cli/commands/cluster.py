@@ -167,13 +167,13 @@ async def _start(
 
 
 def _show(found: ClusterStatus) -> None:
-    """Prints the nodes, and what to type to reach them."""
+    """Prints the nodes, and last what to type to reach them."""
     from replog.cli.views.cluster_status import render
 
     common.out_console().print(render(found))
-    typer.echo(common.export_line(found.bootstrap_servers))
     if found.kafka_bootstrap_servers:
         typer.echo(f"For Kafka's clients: bootstrap.servers={found.kafka_bootstrap_servers}")
+    typer.echo(common.export_line(found.bootstrap_servers))
 
 
 def _stop_at_signals() -> asyncio.Event:

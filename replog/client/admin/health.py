@@ -385,8 +385,7 @@ def _broker(broker: BrokerInfo, metadata: ClusterMetadata, answer: DescribeNodeR
 
 
 def _kafka_address(broker: BrokerInfo) -> str | None:
-    found = (f"{at.host}:{at.port}" for at in broker.endpoints if at.name == KAFKA_LISTENER)
-    return next(found, None)
+    return next((address_of(at) for at in broker.endpoints if at.name == KAFKA_LISTENER), None)
 
 
 def _state(broker: BrokerInfo, answer: DescribeNodeResponse | None) -> BrokerStanding:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from replog.errors import ConfigError
+from replog.metadata.records import BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo
 
 
@@ -40,10 +41,10 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
     return addresses
 
 
-def address_of(broker: BrokerInfo) -> str:
+def address_of(served: BrokerInfo | BrokerEndpoint) -> str:
     """Returns `host:port`, with brackets around an IPv6 host."""
-    host = f"[{broker.host}]" if ":" in broker.host and not broker.host.startswith("[") else broker.host
-    return f"{host}:{broker.port}"
+    host = f"[{served.host}]" if ":" in served.host and not served.host.startswith("[") else served.host
+    return f"{host}:{served.port}"
 
 
 def parse_address(field: str, text: str) -> str:

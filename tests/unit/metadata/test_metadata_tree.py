@@ -13,12 +13,14 @@ from metadata_histories import bounded, records_of, replayed
 from replog.metadata import MetadataImage
 from replog.metadata.records import (
     BeginTransactionRecord,
+    BrokerEndpoint,
     ConfigRecord,
     DrainBrokerRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RegisterControllerRecord,
     ResourceType,
     SupportedFeature,
@@ -45,6 +47,7 @@ def root() -> Node:
             FeatureLevelRecord("metadata.version", 2),
             ProducerIdsRecord(1, 1, 1000),
             DrainBrokerRecord(3, drained=True),
+            RegisterBrokerRecord(1, UUID(int=4), 9, "host", 1, (A,), endpoints=(BrokerEndpoint("KAFKA", "host", 2),)),
             RegisterControllerRecord(2, UUID(int=5), "host", 1, (SupportedFeature("metadata.version", 1, 2),)),
             BeginTransactionRecord("t"),
             NoOpRecord(),
@@ -74,6 +77,12 @@ def test_a_controller_with_what_it_supports(root: Node) -> None:
     leaf = find_node(root, "/controllers/2")
     assert isinstance(leaf, Mapping)
     assert leaf["supported_features"] == [{"name": "metadata.version", "min_level": 1, "max_level": 2}]
+
+
+def test_a_broker_with_where_it_serves_kafkas_clients(root: Node) -> None:
+    leaf = find_node(root, "/brokers/1")
+    assert isinstance(leaf, Mapping)
+    assert leaf["endpoints"] == [{"name": "KAFKA", "host": "host", "port": 2}]
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,9 @@ def test_states_of_brokers() -> None:
 def test_where_kafkas_clients_are_served() -> None:
     assert health().kafka_bootstrap_servers == ""
     first, second, third = BROKERS
-    other, kafka = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(KAFKA_LISTENER, "h", 6)
+    other, kafka = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(KAFKA_LISTENER, "::1", 6)
     brokers = (replace(first, endpoints=(other, kafka)), second, replace(third, endpoints=(kafka,)))
-    assert health(brokers=brokers).kafka_bootstrap_servers == "h:6,h:6"
+    assert health(brokers=brokers).kafka_bootstrap_servers == "[::1]:6,[::1]:6"
 
 
 def test_a_drained_broker_is_done_when_it_is_empty() -> None:
