@@ -25,8 +25,6 @@ from replog.records.header import (
 )
 from replog.records.model import (
     HEADER_BYTES,
-    NO_PRODUCER_EPOCH,
-    NO_SEQUENCE,
     NO_TIMESTAMP,
     Buffer,
     TimestampType,
@@ -148,15 +146,11 @@ def _check_header_timestamps(header: BatchHeader) -> None:
 
 
 def _check_producer_fields(header: BatchHeader) -> None:
+    """Checks epoch and sequence of an idempotent batch; without a producer id they say nothing (aiokafka sends sequence 0)."""
     if header.has_producer_id and min(header.producer_id, header.producer_epoch, header.base_sequence) < 0:
         raise InvalidRecordError(
             f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence {header.base_sequence}; "
             "all must be at least 0"
-        )
-    if not header.has_producer_id and (header.producer_epoch, header.base_sequence) != (NO_PRODUCER_EPOCH, NO_SEQUENCE):
-        raise InvalidRecordError(
-            f"epoch {header.producer_epoch} and sequence {header.base_sequence} without a producer id: without "
-            f"idempotence they are {NO_PRODUCER_EPOCH} and {NO_SEQUENCE}"
         )
 
 

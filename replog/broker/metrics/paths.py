@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from replog.broker.metrics.instruments import FETCH_CONSUMER, FETCH_FOLLOWER, PRODUCE, Instruments, RequestTimes
-from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.fetch_path import FetchPath, Withdraw
 from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.broker.requests.produce_path import ProducePath
 from replog.errors import ErrorCode
@@ -136,14 +136,15 @@ class MeteredFetchPath:
         self._now_s = now_s
         self._asked_s: dict[IncrementalFetch, float] = {}
 
-    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> None:
+    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> Withdraw:
         is_consumer = request.replica_id == CONSUMER_REPLICA_ID
         sent = self._consumer_bytes if is_consumer else self._follower_bytes
         times = self._consumer if is_consumer else self._follower
         timed: Timed[FetchResponse] = Timed(answer, times, lambda response: sent.inc(_size(response)), self._now_s)
         self._on_driver(timed.begin)
-        self._path.submit(request, timed)
+        withdraw = self._path.submit(request, timed)
         self._on_driver(timed.end_local)
+        return withdraw
 
     @property
     def incremental(self) -> MeteredFetchPath:

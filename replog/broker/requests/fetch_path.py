@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -47,11 +48,18 @@ MAX_WAITING_FETCHES = 10_000
 
 Answer = Callable[[FetchResponse], None]
 
+Withdraw = Callable[[], None]
+"""Gives up a request whose answer nobody waits for any more."""
 
-@dataclass(frozen=True, slots=True)
-class _Parked:
+
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A request on its way; `operation_id` is that in the purgatory, 0 before."""
+
     request: FetchRequest
     answer: Answer
+    operation_id: int = 0
+    is_withdrawn: bool = False
 
 
 class FetchPath:
@@ -76,7 +84,7 @@ class FetchPath:
         self._stepper = stepper
         self._serving = serving
         self._reader = FetchReader(stepper, serving)
-        self._purgatory: Purgatory[_Parked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
+        self._purgatory: Purgatory[_Asked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
         self.deletions = RecordDeletions(stepper, self._reader)
         self.cuts = CutFinder(stepper, self._reader)
@@ -92,9 +100,18 @@ class FetchPath:
         """Fetches that wait for records; incremental ones are counted by themselves."""
         return len(self._purgatory)
 
-    def submit(self, request: FetchRequest, answer: Answer) -> None:
-        """Queues a request; `answer` is called once, on the loop."""
-        self._stepper.driver.submit(lambda: self._fetch(request, answer))
+    def submit(self, request: FetchRequest, answer: Answer) -> Withdraw:
+        """Queues a request; `answer` is called once, on the loop, unless the request is withdrawn before."""
+        asked = _Asked(request, answer)
+        self._stepper.driver.submit(lambda: self._fetch(asked))
+        return partial(self._withdraw, asked)
+
+    def _withdraw(self, asked: _Asked) -> None:
+        asked.is_withdrawn = True
+        self._stepper.driver.submit(lambda: self._forget(asked))
+
+    def _forget(self, asked: _Asked) -> None:
+        self._purgatory.complete(asked.operation_id)
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
         """Queues a request of a stream that keeps what it asks for."""
@@ -104,25 +121,25 @@ class FetchPath:
         """Ends the incremental fetch of a stream that has ended."""
         self._stepper.driver.submit(fetch.close)
 
-    def _fetch(self, request: FetchRequest, answer: Answer) -> None:
+    def _fetch(self, asked: _Asked) -> None:
+        request = asked.request
         reason = self._serving()
         if reason is not None:
-            answer(_all_refused(request, reason))
+            asked.answer(_all_refused(request, reason))
             return
         replicas = self._stepper.replicas
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
-        if not all(key in replicas for key in keys) and self._wait_for_image(lambda: self._fetch(request, answer)):
+        if not all(key in replicas for key in keys) and self._wait_for_image(lambda: self._fetch(asked)):
             return
         wait_ms = min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
         until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
-        read_wholly(
-            self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(request, answer, slots, until_ms)
-        )
+        read_wholly(self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(asked, slots, until_ms))
 
-    def _answer_or_park(
-        self, request: FetchRequest, answer: Answer, slots: Sequence[Slot], until_ms: int | None
-    ) -> None:
+    def _answer_or_park(self, asked: _Asked, slots: Sequence[Slot], until_ms: int | None) -> None:
         """Sends what has been read, or lets the fetch wait until `until_ms` for more; with None it is sent at once."""
+        if asked.is_withdrawn:
+            return
+        request = asked.request
         if (
             until_ms is None
             or is_worth_sending(request, slots)
@@ -130,11 +147,12 @@ class FetchPath:
             or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
         ):
             results = tuple(slot.result for slot in slots)
-            answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
+            asked.answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
             return
         self._next_id += 1
+        asked.operation_id = self._next_id
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
-        self._purgatory.add(self._next_id, keys, until_ms, _Parked(request, answer))
+        self._purgatory.add(asked.operation_id, keys, until_ms, asked)
 
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
@@ -173,13 +191,12 @@ class FetchPath:
         if waiting is not None:
             self._answer(waiting.payload)
 
-    def _answer(self, parked: _Parked) -> None:
+    def _answer(self, asked: _Asked) -> None:
         reason = self._serving()  # the lease may have ended while it was parked
         if reason is not None:
-            parked.answer(_all_refused(parked.request, reason))
+            asked.answer(_all_refused(asked.request, reason))
             return
-        request, answer = parked.request, parked.answer
-        read_wholly(self._reader, request, NOT_FRESH, lambda slots: self._answer_or_park(request, answer, slots, None))
+        read_wholly(self._reader, asked.request, NOT_FRESH, lambda slots: self._answer_or_park(asked, slots, None))
 
     # ---- offsets --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 from replog.broker.requests.config_description import known_configs
@@ -106,22 +107,24 @@ class LocalKafkaNode:
         return known_configs(self.image, self._parts.config, resource_type, resource_name, own)
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        return await _awaited(lambda answer: self._parts.produces.submit(request, answer))
+        answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+        self._parts.produces.submit(request, partial(_answer, answered))
+        return await answered
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
-        return await _awaited(lambda answer: self._parts.fetches.submit(request, answer))
+        answered: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
+        withdraw = self._parts.fetches.submit(request, partial(_answer, answered))
+        try:
+            return await answered
+        except asyncio.CancelledError:  # the client has gone
+            withdraw()
+            raise
 
 
-async def _awaited(submit: Callable[[Callable[[R], None]], None]) -> R:
-    """Returns what `submit` answers; whoever has stopped waiting is not told."""
-    answered: asyncio.Future[R] = asyncio.get_running_loop().create_future()
-
-    def answer(response: R) -> None:
-        if not answered.done():
-            answered.set_result(response)
-
-    submit(answer)
-    return await answered
+def _answer(answered: asyncio.Future[R], response: R) -> None:
+    """Hands an answer over; whoever has stopped waiting is not told."""
+    if not answered.done():
+        answered.set_result(response)
 
 
 def _checked(response: object, answer: type[R]) -> R:

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from replog.broker.requests.fetch_path import Withdraw
 from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.byte_semaphore import ByteSemaphore
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
@@ -45,7 +46,7 @@ class Fetches(Protocol):
     @property
     def incremental(self) -> OpensIncremental: ...
 
-    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> None: ...
+    def submit(self, request: FetchRequest, answer: Callable[[FetchResponse], None]) -> Withdraw: ...
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None: ...
 

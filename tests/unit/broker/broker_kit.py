@@ -266,7 +266,7 @@ class Rig:
             near=near,
         )
         fetched = Fetched()
-        self.fetch_path.submit(request, fetched.answers.append)
+        fetched.withdraw = self.fetch_path.submit(request, fetched.answers.append)
         return fetched
 
     async def committed(self, count: int) -> None:
@@ -281,6 +281,7 @@ class Fetched:
 
     def __init__(self) -> None:
         self.answers: list[FetchResponse] = []
+        self.withdraw: Callable[[], None] = lambda: None
 
     @property
     def is_parked(self) -> bool:

@@ -377,6 +377,27 @@ async def test_who_is_no_follower_moves_no_high_watermark(replica_id: int, broke
         assert it.replica.high_watermark == 0
 
 
+# ---- fetches that nobody waits for -----------------------------------------------------------------------------------------
+
+
+async def test_a_fetch_that_is_withdrawn_stops_waiting_and_is_not_answered() -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1,)))
+        parked, queued, kept = it.fetch(0), it.fetch(0), it.fetch(0)
+        queued.withdraw()
+        await it.settle()
+        assert it.fetch_path.waiting_count == 2
+        parked.withdraw()
+        await it.settle()
+        assert it.fetch_path.waiting_count == 1
+        await it.committed(1)
+        await it.settle()
+        assert (parked.answers, queued.answers) == ([], [])
+        assert offsets(kept.response.batches[0]) == [0]
+        kept.withdraw()  # it is answered
+        await it.settle()
+
+
 # ---- offsets -------------------------------------------------------------------------------------------------------------
 
 

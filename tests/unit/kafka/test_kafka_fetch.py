@@ -258,6 +258,7 @@ async def test_a_fetch_waits_for_as_many_bytes_as_it_wants() -> None:
 
 
 async def test_a_consumer_that_leaves_while_it_waits_leaves_nothing_behind(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: consumers that come and go do not fill the purgatory, where then nobody could wait."""
     async with serving() as it:
         await it.create()
         await it.client()
@@ -265,8 +266,8 @@ async def test_a_consumer_that_leaves_while_it_waits_leaves_nothing_behind(caplo
         await asyncio.to_thread(consumer.send, asking(at(0), max_wait_ms=LONG_MS), BY_NAME)
         await it.until(it.waiting_fetches)
         consumer.connection.close()
-        await it.produce(batch())
         await it.until(lambda: not it.waiting_fetches())
+        await it.produce(batch())
         assert told_of(await fetched(it, asking(at(0)))) == {0: [0]}
         assert not [record for record in caplog.records if record.levelname in {"WARNING", "ERROR"}]
 

@@ -68,8 +68,6 @@ def test_a_good_batch_passes(kind: type) -> None:
         ("producer without sequence", with_field(">q", 43, 9), InvalidRecordError),
         ("producer without epoch", with_field(">qhi", 43, 9, -1, 0), InvalidRecordError),
         ("negative producer", with_field(">qhi", 43, -2, 0, 0), InvalidRecordError),
-        ("epoch without producer", with_field(">h", 51, 0), InvalidRecordError),
-        ("sequence without producer", with_field(">i", 53, 0), InvalidRecordError),
         ("transactional", with_field(">h", 21, 0x10), InvalidRecordError),
         ("transactional, with a producer", r.encode_batch([(1, None, b"v", ())], **PRODUCER), InvalidRecordError),
         ("transactional control", with_field(">h", 21, 0x30), InvalidRecordError),
@@ -103,6 +101,13 @@ def test_the_shortest_records_pass() -> None:
 def test_a_batch_above_the_limit_is_too_large_whatever_else_is_wrong() -> None:
     with pytest.raises(RecordTooLargeError, match=r"max\.message\.bytes"):
         r.validate_produced(GOOD[:-1], max_batch_bytes=len(GOOD) - 1)
+
+
+@pytest.mark.parametrize("field", [(">h", 51, 0), (">i", 53, 0)], ids=["epoch", "sequence"])
+def test_epoch_and_sequence_say_nothing_without_a_producer_id(field: tuple[str, int, int]) -> None:
+    """Example: aiokafka sends sequence 0 where idempotence is off, which Kafka takes."""
+    header = r.validate_produced(with_field(*field), max_batch_bytes=LIMIT)
+    assert not header.has_producer_id
 
 
 def test_an_idempotent_batch_passes() -> None:
