@@ -18,6 +18,7 @@ from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
 
@@ -94,11 +95,30 @@ class LocalKafkaNode:
         self, request: Q, handle: Callable[[IncomingCall[Q], RequestContext], Awaitable[object]], timeout_ms: int
     ) -> object:
         check_request(request)
-        within_ms = min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+        within_ms = self._within_ms(timeout_ms)
         try:
-            return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
-        except ConnectionLostError as error:  # which has no code of Kafka's
-            raise RequestTimedOutError(str(error)) from error
+            async with asyncio.timeout(within_ms / 1000):
+                return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+        except (TimeoutError, ConnectionLostError) as error:  # which have no code of Kafka's
+            raise RequestTimedOutError(str(error) or f"there was no answer within {within_ms} ms; try again") from error
+
+    def _within_ms(self, timeout_ms: int) -> int:
+        return min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+
+    async def catch_up(self, timeout_ms: int) -> None:
+        quorum = await self.call(DescribeQuorumRequest(), DescribeQuorumResponse, timeout_ms)
+        try:
+            async with asyncio.timeout(self._within_ms(timeout_ms) / 1000):
+                async for _ in self._parts.publisher.changes():
+                    if self.image.end_offset >= quorum.high_watermark:
+                        return
+        except TimeoutError:
+            raise RequestTimedOutError(
+                "this broker is behind with the metadata; try again, or ask another one"
+            ) from None
+
+    def wall_ms(self) -> int:
+        return self._parts.manager.stepper.clock.wall_ms()
 
     def configs(
         self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None

@@ -22,6 +22,10 @@ NO_TOPIC_ID = UUID(int=0)
 """The topic id of a topic that is named, or of none."""
 
 
+NO_TIMEOUT = 0
+"""The time-out of requests that name none."""
+
+
 class KafkaNode(Protocol):
     """One node, as the handlers see it."""
 
@@ -73,6 +77,14 @@ class KafkaNode(Protocol):
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    async def catch_up(self, timeout_ms: int) -> None:
+        """Waits until the metadata that this node knows are those of now, or newer; arguments and errors as of `call`."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Returns milliseconds since 1970."""
         ...
 
     def configs(
