@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from replog.kafka.handlers import cluster, configs, quorum, reassignments, topic_partitions, topics
+from replog.kafka.handlers import cluster, configs, log_dirs, producers, quorum, reassignments, topic_partitions, topics
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
@@ -24,12 +24,15 @@ from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, r
 from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest
 from replog.kafka.messages.alter_configs import AlterConfigsRequest
 from replog.kafka.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest
 from replog.kafka.messages.create_topics import CreateTopicsRequest
 from replog.kafka.messages.delete_records import DeleteRecordsRequest
 from replog.kafka.messages.delete_topics import DeleteTopicsRequest
 from replog.kafka.messages.describe_cluster import DescribeClusterRequest
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest
+from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from replog.kafka.messages.describe_producers import DescribeProducersRequest
 from replog.kafka.messages.describe_quorum import DescribeQuorumRequest
 from replog.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from replog.kafka.messages.elect_leaders import ElectLeadersRequest
@@ -137,5 +140,8 @@ SERVED: tuple[Served, ...] = (
     Served(DescribeQuorumRequest, quorum.describe_quorum, quorum.refuse_describe_quorum),
     Served(AddRaftVoterRequest, quorum.add_raft_voter, quorum.refuse_add_raft_voter),
     Served(RemoveRaftVoterRequest, quorum.remove_raft_voter, quorum.refuse_remove_raft_voter),
+    Served(DescribeLogDirsRequest, log_dirs.describe_log_dirs, log_dirs.refuse_describe_log_dirs),
+    Served(AlterReplicaLogDirsRequest, log_dirs.alter_replica_log_dirs, log_dirs.refuse_alter_replica_log_dirs),
+    Served(DescribeProducersRequest, producers.describe_producers, producers.refuse_describe_producers),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
+from uuid import UUID
 
 from replog.broker.requests.config_description import known_configs
+from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
+from replog.broker.requests.refusals import Refusal
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, RequestTimedOutError
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
+from replog.kafka.handlers.node import Failure
+from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
 from replog.rpc.calls import IncomingCall
@@ -119,6 +124,13 @@ class LocalKafkaNode:
 
     def wall_ms(self) -> int:
         return self._parts.manager.stepper.clock.wall_ms()
+
+    async def producers(
+        self, topic_id: UUID, partition_ids: Sequence[int]
+    ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
+        asked, path = [ProducersPartition(topic_id, number) for number in partition_ids], self._parts.fetch_path
+        told = await self._parts.manager.stepper.driver.call(lambda: list(map(path.producers, asked)))
+        return [Failure(one.error, one.message) if isinstance(one, Refusal) else one for one in told]
 
     def configs(
         self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None

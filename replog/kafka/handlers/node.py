@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -11,6 +11,7 @@ from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
+from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.rpc.client_messages import ClientRequest
@@ -85,6 +86,12 @@ class KafkaNode(Protocol):
 
     def wall_ms(self) -> int:
         """Returns milliseconds since 1970."""
+        ...
+
+    async def producers(
+        self, topic_id: UUID, partition_ids: Sequence[int]
+    ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
+        """Returns what this broker knows, as their leader, of the producers of partitions; why not, where it leads none."""
         ...
 
     def configs(
