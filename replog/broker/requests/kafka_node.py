@@ -81,6 +81,10 @@ class LocalKafkaNode:
     def request_timeout_ms(self) -> int:
         return self._parts.config.request_timeout_ms
 
+    @property
+    def creates_missing_topics(self) -> bool:
+        return self._parts.config.auto_create_topics_enable
+
     def controller_id(self) -> int:
         return self._handlers.controller()[0]
 

@@ -55,6 +55,11 @@ class KafkaNode(Protocol):
         """The fetch sessions of the node's consumers."""
         ...
 
+    @property
+    def creates_missing_topics(self) -> bool:
+        """Whether a topic is created because a client asks for it (`auto.create.topics.enable`)."""
+        ...
+
     def controller_id(self) -> int:
         """Returns the active controller; -1: the node knows none."""
         ...
