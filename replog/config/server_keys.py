@@ -180,6 +180,12 @@ class ServerKeys:
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
+    auto_create_topics_enable: Annotated[bool, Flag(), Differs("true", "a misspelt name is no wish for a topic")] = (
+        False
+    )
+    """true: a topic that a Kafka client asks for, and that is not there, is created with the two defaults below, unless the
+    client forbids it.  At the port of kafka.listener only."""
+
     num_partitions: Annotated[int, Number(1, 10_000)] = 1
     """Partitions of a topic created without a number.  More spread the work and order less: order holds per partition."""
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from replog.kafka.handlers import cluster, configs, topic_partitions, topics
+from replog.kafka.handlers import cluster, configs, log_dirs, producers, quorum, reassignments, topic_partitions, topics
 from replog.kafka.handlers.coordinators import find_coordinator, refuse_find_coordinator
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
@@ -22,23 +22,34 @@ from replog.kafka.handlers.offsets import (
 )
 from replog.kafka.handlers.produce import produce, refuse_produce
 from replog.kafka.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
+from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest
 from replog.kafka.messages.alter_configs import AlterConfigsRequest
+from replog.kafka.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest
 from replog.kafka.messages.create_topics import CreateTopicsRequest
 from replog.kafka.messages.delete_records import DeleteRecordsRequest
 from replog.kafka.messages.delete_topics import DeleteTopicsRequest
 from replog.kafka.messages.describe_cluster import DescribeClusterRequest
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest
+from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
+from replog.kafka.messages.describe_producers import DescribeProducersRequest
+from replog.kafka.messages.describe_quorum import DescribeQuorumRequest
 from replog.kafka.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from replog.kafka.messages.elect_leaders import ElectLeadersRequest
 from replog.kafka.messages.fetch import FetchRequest
 from replog.kafka.messages.find_coordinator import FindCoordinatorRequest
 from replog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
 from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest
 from replog.kafka.messages.list_offsets import ListOffsetsRequest
+from replog.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from replog.kafka.messages.metadata import MetadataRequest
 from replog.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replog.kafka.messages.produce import ProduceRequest
+from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest
+from replog.kafka.messages.update_features import UpdateFeaturesRequest
 from replog.kafka.wire import Reader, Writer
 
 
@@ -117,16 +128,23 @@ SERVED: tuple[Served, ...] = (
     Served(DeleteTopicsRequest, topics.delete_topics, topics.refuse_delete_topics),
     Served(CreatePartitionsRequest, topics.create_partitions, topics.refuse_create_partitions),
     Served(DeleteRecordsRequest, topics.delete_records, topics.refuse_delete_records),
-    Served(
-        DescribeTopicPartitionsRequest,
-        topic_partitions.describe_topic_partitions,
-        topic_partitions.refuse_describe_topic_partitions,
-    ),
+    Served(DescribeTopicPartitionsRequest, topic_partitions.describe, topic_partitions.refuse),
     Served(DescribeConfigsRequest, configs.describe_configs, configs.refuse_describe_configs),
     Served(IncrementalAlterConfigsRequest, configs.incremental_alter_configs, configs.refuse_incremental_alter_configs),
     Served(AlterConfigsRequest, configs.alter_configs, configs.refuse_alter_configs),
     Served(ListConfigResourcesRequest, configs.list_config_resources, configs.refuse_list_config_resources),
     Served(FindCoordinatorRequest, find_coordinator, refuse_find_coordinator),
     Served(DescribeClusterRequest, cluster.describe_cluster, cluster.refuse_describe_cluster),
+    Served(UnregisterBrokerRequest, cluster.unregister_broker, cluster.refuse_unregister_broker),
+    Served(UpdateFeaturesRequest, cluster.update_features, cluster.refuse_update_features),
+    Served(ElectLeadersRequest, reassignments.elect_leaders, reassignments.refuse_elect_leaders),
+    Served(AlterPartitionReassignmentsRequest, reassignments.alter, reassignments.refuse_alter),
+    Served(ListPartitionReassignmentsRequest, reassignments.list_moving, reassignments.refuse_list),
+    Served(DescribeQuorumRequest, quorum.describe_quorum, quorum.refuse_describe_quorum),
+    Served(AddRaftVoterRequest, quorum.add_raft_voter, quorum.refuse_add_raft_voter),
+    Served(RemoveRaftVoterRequest, quorum.remove_raft_voter, quorum.refuse_remove_raft_voter),
+    Served(DescribeLogDirsRequest, log_dirs.describe_log_dirs, log_dirs.refuse_describe_log_dirs),
+    Served(AlterReplicaLogDirsRequest, log_dirs.alter_replica_log_dirs, log_dirs.refuse_alter_replica_log_dirs),
+    Served(DescribeProducersRequest, producers.describe_producers, producers.refuse_describe_producers),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -187,6 +187,7 @@ class DiskSpace:
     Attributes:
         state: How much room there is, as far as is known.
         free_bytes: Free bytes at the last look.
+        total_bytes: The size of the disk, at the last look.
 
     Invariants:
         - in READ_ONLY every `admit` raises;
@@ -197,6 +198,7 @@ class DiskSpace:
         self.path = path
         self.state = DiskState.OK
         self.free_bytes = 0
+        self.total_bytes = 0
         self._fs = fs
         self._configured = limits
         self._limits = limits
@@ -299,7 +301,7 @@ class DiskSpace:
     def _look(self) -> None:
         usage = self._fs.disk_usage(self.path)
         self._limits = self._configured.on(usage.total_bytes)
-        self.free_bytes = usage.free_bytes
+        self.free_bytes, self.total_bytes = usage.free_bytes, usage.total_bytes
         # half: indexes, small files and other processes take room too; the nearer the limit, the more often it looks
         self._room_bytes = max(0, usage.free_bytes - self._limits.read_only_free_bytes) // 2
 

@@ -49,13 +49,17 @@ class ReplicaMoveStatus:
 
 @dataclass(frozen=True, slots=True)
 class LogDir:
-    """One log directory; `error`: why it is offline, "": it works.  `moves`: of replicas that come here."""
+    """One log directory; `error`: why it is offline, "": it works.  `moves`: of replicas that come here.
+
+    `total_bytes`: the size of its disk; 0: not known.
+    """
 
     path: str
     error: str
     free_bytes: int
     replicas: tuple[LogDirReplica, ...]
     moves: tuple[ReplicaMoveStatus, ...]
+    total_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -142,6 +142,7 @@ def _log_dir(directory: LogDirectory, moves: Sequence[ReplicaMoveStatus]) -> Log
         free_bytes=directory.space.free_bytes,
         replicas=tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items())),
         moves=tuple(move for move in moves if move.path == directory.path),
+        total_bytes=directory.space.total_bytes,
     )
 
 

@@ -19,6 +19,7 @@ from replog.broker.requests.fetch_reader import (
     FETCH_WAIT_MAX_MS,
     NOT_FRESH,
     FetchReader,
+    ProducersPartition,
     Slot,
     is_worth_sending,
     refused_fetch,
@@ -30,6 +31,7 @@ from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.broker.requests.segment_locations import SegmentLocations
 from replog.errors import ErrorCode, StorageError
+from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.replication.leader import Leader
 from replog.replication.purgatory import Purgatory
 from replog.rpc.messages import (
@@ -241,6 +243,11 @@ class FetchPath:
             leader_epoch=leader.leader_epoch,
             leader_id=self._stepper.config.node_id,
         )
+
+    def producers(self, partition: ProducersPartition) -> Sequence[ProducerSnapshotEntry] | Refusal:
+        """Returns the producers of a partition as its leader knows them; it must run on the driver."""
+        led = self._reader.leader_for(partition)
+        return led if isinstance(led, Refusal) else led[0].log.producers.to_snapshot()
 
     @staticmethod
     def _find(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> tuple[int, int]:

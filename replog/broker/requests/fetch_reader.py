@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
+from uuid import UUID
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import UNLIMITED
@@ -51,8 +52,18 @@ FETCH_WAIT_MAX_MS = 60_000
 MAX_RESPONSE_BYTES = 55 << 20
 """Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
+
+class ProducersPartition(NamedTuple):
+    """A partition whose producers are asked for, whatever its leader epoch."""
+
+    topic_id: UUID
+    partition_id: int
+    leader_epoch: int = -1
+
+
 Asked: TypeAlias = (
     FetchPartition
+    | ProducersPartition
     | ListOffsetsPartition
     | DeleteRecordsPartition
     | EpochEndPartition

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
+from uuid import UUID
 
 from replog.broker.requests.config_description import known_configs
+from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
+from replog.broker.requests.refusals import Refusal
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, RequestTimedOutError
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
+from replog.kafka.handlers.node import Failure
+from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
 
@@ -76,6 +82,10 @@ class LocalKafkaNode:
     def request_timeout_ms(self) -> int:
         return self._parts.config.request_timeout_ms
 
+    @property
+    def creates_missing_topics(self) -> bool:
+        return self._parts.config.auto_create_topics_enable
+
     def controller_id(self) -> int:
         return self._handlers.controller()[0]
 
@@ -95,11 +105,37 @@ class LocalKafkaNode:
         self, request: Q, handle: Callable[[IncomingCall[Q], RequestContext], Awaitable[object]], timeout_ms: int
     ) -> object:
         check_request(request)
-        within_ms = min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+        within_ms = self._within_ms(timeout_ms)
         try:
-            return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
-        except ConnectionLostError as error:  # which has no code of Kafka's
-            raise RequestTimedOutError(str(error)) from error
+            async with asyncio.timeout(within_ms / 1000):
+                return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+        except (TimeoutError, ConnectionLostError) as error:  # which have no code of Kafka's
+            raise RequestTimedOutError(str(error) or f"there was no answer within {within_ms} ms; try again") from error
+
+    def _within_ms(self, timeout_ms: int) -> int:
+        return min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+
+    async def catch_up(self, timeout_ms: int) -> None:
+        quorum = await self.call(DescribeQuorumRequest(), DescribeQuorumResponse, timeout_ms)
+        try:
+            async with asyncio.timeout(self._within_ms(timeout_ms) / 1000):
+                async for _ in self._parts.publisher.changes():
+                    if self.image.end_offset >= quorum.high_watermark:
+                        return
+        except TimeoutError:
+            raise RequestTimedOutError(
+                "this broker is behind with the metadata; try again, or ask another one"
+            ) from None
+
+    def wall_ms(self) -> int:
+        return self._parts.manager.stepper.clock.wall_ms()
+
+    async def producers(
+        self, topic_id: UUID, partition_ids: Sequence[int]
+    ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
+        asked, path = [ProducersPartition(topic_id, number) for number in partition_ids], self._parts.fetch_path
+        told = await self._parts.manager.stepper.driver.call(lambda: list(map(path.producers, asked)))
+        return [Failure(one.error, one.message) if isinstance(one, Refusal) else one for one in told]
 
     def configs(
         self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None

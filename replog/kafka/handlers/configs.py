@@ -14,7 +14,7 @@ from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
 from replog.errors import InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
 from replog.kafka.handlers.known_configs import KnownConfig, source_number
 from replog.kafka.handlers.metadata import reachable
-from replog.kafka.handlers.node import Call, Failure, KafkaNode, text
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, text
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.kafka.messages.incremental_alter_configs import (
@@ -27,9 +27,6 @@ from replog.metadata.topic_names import topic_name_trouble
 
 BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 """Types of resources that Kafka knows and that have no configurations here."""
-
-NO_TIMEOUT = 0
-"""For requests that name none."""
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 from replog.errors import ErrorCode, InvalidRequestError
+from replog.kafka.handlers.missing_topics import create_missing
 from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.metadata.image import MetadataImage, TopicImage
@@ -28,6 +29,8 @@ async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> Met
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
     endpoints = reachable(node)
     found = _asked(node, request, call.version)
+    if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
+        await _create_missing(node, found)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
@@ -105,6 +108,19 @@ def find_topic(image: MetadataImage, name: str) -> TopicImage | ErrorCode:
 
 def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataResponse.MetadataResponseTopic:
     return MetadataResponse.MetadataResponseTopic(code, name, topic_id)
+
+
+async def _create_missing(
+    node: KafkaNode, found: Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]
+) -> None:
+    """Creates the topics that are not there, and tells so in their answers."""
+    missing = {
+        one.name: one
+        for one in found
+        if not isinstance(one, TopicImage) and one.name and one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    for name, code in (await create_missing(node, list(missing))).items() if missing else ():
+        missing[name].error_code = code
 
 
 def _topic(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -11,6 +11,7 @@ from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
+from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.rpc.client_messages import ClientRequest
@@ -20,6 +21,10 @@ R = TypeVar("R")
 
 NO_TOPIC_ID = UUID(int=0)
 """The topic id of a topic that is named, or of none."""
+
+
+NO_TIMEOUT = 0
+"""The time-out of requests that name none."""
 
 
 class KafkaNode(Protocol):
@@ -50,6 +55,11 @@ class KafkaNode(Protocol):
         """The fetch sessions of the node's consumers."""
         ...
 
+    @property
+    def creates_missing_topics(self) -> bool:
+        """Whether a topic is created because a client asks for it (`auto.create.topics.enable`)."""
+        ...
+
     def controller_id(self) -> int:
         """Returns the active controller; -1: the node knows none."""
         ...
@@ -73,6 +83,20 @@ class KafkaNode(Protocol):
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    async def catch_up(self, timeout_ms: int) -> None:
+        """Waits until the metadata that this node knows are those of now, or newer; arguments and errors as of `call`."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Returns milliseconds since 1970."""
+        ...
+
+    async def producers(
+        self, topic_id: UUID, partition_ids: Sequence[int]
+    ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
+        """Returns what this broker knows, as their leader, of the producers of partitions; why not, where it leads none."""
         ...
 
     def configs(

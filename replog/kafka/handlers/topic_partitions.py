@@ -34,7 +34,7 @@ class _Start:
     partition: int
 
 
-async def describe_topic_partitions(node: KafkaNode, request: Request, _call: Call) -> Response:
+async def describe(node: KafkaNode, request: Request, _call: Call) -> Response:
     """Returns topics by name, as many partitions as the client wants at once, and where the next page begins."""
     start = _start(request)
     names = sorted({topic.name for topic in request.topics} or node.image.topics_by_name)
@@ -59,7 +59,7 @@ async def describe_topic_partitions(node: KafkaNode, request: Request, _call: Ca
     return response
 
 
-def refuse_describe_topic_partitions(request: Request, failure: Failure) -> Response:
+def refuse(request: Request, failure: Failure) -> Response:
     """Returns the answer to a request that failed as a whole."""
     return Response(topics=[TopicAnswer(failure.code, topic.name) for topic in request.topics])
 

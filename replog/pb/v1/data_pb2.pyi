@@ -806,18 +806,20 @@ class ReplicaMoveStatus(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., path: _Optional[str] = ..., copied_bytes: _Optional[int] = ..., missing_bytes: _Optional[int] = ...) -> None: ...
 
 class LogDir(_message.Message):
-    __slots__ = ("path", "error", "free_bytes", "replicas", "moves")
+    __slots__ = ("path", "error", "free_bytes", "replicas", "moves", "total_bytes")
     PATH_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     MOVES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     path: str
     error: str
     free_bytes: int
     replicas: _containers.RepeatedCompositeFieldContainer[LogDirReplica]
     moves: _containers.RepeatedCompositeFieldContainer[ReplicaMoveStatus]
-    def __init__(self, path: _Optional[str] = ..., error: _Optional[str] = ..., free_bytes: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[LogDirReplica, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[ReplicaMoveStatus, _Mapping]]] = ...) -> None: ...
+    total_bytes: int
+    def __init__(self, path: _Optional[str] = ..., error: _Optional[str] = ..., free_bytes: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[LogDirReplica, _Mapping]]] = ..., moves: _Optional[_Iterable[_Union[ReplicaMoveStatus, _Mapping]]] = ..., total_bytes: _Optional[int] = ...) -> None: ...
 
 class DescribeLogDirsResponse(_message.Message):
     __slots__ = ("directories",)

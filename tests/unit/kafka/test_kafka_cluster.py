@@ -1,11 +1,13 @@
-"""DescribeCluster and DescribeTopicPartitions, over a node's port."""
+"""DescribeCluster, UnregisterBroker, UpdateFeatures and DescribeTopicPartitions, over a node's port."""
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 from kafka_node_kit import Served, serving
+from registered_broker import register
 
 from replog.errors import ErrorCode
 from replog.kafka.handlers import cluster, topic_partitions
@@ -16,7 +18,11 @@ from replog.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from replog.kafka.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+from replog.metadata.features import METADATA_VERSION
 
+Feature = UpdateFeaturesRequest.FeatureUpdateKey
 Named = DescribeTopicPartitionsRequest.TopicRequest
 Cursor = DescribeTopicPartitionsRequest.Cursor
 
@@ -48,6 +54,70 @@ async def test_controllers_have_no_endpoint_here() -> None:
             assert not answer.brokers
             codes[endpoint_type] = answer.error_code
         assert codes == {2: ErrorCode.MISMATCHED_ENDPOINT_TYPE, 3: ErrorCode.UNSUPPORTED_ENDPOINT_TYPE}
+
+
+async def test_fenced_brokers_are_told_to_who_asks_for_them() -> None:
+    async with serving() as it:
+        await register(it, 2)
+        for version in DescribeClusterRequest.VERSIONS:
+            answer = await it.ask(DescribeClusterRequest(), version, DescribeClusterResponse)
+            assert [one.broker_id for one in answer.brokers] == [1]
+        answer = await it.ask(DescribeClusterRequest(include_fenced_brokers=True), 2, DescribeClusterResponse)
+        assert [(one.broker_id, one.is_fenced) for one in answer.brokers] == [(1, False), (2, True)]
+        assert (answer.brokers[1].host, answer.brokers[1].port) == ("elsewhere", 9092)
+
+
+async def test_a_broker_that_is_gone_is_forgotten() -> None:
+    async with serving() as it:
+        await register(it, 2)
+        codes = []
+        for broker_id in (2, 1, 7):
+            answer = await it.ask(UnregisterBrokerRequest(broker_id), 0, UnregisterBrokerResponse)
+            assert (answer.error_message is None) == (answer.error_code == 0)
+            codes.append(answer.error_code)
+        assert codes == [0, ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED]
+        async with asyncio.timeout(20):
+            while 2 in it.kafka.image.brokers:
+                await asyncio.sleep(0.001)
+
+
+# ---- features --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", UpdateFeaturesRequest.VERSIONS)
+async def test_features_are_updated_together(version: int) -> None:
+    async with serving() as it:
+        level = it.kafka.image.features[METADATA_VERSION]
+        as_it_is = Feature(METADATA_VERSION, level)
+        answer = await it.ask(UpdateFeaturesRequest(5000, [as_it_is]), version, UpdateFeaturesResponse)
+        assert (answer.error_code, answer.error_message) == (0, None)
+        if version < 2:
+            assert [(one.feature, one.error_code) for one in answer.results] == [(METADATA_VERSION, 0)]
+        wanted = [as_it_is, Feature("no.such", 3)]
+        answer = await it.ask(UpdateFeaturesRequest(5000, wanted), version, UpdateFeaturesResponse)
+        assert answer.error_code == ErrorCode.FEATURE_UPDATE_FAILED
+        assert "no.such 3" in answer.error_message
+
+
+async def test_a_level_is_lowered_only_where_it_may_be() -> None:
+    async with serving() as it:
+        codes = []
+        for version, feature in (
+            (0, Feature("some", -1, allow_downgrade=True)),
+            (1, Feature("some", 0, upgrade_type=2)),
+            (1, Feature("some", 0, upgrade_type=9)),
+            (1, Feature(METADATA_VERSION, 1, upgrade_type=3)),
+        ):
+            answer = await it.ask(UpdateFeaturesRequest(5000, [feature]), version, UpdateFeaturesResponse)
+            codes.append(answer.error_code)
+        assert codes == [
+            ErrorCode.FEATURE_UPDATE_FAILED,
+            0,
+            ErrorCode.INVALID_REQUEST,
+            ErrorCode.FEATURE_UPDATE_FAILED,
+        ]
+        nothing = await it.ask(UpdateFeaturesRequest(5000, []), 1, UpdateFeaturesResponse)
+        assert nothing.error_code == 0
 
 
 # ---- partitions, page by page ----------------------------------------------------------------------------------------
@@ -119,5 +189,10 @@ def test_what_fails_as_a_whole_is_told() -> None:
     failure = Failure(ErrorCode.BROKER_NOT_AVAILABLE, "stopping")
     answer = cluster.refuse_describe_cluster(DescribeClusterRequest(), failure)
     assert (answer.error_code, answer.error_message) == (failure.code, failure.message)
-    pages = topic_partitions.refuse_describe_topic_partitions(DescribeTopicPartitionsRequest([Named("t")]), failure)
+    for refused in (
+        cluster.refuse_unregister_broker(UnregisterBrokerRequest(1), failure),
+        cluster.refuse_update_features(UpdateFeaturesRequest(), failure),
+    ):
+        assert (refused.error_code, refused.error_message) == (failure.code, failure.message)
+    pages = topic_partitions.refuse(DescribeTopicPartitionsRequest([Named("t")]), failure)
     assert [(one.name, one.topic_id, one.error_code) for one in pages.topics] == [("t", UUID(int=0), failure.code)]
