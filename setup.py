@@ -14,7 +14,7 @@ def extensions() -> list[Extension]:
         return []
     from Cython.Build import cythonize
 
-    sources = {name: f"replog/records/{name}.pyx" for name in ("_codec", "_compaction", "_scan")}
+    sources = {name: f"replog/records/{name}.pyx" for name in ("_codec", "_compaction", "_json_values", "_scan")}
     modules = [Extension(f"replog.records.{name}", [path], optional=True) for name, path in sources.items()]
     return list(cythonize(modules, compiler_directives={"language_level": "3"}))
 

@@ -7,6 +7,7 @@ they are, so their size is decided here: per-batch costs count below about 1 MB,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,8 @@ import pyarrow as pa
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
 from replog.records.arrow import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
+from replog.records.json_values.arrow import arrow_type
+from replog.spark.json_values import JsonValues
 from replog.spark.pieces import Encoded
 from replog.spark.schema import HEADERS, Column
 
@@ -49,14 +52,13 @@ ARROW_TYPES: dict[str, Any] = {
 
 def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
     """Returns the Arrow schema of these columns."""
-    return pa.schema(
-        [
-            pa.field(
-                column.name, pa.string() if column.is_text else ARROW_TYPES[column.name], nullable=column.is_nullable
-            )
-            for column in columns
-        ]
-    )
+    return pa.schema([pa.field(column.name, _arrow_type(column), nullable=column.is_nullable) for column in columns])
+
+
+def _arrow_type(column: Column) -> Any:
+    if column.shape is not None:
+        return arrow_type(column.shape)
+    return pa.string() if column.is_text else ARROW_TYPES[column.name]
 
 
 class ArrowConverter:
@@ -69,10 +71,13 @@ class ArrowConverter:
     """
 
     def __init__(self, columns: Sequence[Column], topic: str, partition: int) -> None:
+        self._place = f"{topic}-{partition}"
+        self._json = _json_values(columns, self._place)
+        if self._json is not None:
+            columns = undecoded(columns)
         self._schema = arrow_schema(columns)
         self._names = [column.name for column in columns]
         self._is_text = any(column.is_text for column in columns)
-        self._place = f"{topic}-{partition}"
         self._topic = text_scalar(topic)
         self._partition = number_scalar(pa.int32(), partition)
         self._constants: dict[str, Any] = {}
@@ -91,7 +96,8 @@ class ArrowConverter:
         """
         for data, compressed_count in split_batches(encoded.data, lambda: self._growth):
             for batch in self._batches(data, compressed_count, encoded, end_offset):
-                yield from split_rows(batch)
+                for part in split_rows(batch):
+                    yield from self._json.decoded(part) if self._json is not None else (part,)
 
     def _batches(
         self, data: Buffer, compressed_count: int, encoded: Encoded, end_offset: int
@@ -175,6 +181,20 @@ class ArrowConverter:
         if kept is None or len(kept) < count:
             kept = self._constants[name] = pa.repeat(value, count)
         return kept.slice(0, count)
+
+
+def _json_values(columns: Sequence[Column], place: str) -> JsonValues | None:
+    """Returns what decodes the values where they are read as json."""
+    for column in columns:
+        if column.shape is not None:
+            return JsonValues(arrow_schema(columns), column.shape, is_strict=column.is_strict, place=place)
+    return None
+
+
+def undecoded(columns: Sequence[Column]) -> list[Column]:
+    """Returns the columns with values as they are, and the offset, by which an error names its record."""
+    plain = [replace(column, shape=None) for column in columns]
+    return plain if any(column.name == "offset" for column in columns) else [*plain, Column("offset")]
 
 
 def split_batches(

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from replog.errors import ConfigError
+from replog.records.json_values import Shape
+from replog.spark.json_schema import EXAMPLE, value_shape
 
 HEADERS = "headers"
 
@@ -50,25 +52,43 @@ class Column:
         name: One of COLUMN_TYPES.
         is_nullable: Whether the schema says that it may be null: Spark wants to find it in the Arrow schema.
         is_text: Whether it is a string where COLUMN_TYPES says binary.
+        shape: What values of json are read as; None: they are handed over as they are.
+        is_strict: Whether a value that is not of that shape is an error; otherwise it is null.
     """
 
     name: str
     is_nullable: bool = True
     is_text: bool = False
+    shape: Shape | None = None
+    is_strict: bool = True
 
 
 def schema_ddl(*, include_headers: bool, value_type: str = "binary") -> str:
-    """Returns the schema when the user gives none, as DDL."""
+    """Returns the schema when the user gives none, as DDL.
+
+    Raises:
+        ConfigError: The values are json, and only the user knows what is in them.
+    """
+    if value_type == "json":
+        raise ConfigError(
+            "schema",
+            None,
+            'valueFormat "json" needs a schema that says what is in the values: give one, for example '
+            f'.schema("{EXAMPLE}, partition int, offset bigint")',
+        )
     types = COLUMN_TYPES | {"value": value_type}
     return ", ".join(f"{name} {kind}" for name, kind in types.items() if name != HEADERS or include_headers)
 
 
-def columns_of(schema: Sequence[SchemaField], *, value_type: str = "binary") -> tuple[Column, ...]:
+def columns_of(
+    schema: Sequence[SchemaField], *, value_type: str = "binary", is_strict: bool = True
+) -> tuple[Column, ...]:
     """Returns the columns of a Spark schema, which may be any selection of ours in any order.
 
     Args:
         schema: A `StructType`, iterated.
-        value_type: The type of the column `value`: "binary" or "string".
+        value_type: The type of the column `value`: "binary", "string", or "json" for a struct that is read from json.
+        is_strict: Whether a value of json that does not fit is an error; otherwise it is null.
 
     Raises:
         ConfigError: It names no column, one that we do not have, one twice, with another type, or as never null where it may be.
@@ -79,10 +99,16 @@ def columns_of(schema: Sequence[SchemaField], *, value_type: str = "binary") -> 
     for field in schema:
         if names.count(field.name) > 1:
             raise ConfigError("schema", field.name, f'the schema names column "{field.name}" twice')
-        _check(field, COLUMN_TYPES | {"value": value_type})
-    return tuple(
-        Column(field.name, field.nullable, is_text=field.name == "value" and value_type == "string") for field in schema
-    )
+    return tuple(_column(field, value_type, is_strict) for field in schema)
+
+
+def _column(field: SchemaField, value_type: str, is_strict: bool) -> Column:
+    if field.name == "value" and value_type == "json":
+        shape = value_shape(field.dataType.jsonValue())
+        _check_nulls(field)
+        return Column(field.name, field.nullable, shape=shape, is_strict=is_strict)
+    _check(field, COLUMN_TYPES | {"value": value_type})
+    return Column(field.name, field.nullable, is_text=field.name == "value" and value_type == "string")
 
 
 def _check(field: SchemaField, types: Mapping[str, str]) -> None:
@@ -95,12 +121,22 @@ def _check(field: SchemaField, types: Mapping[str, str]) -> None:
     actual = field.dataType.simpleString()
     if actual != expected:
         option = f', or set the option valueFormat to "{actual}"' if (field.name, actual) in _VALUE_FORMATS else ""
+        if field.name == "value" and actual.startswith("struct<"):
+            raise ConfigError(
+                "schema",
+                actual[:200],
+                f'column "value" is {expected}: set the option valueFormat to "json" to read structs from values of json',
+            )
         raise ConfigError(
             "schema",
             actual,
             f'column "{field.name}" is {expected}, not {actual}: name it so and cast it after the read, '
             f'for example `.selectExpr("CAST({field.name} AS {actual})")`{option}',
         )
+    _check_nulls(field)
+
+
+def _check_nulls(field: SchemaField) -> None:
     if (not field.nullable and field.name in _MAY_BE_NULL) or _has_not_null(field.dataType.jsonValue()):
         raise ConfigError("schema", field.name, f'column "{field.name}" may be null: leave NOT NULL out')
 
@@ -111,4 +147,6 @@ def _has_not_null(kind: Any) -> bool:
         return False
     if kind["type"] == "array":
         return not kind["containsNull"] or _has_not_null(kind["elementType"])
-    return any(not part["nullable"] for part in kind["fields"])
+    if kind["type"] == "map":
+        return not kind["valueContainsNull"] or _has_not_null(kind["valueType"])
+    return any(not part["nullable"] or _has_not_null(part["type"]) for part in kind["fields"])

@@ -83,7 +83,7 @@ class ReplogDataSource(DataSource):
         from replog.spark.schema import columns_of
 
         options = self._options_of_read()
-        columns = columns_of(schema.fields, value_type=options.value_format)
+        columns = columns_of(schema.fields, value_type=options.value_format, is_strict=options.is_strict_json)
         return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -100,7 +100,9 @@ class ReplogDataSource(DataSource):
 
         check_arrived(self.options)
         options = parse_stream_options(self.options)
-        return ReplogStreamReader(options, columns_of(schema.fields, value_type=options.read.value_format))
+        read = options.read
+        columns = columns_of(schema.fields, value_type=read.value_format, is_strict=read.is_strict_json)
+        return ReplogStreamReader(options, columns)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
         from replog.spark.sink.writer import ReplogStreamWriter, plan_write

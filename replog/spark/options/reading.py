@@ -40,7 +40,8 @@ class ReadOptions:
             fails the query.
         is_fixed_at_load: Whether all actions read what is there when the DataFrame is made; otherwise each plan fixes it anew.
         include_headers: Whether the schema has a column `headers`.
-        value_format: The type of the column `value`: "binary" or "string".
+        value_format: What the column `value` is: "binary", "string", or "json" for a struct.
+        is_strict_json: Whether a value of json that does not fit fails the query; otherwise it is null.
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: The wished number of tasks; 0: as many as their size in bytes asks for.
         target_bytes_per_partition: The wished size of a task.
@@ -58,6 +59,7 @@ class ReadOptions:
     is_fixed_at_load: bool
     include_headers: bool
     value_format: str
+    is_strict_json: bool
     fail_on_data_loss: bool
     min_partitions: int
     target_bytes_per_partition: int
@@ -87,6 +89,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         is_fixed_at_load=given["snapshot"] == "load",
         include_headers=given["includeHeaders"],
         value_format=given["valueFormat"],
+        is_strict_json=is_strict_json(given),
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,
         target_bytes_per_partition=given["targetBytesPerPartition"],
@@ -94,6 +97,21 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
         transport=which_transport(given),
     )
+
+
+def is_strict_json(given: Given) -> bool:
+    """Whether a value of json that does not fit fails the query.
+
+    Raises:
+        ConfigError: It is said for values that are not read as json.
+    """
+    if "valueMode" in given and given["valueFormat"] != "json":
+        raise ConfigError(
+            "valueMode",
+            given.text("valueMode"),
+            'valueMode is about values of json: set valueFormat to "json", or leave valueMode out',
+        )
+    return bool(given["valueMode"] == "failfast")
 
 
 def which_servers(given: Given) -> str:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from replog.errors import ConfigError
 from replog.spark.options.positions import BeforeEnd
-from replog.spark.options.reading import ReadOptions, which_servers, which_start, which_topics, which_transport
+from replog.spark.options.reading import (
+    ReadOptions,
+    is_strict_json,
+    which_servers,
+    which_start,
+    which_topics,
+    which_transport,
+)
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
@@ -71,6 +78,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         is_fixed_at_load=False,
         include_headers=given["includeHeaders"],
         value_format=given["valueFormat"],
+        is_strict_json=is_strict_json(given),
         fail_on_data_loss=given["failOnDataLoss"],
         target_bytes_per_partition=given["targetBytesPerPartition"],
         min_partitions=given["minPartitions"] or 0,

@@ -165,8 +165,17 @@ OPTIONS: tuple[Option, ...] = (
         "valueFormat",
         Use.READ,
         "binary",
-        parsers.choice_parser("binary", "string"),
-        "What the column `value` is: `binary`, or `string`, of values that are UTF-8: another one fails the query.",
+        parsers.choice_parser("binary", "string", "json"),
+        "What the column `value` is: `binary`, `string`, of values that are UTF-8: another one fails the query, or `json`, a struct "
+        "whose fields a given schema names.",
+    ),
+    Option(
+        "valueMode",
+        Use.READ,
+        "failfast",
+        parsers.choice_parser("failfast", "permissive"),
+        "What a value that is no json, or does not fit the schema, does with `valueFormat` `json`: it fails the query, or the column is "
+        "null with `permissive`.",
     ),
     Option(
         "targetBytesPerPartition",
