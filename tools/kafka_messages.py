@@ -28,7 +28,8 @@ APIS = (
     *("InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"),
     *("AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"),
     *("ListPartitionReassignments", "DescribeQuorum", "UpdateFeatures", "DescribeCluster", "DescribeProducers"),
-    *("FindCoordinator", "UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
+    *("UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
+    "FindCoordinator",  # only to say that there is none
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 
