@@ -134,6 +134,7 @@ def test_the_metadata_log_in_words(replog: Replog, tmp_path: Path) -> None:
             "broker_epoch": 7,
             "fenced": False,
             "in_controlled_shutdown": None,
+            "endpoints": None,
         },
     ]
     assert "frame version 1" in rows[3]["unreadable"]
