@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import assert_never
+from functools import partial
+from typing import TypeVar, assert_never
 
 from replog._version import __version__
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
@@ -93,6 +94,12 @@ from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext, Stream
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+LOOK_UPS_AT_ONCE = 100
+"""How many offsets are looked up in one step of the driver: by time, each reads and decodes a batch."""
 
 CONTROLLER_STATE = "running"
 """Of a node that is a controller only: it answers, so it runs; there is no broker whose state could be told."""
@@ -289,20 +296,24 @@ class RequestHandlers:
     async def _look_up(
         self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest | LocateSegmentsRequest
     ) -> ClientResponse:
-        path = self._parts.fetch_path
+        path, call = self._parts.fetch_path, self._parts.manager.stepper.driver.call
+        match request:
+            case ListOffsetsRequest():
+                return ListOffsetsResponse(await self._in_steps(path.list_offset, request.partitions))
+            case EpochEndsRequest():
+                return EpochEndsResponse(await self._in_steps(path.epoch_end, request.partitions))
+            case FindCutsRequest():
+                return await call(lambda: path.cuts.find(request))
+            case LocateSegmentsRequest():
+                return await call(lambda: path.locations.locate(request))
 
-        def look_up() -> ClientResponse:
-            match request:
-                case ListOffsetsRequest():
-                    return ListOffsetsResponse(tuple(map(path.list_offset, request.partitions)))
-                case EpochEndsRequest():
-                    return EpochEndsResponse(tuple(map(path.epoch_end, request.partitions)))
-                case FindCutsRequest():
-                    return path.cuts.find(request)
-                case LocateSegmentsRequest():
-                    return path.locations.locate(request)
-
-        return await self._parts.manager.stepper.driver.call(look_up)
+    async def _in_steps(self, look_up: Callable[[P], R], partitions: Sequence[P]) -> tuple[R, ...]:
+        """Looks something up for each partition; what else waits for the driver has its turn in between."""
+        found: list[R] = []
+        for start in range(0, len(partitions), LOOK_UPS_AT_ONCE):
+            step = partitions[start : start + LOOK_UPS_AT_ONCE]
+            found += await self._parts.manager.stepper.driver.call(partial(_looked_up, look_up, step))
+        return tuple(found)
 
     async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
         refused = self._parts.lifecycle.refuses_because()
@@ -348,6 +359,10 @@ class RequestHandlers:
             rss_bytes=resident_bytes(),
             version=__version__,
         )
+
+
+def _looked_up(look_up: Callable[[P], R], partitions: Sequence[P]) -> list[R]:
+    return [look_up(partition) for partition in partitions]
 
 
 def _to_answer_in_time(timeout_ms: int) -> int:

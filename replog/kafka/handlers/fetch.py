@@ -20,6 +20,9 @@ from replog.rpc.request_limits import check_partitions
 BY_ID_FROM = 13
 """The first version that names topics by their ids (KIP-516)."""
 
+STORAGE_ERROR_FROM = 6
+"""The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
+
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 Told = FetchResponse.PartitionData
@@ -35,7 +38,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
     if isinstance(turn, SessionRefusal):
         return FetchResponse(error_code=turn.error)
     check_partitions(len(turn.partitions))
-    told = await _read(node, request, turn.partitions, by_id=by_id)
+    told = await _read(node, request, turn.partitions, call.version)
     session_id, news = turn.answer(told, loop.time() * 1000)
     response = FetchResponse(session_id=session_id, responses=[*_by_topic(news), *impossible])
     leaders = (each.current_leader.leader_id for each in told.values() if each.current_leader is not None)
@@ -70,7 +73,7 @@ def _take_out_impossible(request: FetchRequest) -> list[FetchResponse.FetchableT
 
 
 async def _read(
-    node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], *, by_id: bool
+    node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], version: int
 ) -> dict[FetchKey, Told]:
     """Returns what there is of each partition, in the order in which they are asked for."""
     placed = {key: _placed(node.image, key, partition) for key, partition in asked.items()}
@@ -80,11 +83,11 @@ async def _read(
         answered = await node.fetch(_node_request(node, request, known))
         answers = zip(answered.results, answered.batches, strict=True)
     is_committed = request.isolation_level == READ_COMMITTED
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, version)
     return {
         key: _refused(key[1], unknown)
         if partition is None
-        else _told(*next(answers), is_committed=is_committed, by_id=by_id)
+        else _told(*next(answers), version, is_committed=is_committed)
         for key, partition in placed.items()
     }
 
@@ -130,8 +133,18 @@ def _near(node: KafkaNode, rack: str) -> tuple[int, ...]:
 # ---- what the client is told -----------------------------------------------------------------------------------------
 
 
-def _told(result: FetchResult, records: Buffer, *, is_committed: bool, by_id: bool) -> Told:
-    told = _refused(result.partition_id, told_code(result.error, by_id=by_id))
+def _code(code: ErrorCode, version: int) -> ErrorCode:
+    """Returns the code that a consumer is told: Java's ends with an exception at any that it does not expect here."""
+    code = told_code(code, by_id=version >= BY_ID_FROM)
+    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # no descriptor, or no room on the disk, for the moment
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code
+
+
+def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: bool) -> Told:
+    told = _refused(result.partition_id, _code(result.error, version))
     if result.error in LEADER_CHANGES and result.leader_id >= 0:
         told.current_leader = FetchResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
     if result.error is not ErrorCode.NONE:

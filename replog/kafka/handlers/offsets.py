@@ -103,7 +103,7 @@ def _listings(
         known = image.topics_by_name.get(topic.name)
         answers = ListOffsetsResponse.ListOffsetsTopicResponse(topic.name)
         response.topics.append(answers)
-        for each in topic.partitions:
+        for each in {each.partition_index: each for each in topic.partitions}.values():
             answer = Listed(each.partition_index)
             answers.partitions.append(answer)
             if not _is_served(each.timestamp, version):

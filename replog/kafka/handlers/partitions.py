@@ -1,4 +1,4 @@
-"""What the handlers of requests for partitions share: topics by name or id, and codes that clients can act on."""
+"""What the handlers of requests for partitions share: where brokers are reached, and codes that clients can act on."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.metadata import reachable
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.partitions import endpoints, told_code
 from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.metadata.image import MetadataImage
 from replog.records import Codec
@@ -61,7 +61,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
             )
         )
         for batch, result in zip(batches, answered.results, strict=True):
-            _fill(batch.answer, result)
+            _fill(batch.answer, result, by_id=call.version >= BY_ID_FROM)
         response.node_endpoints = _new_leaders(node, response)
     return response
 
@@ -125,8 +125,8 @@ def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[Er
     return None
 
 
-def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult) -> None:
-    answer.error_code = result.error
+def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult, *, by_id: bool) -> None:
+    answer.error_code = told_code(result.error, by_id=by_id)
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.append_time_ms
     answer.log_start_offset = result.log_start_offset
@@ -138,14 +138,8 @@ def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResul
 
 def _new_leaders(node: KafkaNode, response: ProduceResponse) -> list[ProduceResponse.NodeEndpoint]:
     """Returns where the leaders are that the answer names (KIP-951)."""
-    named = {p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None}
-    if not named:
-        return []
-    return [
-        ProduceResponse.NodeEndpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
-        for broker_id, at in reachable(node).items()
-        if broker_id in named
-    ]
+    named = (p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None)
+    return [ProduceResponse.NodeEndpoint(*at) for at in endpoints(node, named)]
 
 
 def _partitions(response: ProduceResponse) -> Iterator[ProduceResponse.PartitionProduceResponse]:

@@ -22,6 +22,8 @@ TIMEOUT_MS = 5_000
 
 async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:  # noqa: ARG001 -- the shape of handlers
     """Returns an id that nobody else has."""
+    if request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
         return _refused(
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

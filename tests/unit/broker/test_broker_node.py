@@ -47,6 +47,7 @@ from replog.rpc.messages import (
     InitProducerIdRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResult,
     ProducePartition,
     ProduceRequest,
 )
@@ -116,6 +117,27 @@ async def test_all_that_clients_ask() -> None:
         await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
         await wait_until(lambda: not it.node.parts.replicas.stepper.replicas)
         assert (await it.produce(topic)).error is ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a client that asks for ten thousand offsets by time does not hold everybody else's requests."""
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        await it.produce(topic)
+        path, driver = it.node.parts.requests.fetch_path, it.node.parts.replicas.stepper.driver
+        look_up, seen = path.list_offset, []
+
+        def looked_up(partition: ListOffsetsPartition) -> ListOffsetsResult:
+            if not seen:
+                driver.submit(lambda: seen.append("somebody else"))
+            seen.append("offset")
+            return look_up(partition)
+
+        monkeypatch.setattr(path, "list_offset", looked_up)
+        asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, 1),) * 1_000)
+        found = await it.connection.call(asked, timeout_ms=5000)
+        assert [result.offset for result in found.results] == [0] * 1_000  # type: ignore[union-attr]
+        assert seen.index("somebody else") < 1_000
 
 
 async def test_the_watch_tells_a_new_topic() -> None:

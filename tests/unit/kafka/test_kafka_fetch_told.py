@@ -74,12 +74,24 @@ async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(
         )
 
 
-async def test_a_broker_without_its_lease_does_not_lead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: Java's consumer ends with an exception at a code of Fetch that it does not expect, such as BROKER_NOT_AVAILABLE."""
+@pytest.mark.parametrize(
+    ("error", "version", "expected"),
+    [
+        (ErrorCode.BROKER_NOT_AVAILABLE, NEWEST, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.THROTTLING_QUOTA_EXCEEDED, NEWEST, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 6, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+    ids=["no lease", "no descriptor", "no disk", "no disk, to an old client"],
+)
+async def test_a_consumer_hears_codes_after_which_it_asks_again(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode, version: int, expected: ErrorCode
+) -> None:
+    """Goal: Java's consumer ends with an exception at a code of Fetch that it does not expect."""
     async with serving() as it:
         await it.create()
-        response = await told(it, monkeypatch, Answers(error=ErrorCode.BROKER_NOT_AVAILABLE))
-        assert response.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response = await told(it, monkeypatch, Answers(error=error), version)
+        assert response.responses[0].partitions[0].error_code == expected
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,12 @@ async def test_each_producer_gets_an_id_of_its_own_in_every_version() -> None:
 
 async def test_transactions_are_refused() -> None:
     async with serving() as it:
-        for name in ("", "mine"):
+        for name, code in (
+            ("", ErrorCode.INVALID_REQUEST),
+            ("mine", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ):
             given = await it.ask(InitProducerIdRequest(transactional_id=name), 4, InitProducerIdResponse)
-            assert given.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            assert given.error_code == code
             assert (given.producer_id, given.producer_epoch) == (-1, -1)
 
 

@@ -1,0 +1,44 @@
+"""Produce: what becomes of a node's answer that a node alone does not give."""
+
+from __future__ import annotations
+
+import pytest
+from kafka_node_kit import batch, serving
+
+from replog.errors import ErrorCode
+from replog.kafka.handlers.node import Call
+from replog.kafka.handlers.produce import produce
+from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.rpc.messages import ProduceRequest as NodeRequest
+from replog.rpc.messages import ProduceResponse as NodeResponse
+from replog.rpc.messages import ProduceResult
+
+
+@pytest.mark.parametrize(
+    ("error", "version", "expected"),
+    [
+        (ErrorCode.BROKER_NOT_AVAILABLE, 13, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.UNKNOWN_TOPIC_ID, 13, ErrorCode.UNKNOWN_TOPIC_ID),
+        (ErrorCode.UNKNOWN_TOPIC_ID, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ],
+    ids=["no lease", "by id", "by name"],
+)
+async def test_a_producer_hears_codes_after_which_it_sends_again(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode, version: int, expected: ErrorCode
+) -> None:
+    """Goal: a broker that has lost its lease for a moment costs no batch: Java's producer gives up at BROKER_NOT_AVAILABLE."""
+
+    async def answer(request: NodeRequest) -> NodeResponse:
+        return NodeResponse(
+            0, tuple(ProduceResult(p.topic_id, p.partition_id, error, "why") for p in request.partitions)
+        )
+
+    async with serving() as it:
+        topic_id = await it.create()
+        monkeypatch.setattr(it.kafka, "produce", answer)
+        data = [ProduceRequest.PartitionProduceData(0, batch())]
+        request = ProduceRequest(acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", topic_id, data)])
+        response = await produce(it.kafka, request, Call(version, "c"))
+        (told,) = response.responses[0].partition_responses
+        assert isinstance(told, ProduceResponse.PartitionProduceResponse)
+        assert (told.error_code, told.error_message) == (expected, "why")
