@@ -14,7 +14,7 @@ from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
 from replog.errors import ConfigError, InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
 from replog.kafka.handlers.known_configs import KnownConfig, source_number
 from replog.kafka.handlers.metadata import reachable
-from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, text
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, in_steps, require_few, text
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.kafka.messages.incremental_alter_configs import (
@@ -58,7 +58,10 @@ class _Answer(Protocol):
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, _call: Call) -> DescribeConfigsResponse:
     """Returns what is in force, for each resource for itself; what the file of another broker says only that one knows."""
-    return DescribeConfigsResponse(results=[_described(node, request, resource) for resource in request.resources])
+    require_few(len(request.resources), "resources")
+    return DescribeConfigsResponse(
+        results=await in_steps(request.resources, lambda resource: _described(node, request, resource))
+    )
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, failure: Failure) -> DescribeConfigsResponse:

@@ -10,7 +10,7 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import configs
+from replog.kafka.handlers import configs, node
 from replog.kafka.handlers.known_configs import ConfigType
 from replog.kafka.handlers.node import Failure
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -129,6 +129,17 @@ async def test_each_resource_is_described_for_itself() -> None:
             (99, "", INVALID_REQUEST),
         ]
         assert all(bool(one.error_message) == bool(one.error_code) for one in answer.results)
+
+
+async def test_so_many_resources_are_described_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "NAMED_MAX", 3)
+    async with serving() as it:
+        await it.create()
+        asked = [Asked(TOPIC, "t", ["retention.ms"])] * 4
+        told = (await described(it, *asked)).results
+        assert [one.error_code for one in told] == [INVALID_REQUEST] * 4
+        assert "at most 3 resources, not 4" in told[0].error_message
+        assert [one.error_code for one in (await described(it, *asked[:3])).results] == [NONE] * 3
 
 
 # ---- alter -----------------------------------------------------------------------------------------------------------
