@@ -161,7 +161,7 @@ async def _alter(
     replaces: bool,
     validate_only: bool,
 ) -> None:
-    """Has the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
+    """Lets the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
     repeated = Counter((one.resource_type, one.resource_name) for one in resources)
     asked: list[AlterConfigsResource] = []
     waiting: list[_Answer] = []

@@ -76,7 +76,7 @@ def _partitions(directory: LogDir) -> Iterable[tuple[str, DirectoryPartition]]:
 async def alter_replica_log_dirs(
     node: KafkaNode, request: AlterReplicaLogDirsRequest, _call: Call
 ) -> AlterReplicaLogDirsResponse:
-    """Has replicas move between directories; it answers when the wish is taken down, not when the data has moved."""
+    """Moves replicas between directories; it answers when the wish is taken down, not when the data has moved."""
     require_few(sum(len(topic.partitions) for wanted in request.dirs for topic in wanted.topics), "partitions")
     directories = {directory.path: directory for directory in await _directories(node)}
     topics: dict[str, list[MovedPartition]] = {}
