@@ -179,8 +179,9 @@ def _values(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> I
         text = place.values.get(place.name_of(key))
         if text is not None:
             yield ConfigDescription(place.name_of(key), text, place.source)
-    known = KEYS.get(key.cluster_name)
-    if known is None or key is UNCLEAN_LEADER_ELECTION_ENABLE:  # by what a file says no controller elects
+    # by what a file says no controller elects
+    known = None if key is UNCLEAN_LEADER_ELECTION_ENABLE else KEYS.get(key.cluster_name)
+    if known is None or getattr(config, known.field_name) is None:
         yield ConfigDescription(key.cluster_name, _text(key.default), DEFAULT)
     else:
         yield from _values_of_file(config, known)

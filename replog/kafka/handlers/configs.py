@@ -11,10 +11,10 @@ from typing import Any, Protocol
 
 from replog.controller.requests import AlterableConfig, AlterConfigs, AlterConfigsResource, ConfigOperation
 from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
-from replog.errors import InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
+from replog.errors import ConfigError, InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
 from replog.kafka.handlers.known_configs import KnownConfig, source_number
 from replog.kafka.handlers.metadata import reachable
-from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, text
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, in_steps, require_few, text
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.kafka.messages.incremental_alter_configs import (
@@ -22,11 +22,16 @@ from replog.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from replog.metadata.config_keys import config_key_or_raise
 from replog.metadata.records import ResourceType
 from replog.metadata.topic_names import topic_name_trouble
 
 BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 """Types of resources that Kafka knows and that have no configurations here."""
+
+THROTTLED_REPLICAS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
+"""Configurations of Kafka's topics that are taken and not kept: throttles count the replicas that are being added, whatever
+these say."""
 
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -53,7 +58,10 @@ class _Answer(Protocol):
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, _call: Call) -> DescribeConfigsResponse:
     """Returns what is in force, for each resource for itself; what the file of another broker says only that one knows."""
-    return DescribeConfigsResponse(results=[_described(node, request, resource) for resource in request.resources])
+    require_few(len(request.resources), "resources")
+    return DescribeConfigsResponse(
+        results=await in_steps(request.resources, lambda resource: _described(node, request, resource))
+    )
 
 
 def refuse_describe_configs(request: DescribeConfigsRequest, failure: Failure) -> DescribeConfigsResponse:
@@ -153,7 +161,7 @@ async def _alter(
     replaces: bool,
     validate_only: bool,
 ) -> None:
-    """Has the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
+    """Lets the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
     repeated = Counter((one.resource_type, one.resource_name) for one in resources)
     asked: list[AlterConfigsResource] = []
     waiting: list[_Answer] = []
@@ -174,14 +182,32 @@ async def _alter(
 def _resource(
     resource: _Altered, alterable: Callable[[Any], AlterableConfig], *, replaces: bool
 ) -> AlterConfigsResource:
-    configs = tuple(alterable(config) for config in resource.configs)
-    names = [config.name for config in configs]
+    resource_type = _type_of(resource)
+    named = [alterable(config) for config in resource.configs]
+    names = [config.name for config in named]
     if twice := _twice(names):
         raise InvalidRequestError(f'configuration "{twice[0]}" stands twice in the request: name it once')
-    for config in configs:
+    for config in named:
         if config.value is None and config.operation is not ConfigOperation.DELETE:
             raise InvalidRequestError(f'configuration "{config.name}" has no value: give one, or delete it')
-    return AlterConfigsResource(_type_of(resource), resource.resource_name, configs, replaces)
+    configs = tuple(config for config in named if not _is_so_already(resource_type, resource.resource_name, config))
+    return AlterConfigsResource(resource_type, resource.resource_name, configs, replaces)
+
+
+def _is_so_already(resource_type: ResourceType, resource_name: str, config: AlterableConfig) -> bool:
+    """Whether a change changes nothing: it removes what does not exist, or names the replicas that throttles count.
+
+    Kafka's tools that move partitions do both.
+    """
+    if resource_type is ResourceType.TOPIC and config.name in THROTTLED_REPLICAS:
+        return True
+    if config.operation is not ConfigOperation.DELETE:
+        return False
+    try:
+        config_key_or_raise(resource_type, config.name, resource_name)
+    except ConfigError:
+        return True
+    return False
 
 
 def _set(config: AlterConfigsRequest.AlterableConfig) -> AlterableConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError
-from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, require_few
 from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.log import METADATA_TOPIC
@@ -76,7 +76,8 @@ def _partitions(directory: LogDir) -> Iterable[tuple[str, DirectoryPartition]]:
 async def alter_replica_log_dirs(
     node: KafkaNode, request: AlterReplicaLogDirsRequest, _call: Call
 ) -> AlterReplicaLogDirsResponse:
-    """Has replicas move between directories; it answers when the wish is taken down, not when the data has moved."""
+    """Moves replicas between directories; it answers when the wish is taken down, not when the data has moved."""
+    require_few(sum(len(topic.partitions) for wanted in request.dirs for topic in wanted.topics), "partitions")
     directories = {directory.path: directory for directory in await _directories(node)}
     topics: dict[str, list[MovedPartition]] = {}
     for wanted in request.dirs:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from replog.controller.requests import ControllerRequest
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
 from replog.log.producers.snapshot import ProducerSnapshotEntry
@@ -17,7 +18,9 @@ from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 
+A = TypeVar("A")
 R = TypeVar("R")
+T = TypeVar("T")
 
 NO_TOPIC_ID = UUID(int=0)
 """The topic id of a topic that is named, or of none."""
@@ -25,6 +28,13 @@ NO_TOPIC_ID = UUID(int=0)
 
 NO_TIMEOUT = 0
 """The time-out of requests that name none."""
+
+
+NAMED_MAX = 10_000
+"""Things that one request may name where each of them is some work; as many as the controller takes."""
+
+STEP = 50
+"""Things that are answered at a time, before others have their turn."""
 
 
 class KafkaNode(Protocol):
@@ -147,3 +157,34 @@ class Failure:
 def text(message: str) -> str | None:
     """Returns a message as Kafka has it: null where there is nothing to say."""
     return message or None
+
+
+def require_few(count: int, what: str) -> None:
+    """Refuses a request that names more than `NAMED_MAX` things.
+
+    Args:
+        count: The number of things.
+        what: What they are, in the plural.
+
+    Raises:
+        InvalidRequestError: There are more.
+    """
+    if count > NAMED_MAX:
+        raise InvalidRequestError(
+            f"one request names at most {NAMED_MAX:,} {what}, not {count:,}; ask in several requests"
+        )
+
+
+async def in_steps(things: Iterable[T], answer: Callable[[T], A]) -> list[A]:
+    """Returns the answers to things, in order; the node does other work in between.
+
+    Args:
+        things: What is asked for.
+        answer: The function that answers one of them.
+    """
+    answers: list[A] = []
+    for thing in things:
+        answers.append(answer(thing))
+        if len(answers) % STEP == 0:
+            await asyncio.sleep(0)
+    return answers

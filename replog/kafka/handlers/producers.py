@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from replog.errors import ErrorCode
 from replog.kafka.handlers.metadata import find_topic
-from replog.kafka.handlers.node import Call, Failure, KafkaNode, text
+from replog.kafka.handlers.node import STEP, Call, Failure, KafkaNode, require_few, text
 from replog.kafka.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import TopicImage
@@ -20,6 +20,7 @@ async def describe_producers(
     node: KafkaNode, request: DescribeProducersRequest, _call: Call
 ) -> DescribeProducersResponse:
     """Returns what the leader of each partition knows of its producers; a client asks the leader."""
+    require_few(sum(len(topic.partition_indexes) for topic in request.topics), "partitions")
     return DescribeProducersResponse(
         topics=[TopicAnswer(topic.name, await _described(node, topic)) for topic in request.topics]
     )
@@ -43,8 +44,13 @@ async def _described(node: KafkaNode, topic: DescribeProducersRequest.TopicReque
     if not isinstance(found, TopicImage):
         message = "this broker does not know the topic"
         return [PartitionAnswer(number, found, message) for number in topic.partition_indexes]
-    told = await node.producers(found.topic_id, topic.partition_indexes)
-    return [_answer(number, one) for number, one in zip(topic.partition_indexes, told, strict=True)]
+    numbers = list(dict.fromkeys(topic.partition_indexes))
+    answers: list[PartitionAnswer] = []
+    for first in range(0, len(numbers), STEP):
+        asked = numbers[first : first + STEP]
+        told = await node.producers(found.topic_id, asked)
+        answers += [_answer(number, one) for number, one in zip(asked, told, strict=True)]
+    return answers
 
 
 def _answer(number: int, told: Sequence[ProducerSnapshotEntry] | Failure) -> PartitionAnswer:

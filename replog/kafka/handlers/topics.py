@@ -22,7 +22,7 @@ from replog.controller.requests import CreateTopicsResponse as TopicsCreated
 from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
 from replog.errors import ErrorCode, InvalidReplicaAssignmentError, InvalidRequestError, ReplogError
 from replog.kafka.handlers.known_configs import source_number
-from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, text
+from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps, text
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -66,8 +66,9 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Cal
     if wanted:
         asked = CreateTopics(tuple(wanted), request.validate_only)
         created = await node.change(asked, TopicsCreated, request.timeout_ms)
-        for new_topic, result in zip(wanted, created.topics, strict=True):
-            answers[result.name] = _created(node, new_topic, result, call.version)
+        made = zip(wanted, created.topics, strict=True)
+        for answer in await in_steps(made, lambda one: _created(node, *one, call.version)):
+            answers[answer.name] = answer
     return CreateTopicsResponse(topics=list(answers.values()))
 
 

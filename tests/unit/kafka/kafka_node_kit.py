@@ -37,16 +37,19 @@ class Served:
 
     async def client(self) -> RawClient:
         """One more connection."""
-        assert self.node.kafka_address is not None
         async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                try:
-                    client = await asyncio.to_thread(RawClient, self.node.kafka_address)
-                except ConnectionRefusedError:  # the port is opened behind the node's readiness
-                    await asyncio.sleep(0.01)
-                    continue
-                self._clients.append(client)
-                return client
+            while (client := await self._connected()) is None:
+                await asyncio.sleep(0.01)
+        self._clients.append(client)
+        return client
+
+    async def _connected(self) -> RawClient | None:
+        """A connection; None while the port is closed, which opens behind the node's readiness."""
+        assert self.node.kafka_address is not None
+        try:
+            return await asyncio.to_thread(RawClient, self.node.kafka_address)
+        except ConnectionRefusedError:
+            return None
 
     async def ask(self, request: Any, version: int, answer: type[Any], client: RawClient | None = None) -> Any:
         """The answer to a request, over the first connection unless another one is given."""

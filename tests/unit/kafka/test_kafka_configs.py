@@ -10,7 +10,7 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import configs
+from replog.kafka.handlers import configs, node
 from replog.kafka.handlers.known_configs import ConfigType
 from replog.kafka.handlers.node import Failure
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -93,6 +93,7 @@ async def test_all_are_described_where_none_is_named() -> None:
         assert len(every.configs) == len(too.configs) > 15
         assert all(config.synonyms == [] and config.documentation is None for config in every.configs)
         types = {config.name: config.config_type for config in every.configs}
+        assert all(config.value is not None for config in every.configs), "what is not set has a default"
         assert types["cleanup.policy"] == ConfigType.LIST
         assert types["unclean.leader.election.enable"] == ConfigType.BOOLEAN
         assert types["min.cleanable.dirty.ratio"] == ConfigType.DOUBLE
@@ -130,6 +131,17 @@ async def test_each_resource_is_described_for_itself() -> None:
         assert all(bool(one.error_message) == bool(one.error_code) for one in answer.results)
 
 
+async def test_so_many_resources_are_described_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node, "NAMED_MAX", 3)
+    async with serving() as it:
+        await it.create()
+        asked = [Asked(TOPIC, "t", ["retention.ms"])] * 4
+        told = (await described(it, *asked)).results
+        assert [one.error_code for one in told] == [INVALID_REQUEST] * 4
+        assert "at most 3 resources, not 4" in told[0].error_message
+        assert [one.error_code for one in (await described(it, *asked[:3])).results] == [NONE] * 3
+
+
 # ---- alter -----------------------------------------------------------------------------------------------------------
 
 
@@ -160,6 +172,18 @@ async def test_words_are_added_to_a_list_and_taken_from_it() -> None:
         for wrong in (Change("cleanup.policy", SUBTRACT, "compact"), Change("retention.ms", APPEND, "1")):
             assert await incremented(it, Changed(TOPIC, "t", [wrong])) == [INVALID_CONFIG]
         assert it.kafka.image.configs[T] == {"cleanup.policy": "compact"}
+
+
+async def test_what_kafkas_tools_do_around_a_reassignment_changes_nothing() -> None:
+    async with serving() as it:
+        await it.create(retention_ms="5")
+        listed = Change("leader.replication.throttled.replicas", SET, "0:1")
+        too = Change("follower.replication.throttled.replicas", APPEND, "0:2")
+        unknown = Change("no.such.name", DELETE, None)
+        assert await incremented(it, Changed(TOPIC, "t", [listed, too, unknown])) == [NONE]
+        assert await incremented(it, Changed(TOPIC, "none", [unknown])) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await incremented(it, Changed(BROKER, "", [listed])) == [INVALID_CONFIG]
+        assert it.kafka.image.configs[T] == {"retention.ms": "5"}
 
 
 async def test_each_resource_is_altered_for_itself() -> None:

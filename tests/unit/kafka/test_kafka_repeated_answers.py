@@ -42,6 +42,7 @@ class Node:
     node_id = 1
     cluster_id = "cluster"
     request_timeout_ms = 1_000
+    creates_missing_topics = False
 
     def __init__(self) -> None:
         self.image = image(1)
