@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from brokers import Broker, of_kafka, of_replog
 from kafka_install import KafkaInstall, KafkaUnavailableError, install
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
@@ -51,6 +52,14 @@ def replog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCl
     """One replog node that serves Kafka's clients."""
     with served_cluster(tmp_path_factory.mktemp("replog-broker") / "cluster") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session", params=["replog", pytest.param("kafka", marks=pytest.mark.kafka)])
+def broker(request: pytest.FixtureRequest) -> Broker:
+    """Ours, and Kafka itself, so that a wrong test is seen."""
+    if request.param == "kafka":
+        return of_kafka(request.getfixturevalue("kafka_broker"))
+    return of_replog(request.getfixturevalue("replog_broker"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,7 +13,6 @@ from uuid import UUID
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue
-from replog.cluster.processes import KeptPorts
 
 T = TypeVar("T")
 
@@ -38,23 +37,21 @@ class ServedCluster:
 
     Attributes:
         local: The processes.
-        ports: Where each node serves Kafka's clients.
     """
 
     local: LocalCluster
-    ports: Mapping[int, int]
 
     @property
     def bootstrap_servers(self) -> str:
         """host:port of all nodes, for Kafka's clients."""
-        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+        return self.local.kafka_bootstrap_servers
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> UUID:
         """Creates a topic with a replica on each node; returns its id."""
 
         async def create() -> UUID:
             async with Admin(self.local.bootstrap_servers) as admin:
-                return (await admin.create_topic(name, partitions, len(self.ports), configs or {})).topic_id
+                return (await admin.create_topic(name, partitions, len(self.local.nodes), configs or {})).topic_id
 
         return run(create())
 
@@ -73,19 +70,9 @@ class ServedCluster:
 @contextmanager
 def served_cluster(folder: Path, nodes: int = 1, **config: ConfigValue) -> Iterator[ServedCluster]:
     """Runs nodes for as long as the block; keys over `QUICK` are given with underscores for dots."""
-    kept = KeptPorts()
-    ports = dict(enumerate(kept.take(nodes), start=1))
     keys = {name.replace("_", "."): value for name, value in config.items()}
-    local = run(
-        LocalCluster.start(
-            folder,
-            nodes=nodes,
-            config={**QUICK, **keys},
-            node_config={node_id: {"kafka.listener": f"127.0.0.1:{port}"} for node_id, port in ports.items()},
-        )
-    )
+    local = run(LocalCluster.start(folder, nodes=nodes, config={**QUICK, **keys}, kafka=True))
     try:
-        yield ServedCluster(local, ports)
+        yield ServedCluster(local)
     finally:
         run(local.kill_all())
-        kept.release()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from brokers import Broker
 from raw_client import RawClient
 
 EXPLAINED: Mapping[str, str] = {
@@ -32,22 +33,23 @@ class Side:
     """One of the two brokers.
 
     Attributes:
-        name: What failures call it.
-        address: host:port for Kafka's clients.
-        create: The function that creates a topic and returns its id.
+        broker: The broker.
         ids: The topics by name.
     """
 
-    name: str
-    address: str
-    create: Callable[[str, int, Mapping[str, str]], UUID]
+    broker: Broker
     ids: dict[str, UUID] = field(default_factory=dict)
     _client: RawClient | None = None
+
+    @property
+    def name(self) -> str:
+        """What failures call it."""
+        return self.broker.name
 
     def client(self) -> RawClient:
         """The connection in use, a new one where the last was closed."""
         if self._client is None:
-            self._client = RawClient(self.address)
+            self._client = RawClient(self.broker.servers)
         return self._client
 
     def hang_up(self) -> None:
@@ -69,7 +71,7 @@ class Side:
 
     def answer_to_bytes(self, data: bytes) -> str:
         """Returns the answer to bytes on a connection of their own in hex, or CLOSED."""
-        client = RawClient(self.address)
+        client = RawClient(self.broker.servers)
         try:
             client.connection.sendall(data)
             return client.frame().hex()
@@ -112,7 +114,7 @@ class Sides:
         name = f"topic-{self._topics}"
         texts = {key.replace("_", "."): str(value) for key, value in configs.items()}
         for side in self:
-            side.ids[name] = side.create(name, partitions, texts)
+            side.ids[name] = side.broker.create(name, partitions, texts)
         return name
 
     def same(

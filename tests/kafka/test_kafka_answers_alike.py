@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import crc32c
 import pytest
+from brokers import of_kafka, of_replog
 from kafka_node import KafkaNode
-from raw_client import RawClient
 from served_cluster import ServedCluster
 from sides import CLOSED, UNKNOWN_ID, Question, Side, Sides, sides
 
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.records import Codec, TimestampType, encode_batch
@@ -33,25 +32,8 @@ PRODUCER = 4711
 @pytest.fixture(scope="module")
 def both(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
     """The two brokers."""
-    kafka = Side("Kafka", f"127.0.0.1:{kafka_broker.port}", _creator(kafka_broker))
-    ours = Side("replog", replog_broker.bootstrap_servers, replog_broker.create_topic)
-    with sides(kafka, ours) as pair:
+    with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:
         yield pair
-
-
-def _creator(broker: KafkaNode) -> Callable[..., Any]:
-    def create(name: str, partitions: int, configs: dict[str, str]) -> Any:
-        pairs = [CreateTopicsRequest.CreatableTopicConfig(*pair) for pair in configs.items()]
-        topic = CreateTopicsRequest.CreatableTopic(name, partitions, 1, configs=pairs)
-        client = RawClient(f"127.0.0.1:{broker.port}")
-        try:
-            (made,) = client.ask(CreateTopicsRequest([topic]), 7, CreateTopicsResponse).topics
-        finally:
-            client.connection.close()
-        assert made.error_code == 0, made
-        return made.topic_id
-
-    return create
 
 
 def batch(*values: bytes | None, **fields: Any) -> bytes:
@@ -133,8 +115,10 @@ def topics_of(answer: Any) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("version", METADATA)
 def test_metadata_of_all_topics(both: Sides, version: int) -> None:
     topic = both.topic(partitions=3)
-    answer = both.same(MetadataRequest(None if version else []), version, MetadataResponse)
-    assert (0, topic) in topics_of(answer)
+    answers = [side.answer(MetadataRequest(None if version else []), version, MetadataResponse) for side in both]
+    theirs, ours = ([each for each in answer["topics"] if each["name"] in both.ours.ids] for answer in answers)
+    assert theirs == ours
+    assert (0, topic) in topics_of(answers[1])
 
 
 @pytest.mark.parametrize("version", METADATA)
@@ -230,11 +214,10 @@ def test_produce_of_batches_that_are_none(both: Sides, version: int, name: str) 
 
 
 STRICTER = {
-    "unknown codec": (with_header(21, ">h", 5), {"Kafka": [-1], "replog": [76]}),
-    "its own append time": (batch(timestamp_type=TimestampType.LOG_APPEND_TIME), {"Kafka": [0], "replog": [32]}),
-    "epoch without an id": (batch(producer_epoch=0, base_sequence=0), {"Kafka": [0], "replog": [87]}),
-    "id below -1": (batch(producer_id=-2, producer_epoch=0, base_sequence=0), {"Kafka": [0], "replog": [87]}),
-    "id without an epoch": (batch(producer_id=1, base_sequence=0), {"Kafka": [0], "replog": [87]}),
+    "unknown codec": (with_header(21, ">h", 5), {"kafka": [-1], "replog": [76]}),
+    "its own append time": (batch(timestamp_type=TimestampType.LOG_APPEND_TIME), {"kafka": [0], "replog": [32]}),
+    "id below -1": (batch(producer_id=-2, producer_epoch=0, base_sequence=0), {"kafka": [0], "replog": [87]}),
+    "id without an epoch": (batch(producer_id=1, base_sequence=0), {"kafka": [0], "replog": [87]}),
 }
 """What no client sends and a log had better not hold, or what Kafka answers with a bug of its own."""
 
@@ -301,7 +284,7 @@ def test_produce_twice_to_a_partition_in_one_request(both: Sides, version: int) 
     topic = both.topic()
     question = produce(topic, (0, batch(b"1")), (0, batch(b"2")))
     answers = {side.name: codes(side.answer(question, version, ProduceResponse)) for side in both}
-    assert answers == {"Kafka": [0], "replog": [0, 42]}
+    assert answers == {"kafka": [0], "replog": [0, 42]}
 
 
 @pytest.mark.parametrize("version", [PRODUCE[0], PRODUCE[-1]])
@@ -384,4 +367,4 @@ RAW = {
 
 @pytest.mark.parametrize("name", RAW)
 def test_bytes_that_are_no_request(both: Sides, name: str) -> None:
-    assert {side.name: side.answer_to_bytes(RAW[name]) for side in both} == {"Kafka": CLOSED, "replog": CLOSED}
+    assert {side.name: side.answer_to_bytes(RAW[name]) for side in both} == {"kafka": CLOSED, "replog": CLOSED}

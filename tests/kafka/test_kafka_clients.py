@@ -1,0 +1,138 @@
+"""Kafka's clients work with our brokers: what each writes is read by every other and by our own, byte for byte.
+
+The same tests run with Apache Kafka itself where it can be had, so that a test which asks for the wrong thing is seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import pytest
+from brokers import Broker
+from client_aiokafka import Aiokafka
+from client_confluent import Confluent
+from client_kafka_python import KafkaPython
+from client_kit import CODECS, T0_MS, TIMEOUT_S, How, KafkaClient, RefusedError, Sent
+
+from replog.records import encode_batch
+
+CLIENTS: Sequence[KafkaClient] = (Confluent(), Aiokafka(), KafkaPython())
+
+every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+
+RECORDS = [
+    Sent(b"key", b"value"),
+    Sent(None, b"no key"),
+    Sent(b"tombstone", None),
+    Sent(b"", b""),
+    Sent(b"one byte", b"\x00", (), T0_MS + 5),
+    Sent(b"headers", b"v", (("a", b"1"), ("a", b"2"), ("empty", b""), ("\u00e4", b"\xff\x00"))),
+    Sent(b"long", bytes(range(256)) * 300, (), T0_MS + 7),
+    *[Sent(b"%d" % number, b"value %d" % number * 20, (), T0_MS + 10 + number) for number in range(50)],
+]
+
+
+def written(broker: Broker, client: KafkaClient, how: How) -> str:
+    """Writes the records to a topic of their own; returns its name."""
+    topic = broker.topic()
+    offsets = client.produce(broker.servers, topic, RECORDS, how)
+    assert offsets == ([-1] * len(RECORDS) if how.acks == "0" else list(range(len(RECORDS))))
+    return topic
+
+
+@every_client
+@pytest.mark.parametrize("codec", CODECS)
+def test_codecs(broker: Broker, client: KafkaClient, codec: str) -> None:
+    topic = written(broker, client, How(codec=codec))
+    assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
+
+
+@every_client
+@pytest.mark.parametrize("acks", ["0", "1"])
+def test_acks(broker: Broker, client: KafkaClient, acks: str) -> None:
+    topic = written(broker, client, How(acks=acks))
+    assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
+
+
+@every_client
+def test_idempotence(broker: Broker, client: KafkaClient) -> None:
+    topic = written(broker, client, How(is_idempotent=True, codec="lz4"))
+    assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
+
+
+@every_client
+def test_as_large_as_the_topic_takes_and_one_byte_more(broker: Broker, client: KafkaClient) -> None:
+    topic = broker.topic(max_message_bytes=100_000)
+    room = 100_000 - len(encode_batch([(T0_MS, None, bytes(90_000), ())])) + 90_000
+    assert client.produce(broker.servers, topic, [Sent(value=bytes(room))], How()) == [0]
+    with pytest.raises(RefusedError, match=r"(?i)too.?large"):
+        client.produce(broker.servers, topic, [Sent(value=bytes(room + 1))], How())
+    assert client.produce(broker.servers, topic, [Sent(value=b"after")], How()) == [1]
+
+
+def test_a_topic_that_is_not_there(broker: Broker) -> None:
+    """The other clients wait for the topic until their time is over."""
+    with pytest.raises(RefusedError, match=r"(?i)unknown"):
+        Confluent().produce(broker.servers, "missing", [Sent()], How())
+
+
+# ---- reading ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def topics_of_all(broker: Broker) -> list[str]:
+    """A topic by each client, with a codec of its own."""
+    return [
+        written(broker, client, How(codec=codec))
+        for client, codec in zip(CLIENTS, ("zstd", "snappy", "lz4"), strict=True)
+    ]
+
+
+@every_client
+def test_reading_what_every_client_wrote(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
+    for topic in topics_of_all:
+        found = client.consume(broker.servers, topic, 0, len(RECORDS))
+        assert [record.sent for record in found] == RECORDS
+        assert [record.offset for record in found] == list(range(len(RECORDS)))
+
+
+@every_client
+def test_reading_from_an_offset(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
+    found = client.consume(broker.servers, topics_of_all[0], 30, 5)
+    assert [(record.offset, record.sent) for record in found] == [(at, RECORDS[at]) for at in range(30, 35)]
+
+
+@every_client
+def test_ends_and_times(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
+    topic = topics_of_all[1]
+    assert client.ends(broker.servers, topic) == (0, len(RECORDS))
+    asked = {T0_MS - 1: 0, T0_MS: 0, T0_MS + 5: 4, T0_MS + 6: 6, T0_MS + 59: len(RECORDS) - 1, T0_MS + 60: None}
+    assert {time: client.offset_for_time(broker.servers, topic, time) for time in asked} == asked
+    assert client.ends(broker.servers, broker.topic()) == (0, 0)
+
+
+# ---- topics ----------------------------------------------------------------------------------------------------------------
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    """Waits until a change has reached the broker that is asked."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+@every_client
+def test_topics_are_created_described_and_deleted(broker: Broker, client: KafkaClient) -> None:
+    name = f"by-{client.name}"
+    client.create_topic(broker.servers, name, 3, {"retention.ms": "1000000"})
+    eventually(lambda: client.partitions_of(broker.servers, name) == 3)
+    with pytest.raises(RefusedError, match=r"(?i)exists|36"):
+        client.create_topic(broker.servers, name, 3, {})
+    with pytest.raises(RefusedError, match=r"(?i)config|40"):
+        client.create_topic(broker.servers, f"{name}-2", 1, {"retention.ms": "never"})
+    client.delete_topic(broker.servers, name)
+    eventually(lambda: client.partitions_of(broker.servers, name) == 0)
+    with pytest.raises(RefusedError, match=r"(?i)unknown|3"):
+        client.delete_topic(broker.servers, name)
