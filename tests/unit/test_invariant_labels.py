@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TESTING = (ROOT / "docs" / "TESTING.md").read_text(encoding="utf-8")
-LABEL = r"\b(?:[MRS]\d{1,2}|T[1-5])\b"
+LABEL = r"\b(?:[MRS]\d{1,2}|T[1-6])\b"
 DEFINITIONS = re.compile(rf"^ *({LABEL}(?:, {LABEL})*)  +\S", re.MULTILINE)
 USED = re.compile(rf"(?<![\w.])({LABEL})(?![\w.(=])")
 SOURCES = (
