@@ -43,7 +43,8 @@ class ClientPort(System):
         name = f"bench-{self._topics_count}"
         config = {"min.insync.replicas": str(min(2, self._nodes_count))}
         topic = NewTopic(name, PARTITIONS, self._nodes_count, config=config)
-        (made,) = AdminClient({"bootstrap.servers": self.bootstrap_servers}).create_topics([topic]).values()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})  # it takes what it has asked with it
+        (made,) = admin.create_topics([topic]).values()
         made.result(TIMEOUT_S)
         return name
 
@@ -51,7 +52,8 @@ class ClientPort(System):
         """Deletes what `create_topic` made."""
         from confluent_kafka.admin import AdminClient
 
-        (gone,) = AdminClient({"bootstrap.servers": self.bootstrap_servers}).delete_topics([name]).values()
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        (gone,) = admin.delete_topics([name]).values()
         gone.result(TIMEOUT_S)
 
     def records_in(self, topic: str) -> int:

@@ -17,12 +17,14 @@ from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario, check, longest_gap_s
+from bench.scenarios.kafka_clients import KafkaClientsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
 from bench.scenarios.partitions import PartitionsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest, FailoverReport
+from bench.systems.client_ports import ReplogPort
 from bench.systems.replog_cluster import ReplogCluster
 from bench.systems.replog_failover import ReplogFailover
 
@@ -30,7 +32,7 @@ pytestmark = pytest.mark.cluster
 
 SMALL_BYTES = 200_000
 
-MAY_BE_ZERO = {"elections", "idle_cpu_percent", "kib_per_replica"}
+MAY_BE_ZERO = {"elections", "idle_cpu_percent", "kib_per_replica", "brokers_cpu_s_per_gb"}
 
 AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
     "produce": (
@@ -60,6 +62,10 @@ BESIDE: dict[str, tuple[Callable[[ReplogCluster], Scenario[Any]], set[str]]] = {
 """On a cluster that others use, too."""
 
 FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
+    "kafka-clients-one-node": (
+        lambda: KafkaClientsScenario("1", 1, SMALL_BYTES, [1024], [ReplogPort(1)]),
+        {"records_per_s", "mb_per_s", "brokers_cpu_s_per_gb"},
+    ),
     "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
     "partitions": (
         lambda: PartitionsScenario([5], idle_s=0.2),
@@ -125,6 +131,8 @@ def test_small_measurement(name: str, tmp_path: Path) -> None:
     make, metrics = FRESH[name]
     scenario = make()
     (system,) = scenario.systems()
+    if reason := system.missing():
+        pytest.skip(reason)
     with harness.started([system], tmp_path):
         found = [scenario.measure(system, params, Meter(system.process_ids())) for params in scenario.cases()]
     assert scenario.name == name
