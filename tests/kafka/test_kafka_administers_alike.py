@@ -84,6 +84,7 @@ def test_create_topics(both: Sides, version: int) -> None:
         Topic(f"{new}-assigned", -1, -1, [Replicas(0, [1]), Replicas(1, [1])]),
         Topic(old, 1, 1),
         Topic("no/name", 1, 1),
+        Topic("__cluster_metadata", 1, 1),
         Topic("nothing", 0, 1),
         Topic("copies", 1, 2),
         Topic("config", 1, 1, configs=[Config("retention.mx", "5")]),
