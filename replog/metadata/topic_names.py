@@ -8,6 +8,10 @@ NAME_LENGTH_MAX = 249
 _NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 
 
+RESERVED_NAME = "__cluster_metadata"
+"""The name of the metadata log: a topic of this name would have its folder on every node."""
+
+
 def topic_name_trouble(name: str) -> str | None:
     """Returns why no topic may have this name; None: one may."""
     if len(name) <= NAME_LENGTH_MAX and _NAME.match(name) and name not in {".", ".."}:

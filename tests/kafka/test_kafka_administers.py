@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 from uuid import UUID
@@ -11,6 +10,7 @@ from uuid import UUID
 import pytest
 from raw_client import RawClient, raw_client
 from served_cluster import served_cluster
+from waiting import until
 
 from replog.errors import ErrorCode
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -41,16 +41,14 @@ pytestmark = pytest.mark.cluster
 
 TOPIC, SET, APPEND = 2, 0, 2
 TIMEOUT_MS = 20_000
-PATIENCE_S = 60
 
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, RawClient]]:
     """A connection to each of three brokers, by id."""
     with served_cluster(tmp_path_factory.mktemp("administered") / "cluster", nodes=3) as cluster, ExitStack() as stack:
-        yield {
-            broker_id: stack.enter_context(raw_client(f"127.0.0.1:{port}")) for broker_id, port in cluster.ports.items()
-        }
+        addresses = cluster.bootstrap_servers.split(",")
+        yield {number: stack.enter_context(raw_client(one)) for number, one in enumerate(addresses, start=1)}
 
 
 def create(broker: RawClient, name: str, **counts: int) -> UUID:
@@ -74,14 +72,6 @@ def own_configs(broker: RawClient, name: str) -> dict[str, str]:
     asked = DescribeConfigsRequest([DescribeConfigsRequest.DescribeConfigsResource(TOPIC, name, None)])
     (topic,) = broker.ask(asked, 4, DescribeConfigsResponse).results
     return {config.name: config.value for config in topic.configs if config.config_source == 1}
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Waits until what was changed has come to a broker."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "the change has not come"
-        time.sleep(0.01)
 
 
 def test_topics_come_and_go_by_any_broker(brokers: dict[int, RawClient]) -> None:

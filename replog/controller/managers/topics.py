@@ -40,7 +40,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from replog.metadata.topic_names import topic_name_trouble
+from replog.metadata.topic_names import RESERVED_NAME, topic_name_trouble
 
 T = TypeVar("T", bound=Hashable)
 
@@ -128,6 +128,8 @@ class TopicControl:
     def _check_name(self, name: str, batch: _Batch) -> None:
         if (trouble := topic_name_trouble(name)) is not None:
             raise InvalidTopicError(trouble)
+        if name == RESERVED_NAME:
+            raise InvalidRequestError(f'"{name}" is the metadata log, and no topic; choose another name')
         if name in self._replication.topic_ids:
             raise TopicExistsError(f'topic "{name}" exists')
         if "." not in name and "_" not in name:

@@ -40,8 +40,10 @@ from replog.errors import (
     InvalidRequestError,
     StaleBrokerEpochError,
 )
+from replog.log import METADATA_TOPIC
 from replog.metadata.config_keys import RETENTION_MS
 from replog.metadata.records import LeaderRecoveryState, RegisterBrokerRecord, ResourceType
+from replog.metadata.topic_names import RESERVED_NAME
 
 
 @pytest.fixture
@@ -344,6 +346,15 @@ def test_delete_topics(quorum: Quorum) -> None:
     assert not quorum.image.topics_by_name
     quorum.create("flights", 2)
     assert quorum.image.topic_configs("flights")["flush.policy"] == "auto"
+
+
+def test_no_topic_is_called_like_the_metadata_log(quorum: Quorum) -> None:
+    """Each node would take its folder for that of a topic that is gone, set it aside, and stop."""
+    assert RESERVED_NAME == METADATA_TOPIC
+    for validate_only in (True, False):
+        (result,) = create(quorum, NewTopic(METADATA_TOPIC), validate_only=validate_only)
+        assert result.error is ErrorCode.INVALID_REQUEST
+    assert not quorum.image.topics_by_name
 
 
 def test_topics_are_deleted_by_their_ids(quorum: Quorum) -> None:

@@ -147,11 +147,12 @@ async def test_a_topic_that_is_only_judged_is_not_created() -> None:
 async def test_topics_are_deleted_by_name(version: int) -> None:
     async with serving() as it:
         await it.create("t")
-        asked = DeleteTopicsRequest(topic_names=["t", "none"], timeout_ms=TIMEOUT_MS)
+        asked = DeleteTopicsRequest(topic_names=["t", "none", ""], timeout_ms=TIMEOUT_MS)
         answer = await it.ask(asked, version, DeleteTopicsResponse)
         assert [(one.name, one.error_code) for one in answer.responses] == [
             ("t", ErrorCode.NONE),
             ("none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            ("", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
         await gone(it, "t")
 
