@@ -14,6 +14,7 @@ from kafka_install import KafkaInstall, KafkaUnavailableError, install
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
 from served_cluster import ServedCluster, served_cluster
+from sides import Side, Sides, sides
 
 REQUIRE = "REPLOG_REQUIRE_KAFKA"
 
@@ -60,6 +61,13 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     if request.param == "kafka":
         return of_kafka(request.getfixturevalue("kafka_broker"))
     return of_replog(request.getfixturevalue("replog_broker"))
+
+
+@pytest.fixture(scope="session")
+def both(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
+    """A real Kafka and a broker of ours, to be asked the same."""
+    with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:
+        yield pair
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

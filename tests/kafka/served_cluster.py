@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
-from replog.client import Admin
+from replog.client import Admin, Consumer
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue
 
 T = TypeVar("T")
+
+READ_TIMEOUT_S = 60
 
 QUICK: Mapping[str, ConfigValue] = {
     "broker.session.timeout.ms": 2_000,
@@ -54,6 +56,34 @@ class ServedCluster:
                 return (await admin.create_topic(name, partitions, len(self.local.nodes), configs or {})).topic_id
 
         return run(create())
+
+    def leader(self, topic: str) -> int:
+        """The node that leads partition 0 of a topic."""
+
+        async def leader() -> int:
+            async with Admin(self.local.bootstrap_servers) as admin:
+                return (await admin.describe_topics([topic]))[topic].partitions[0].leader
+
+        return run(leader())
+
+    def kill(self, node_id: int) -> None:
+        """Ends a node by SIGKILL."""
+        run(self.local.kill(node_id))
+
+    def read_all(self, topic: str) -> list[tuple[int, bytes | None]]:
+        """Offset and value of all records of partition 0, read by our own client."""
+        place = (topic, 0)
+
+        async def reading() -> list[tuple[int, bytes | None]]:
+            found: list[tuple[int, bytes | None]] = []
+            async with asyncio.timeout(READ_TIMEOUT_S), Consumer(self.local.bootstrap_servers) as consumer:
+                await consumer.assign([place])
+                end = (await consumer.end_offsets([place]))[place]
+                while consumer.position(place) < end:
+                    found += [(record.offset, record.value) for record in await consumer.poll()]
+            return found
+
+        return run(reading())
 
     def log_text(self, node_id: int = 1) -> str:
         """What a node has printed."""

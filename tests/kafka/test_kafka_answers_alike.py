@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import crc32c
 import pytest
-from brokers import of_kafka, of_replog
-from kafka_node import KafkaNode
-from served_cluster import ServedCluster
-from sides import CLOSED, UNKNOWN_ID, Question, Side, Sides, sides
+from sides import CLOSED, UNKNOWN_ID, Question, Side, Sides
 
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
@@ -27,13 +23,6 @@ REFUSED = ("log_start_offset", "record_errors")
 
 T0_MS = 1_700_000_000_000
 PRODUCER = 4711
-
-
-@pytest.fixture(scope="module")
-def both(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
-    """The two brokers."""
-    with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:
-        yield pair
 
 
 def batch(*values: bytes | None, **fields: Any) -> bytes:

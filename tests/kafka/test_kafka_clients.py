@@ -5,8 +5,11 @@ The same tests run with Apache Kafka itself where it can be had, so that a test 
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from brokers import Broker
@@ -14,6 +17,7 @@ from client_aiokafka import Aiokafka
 from client_confluent import Confluent
 from client_kafka_python import KafkaPython
 from client_kit import CODECS, T0_MS, TIMEOUT_S, How, KafkaClient, RefusedError, Sent
+from served_cluster import ServedCluster, served_cluster
 
 from replog.records import encode_batch
 
@@ -136,3 +140,44 @@ def test_topics_are_created_described_and_deleted(broker: Broker, client: KafkaC
     eventually(lambda: client.partitions_of(broker.servers, name) == 0)
     with pytest.raises(RefusedError, match=r"(?i)unknown|3"):
         client.delete_topic(broker.servers, name)
+
+
+# ---- several brokers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    """Three nodes."""
+    with served_cluster(tmp_path_factory.mktemp("three") / "cluster", 3) as cluster:
+        yield cluster
+
+
+def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(three: ServedCluster) -> None:
+    client = Confluent()  # the others leave sockets behind when a connection is refused, and a warning is an error here
+    topic = f"killed-under-{client.name}"
+    three.create_topic(topic, 1, {"min.insync.replicas": 2})
+    acknowledged: list[tuple[int, bytes | None]] = []
+    is_over = threading.Event()
+
+    def produce() -> None:
+        for number in itertools.takewhile(lambda _: not is_over.is_set(), itertools.count(step=50)):
+            records = [Sent(value=b"%d" % each) for each in range(number, number + 50)]
+            with contextlib.suppress(RefusedError):  # then nobody knows which of them are there
+                offsets = client.produce(three.bootstrap_servers, topic, records, How(is_idempotent=True))
+                acknowledged.extend(zip(offsets, [record.value for record in records], strict=True))
+
+    producing = threading.Thread(target=produce)
+    producing.start()
+    try:
+        eventually(lambda: len(acknowledged) >= 200)
+        leader = three.leader(topic)
+        three.kill(leader)
+        before = len(acknowledged)
+        eventually(lambda: len(acknowledged) >= before + 200)
+    finally:
+        is_over.set()
+        producing.join()
+    found = three.read_all(topic)
+    assert set(acknowledged) <= set(found)
+    assert len({value for _, value in found}) == len(found)
+    assert [(got.offset, got.value) for got in client.consume(three.bootstrap_servers, topic, 0, len(found))] == found

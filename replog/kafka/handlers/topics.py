@@ -189,7 +189,8 @@ def _misnamed(state: DeleteTopicsRequest.DeleteTopicState) -> DeletedTopicAnswer
 
 
 def _deleted(result: TopicResult) -> DeletedTopicAnswer:
-    name = None if result.topic_id is not None and not result.name else result.name
+    # an id that nobody has comes without a name; "" is a name, which nobody has either
+    name = None if result.topic_id and not result.name else result.name
     return DeletedTopicAnswer(name, result.topic_id or NO_TOPIC_ID, result.error, text(result.message))
 
 
