@@ -107,10 +107,13 @@ class Listener:
         """
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(self._accept, sock=bound, backlog=BACKLOG)
+            # it is ours before it listens: whoever is cancelled while it begins to, leaves it to `stop`
+            self._server = await loop.create_server(self._accept, sock=bound, backlog=BACKLOG, start_serving=False)
+            await self._server.start_serving()
         except OSError as error:
             host, port = bound.getsockname()[:2]
             bound.close()
+            self._server = None
             raise _cannot_listen(host, port, error) from None
 
     async def stop(self) -> None:

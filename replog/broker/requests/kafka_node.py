@@ -13,6 +13,7 @@ from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.refusals import Refusal
+from replog.byte_semaphore import ByteSemaphore
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, RequestTimedOutError
 from replog.kafka.fetch_sessions import FetchSessions
@@ -143,9 +144,13 @@ class LocalKafkaNode:
         return known_configs(self.image, self._parts.config, resource_type, resource_name, own)
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-        self._parts.produces.submit(request, partial(_answer, answered))
-        return await answered
+        produce = _Produce(self._parts.credits)
+        self._parts.produces.submit(request, produce.answer)
+        try:
+            return await produce.answered
+        except asyncio.CancelledError:  # the client has gone, and its connection gives back what it held
+            produce.hold(sum(map(len, request.batches)))
+            raise
 
     async def fetch(self, request: FetchRequest) -> FetchResponse:
         answered: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
@@ -155,6 +160,36 @@ class LocalKafkaNode:
         except asyncio.CancelledError:  # the client has gone
             withdraw()
             raise
+
+
+class _Produce:
+    """A produce on its way: its batches count as held until the node is through with them, also where nobody waits any more.
+
+    Why: a client that has no answer in time comes back over another connection with the same batches.  While a disk is
+    slow, memory would fill with them.
+    """
+
+    __slots__ = ("_held_bytes", "_is_through", "_request_bytes", "answered")
+
+    def __init__(self, request_bytes: ByteSemaphore) -> None:
+        self._request_bytes = request_bytes
+        self._held_bytes = 0
+        self._is_through = False
+        self.answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
+
+    def hold(self, size_bytes: int) -> None:
+        """Holds bytes until the answer is there, unless it is."""
+        if not self._is_through:
+            self._held_bytes = size_bytes
+            self._request_bytes.held_bytes += size_bytes
+
+    def answer(self, response: ProduceResponse) -> None:
+        """Hands the answer over, or gives back what is held."""
+        self._is_through = True
+        if not self.answered.done():
+            self.answered.set_result(response)
+        elif self._held_bytes:
+            self._request_bytes.release(self._held_bytes)
 
 
 def _answer(answered: asyncio.Future[R], response: R) -> None:

@@ -135,12 +135,7 @@ def _near(node: KafkaNode, rack: str) -> tuple[int, ...]:
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:
     """Returns the code that a consumer is told: Java's ends with an exception at any that it does not expect here."""
-    code = told_code(code, by_id=version >= BY_ID_FROM)
-    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:  # no descriptor, or no room on the disk, for the moment
-        code = ErrorCode.KAFKA_STORAGE_ERROR
-    if code is ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code
+    return told_code(code, by_id=version >= BY_ID_FROM, knows_storage=version >= STORAGE_ERROR_FROM)
 
 
 def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: bool) -> Told:

@@ -27,14 +27,14 @@ NOT_ASKED = -(2**31)
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
-    endpoints = reachable(node)
+    brokers, endpoints = node.image.brokers, reachable(node)
     found = _asked(node, request, call.version)
     if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
         await _create_missing(node, found)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+            MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, brokers[broker_id].rack)
             for broker_id, at in endpoints.items()
         ],
         cluster_id=node.cluster_id,

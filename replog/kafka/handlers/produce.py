@@ -20,6 +20,9 @@ from replog.rpc.messages import ProduceRequest as NodeRequest
 BY_ID_FROM = 13
 """The first version that names topics by their ids (KIP-516)."""
 
+STORAGE_ERROR_FROM = 4
+"""The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
+
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
 NO_BATCH = (
     "a partition of a Produce request has exactly one batch of records, whole and of magic 2, and here it has none"
@@ -61,7 +64,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
             )
         )
         for batch, result in zip(batches, answered.results, strict=True):
-            _fill(batch.answer, result, by_id=call.version >= BY_ID_FROM)
+            _fill(batch.answer, result, call.version)
         response.node_endpoints = _new_leaders(node, response)
     return response
 
@@ -125,8 +128,10 @@ def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[Er
     return None
 
 
-def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult, *, by_id: bool) -> None:
-    answer.error_code = told_code(result.error, by_id=by_id)
+def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult, version: int) -> None:
+    answer.error_code = told_code(
+        result.error, by_id=version >= BY_ID_FROM, knows_storage=version >= STORAGE_ERROR_FROM
+    )
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.append_time_ms
     answer.log_start_offset = result.log_start_offset

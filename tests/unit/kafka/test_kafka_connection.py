@@ -419,3 +419,16 @@ async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
         with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
             await listener.start(first)
         assert first.fileno() == -1
+        await listener.stop()
+
+
+async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> None:
+    """Example: a node is stopped in the turn of the loop in which it is ready."""
+    bound = bind("127.0.0.1", 0)
+    listener = Listener(RequestServer(Script().serve, lambda frame: True), ListenerLimits(), ByteSemaphore(1))
+    starting = asyncio.create_task(listener.start(bound))
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    await listener.stop()
+    assert bound.fileno() == -1

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode, NotControllerError
-from replog.kafka.handlers import missing_topics
+from replog.kafka.handlers import metadata, missing_topics
+from replog.kafka.handlers.node import KafkaNode
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.metadata.image import MetadataImage
 
 Named = MetadataRequest.MetadataRequestTopic
 MISSING, SOON = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE
@@ -70,3 +73,16 @@ async def test_without_a_controller_the_rest_is_told(monkeypatch: pytest.MonkeyP
 
         monkeypatch.setattr(it.kafka, "change", failing)
         assert await asked(it, "old", "t") == {"old": 0, "t": MISSING}
+
+
+async def test_a_broker_that_is_gone_when_the_topics_are_there_spoils_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with serving(auto_create_topics_enable=True) as it:
+
+        async def create_and_lose(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]:
+            monkeypatch.setattr(type(node), "image", MetadataImage())
+            return dict.fromkeys(names, SOON)
+
+        monkeypatch.setattr(metadata, "create_missing", create_and_lose)
+        assert await asked(it, "t") == {"t": SOON}

@@ -18,15 +18,21 @@ from replog.rpc.messages import ProduceResult
     ("error", "version", "expected"),
     [
         (ErrorCode.BROKER_NOT_AVAILABLE, 13, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 13, ErrorCode.KAFKA_STORAGE_ERROR),
+        (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ErrorCode.KAFKA_STORAGE_ERROR, 3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
         (ErrorCode.UNKNOWN_TOPIC_ID, 13, ErrorCode.UNKNOWN_TOPIC_ID),
         (ErrorCode.UNKNOWN_TOPIC_ID, 12, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ],
-    ids=["no lease", "by id", "by name"],
+    ids=["no lease", "full", "full, old client", "failed disk, old client", "by id", "by name"],
 )
 async def test_a_producer_hears_codes_after_which_it_sends_again(
     monkeypatch: pytest.MonkeyPatch, error: ErrorCode, version: int, expected: ErrorCode
 ) -> None:
-    """Goal: a broker that has lost its lease for a moment costs no batch: Java's producer gives up at BROKER_NOT_AVAILABLE."""
+    """Goal: a moment without lease or room costs no batch.
+
+    Java's producer gives up at BROKER_NOT_AVAILABLE; librdkafka and aiokafka give up at THROTTLING_QUOTA_EXCEEDED.
+    """
 
     async def answer(request: NodeRequest) -> NodeResponse:
         return NodeResponse(
