@@ -70,6 +70,7 @@ class EmbeddedCluster:
         self._path = None if path is None else Path(path).absolute()
         self._brokers_count = brokers
         self._config = dict(config or {})
+        self._is_used = False
         self._running: AsyncExitStack | None = None
         self._thread: LoopThread | None = None
 
@@ -89,17 +90,26 @@ class EmbeddedCluster:
         return self.nodes
 
     async def __aenter__(self) -> Self:
-        await self._start()
+        self._use()
+        try:
+            await self._start()
+        except BaseException:
+            self._is_used = False
+            raise
         return self
 
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stop()
+        try:
+            await self._stop()
+        finally:
+            self._is_used = False
 
     def __enter__(self) -> Self:
-        self._thread = LoopThread.acquire(self)
+        self._use()
         try:
+            self._thread = LoopThread.acquire(self)
             self._thread.run(self._start)
         except BaseException:
             self._release()
@@ -111,20 +121,23 @@ class EmbeddedCluster:
     ) -> None:
         self._release()
 
+    def _use(self) -> None:
+        """Notes that a block begins; raises where one is under way, whose brokers a second start would share or lose."""
+        if self._is_used:
+            raise InvalidRequestError("these brokers run already: make another embedded()")
+        self._is_used = True
+
     def _release(self) -> None:
-        if self._thread is None:
-            return
         try:
-            self._thread.run(self._stop)
+            if self._thread is not None:
+                self._thread.run(self._stop)
         finally:
             LoopThread.release(self)
-            self._thread = None
+            self._thread, self._is_used = None, False
 
     # ---- in the loop ----------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        if self._running is not None:
-            raise InvalidRequestError("these brokers run already: make another embedded()")
         async with AsyncExitStack() as stack:
             folder, is_temporary = self._path, self._path is None
             if folder is None:

@@ -121,6 +121,25 @@ async def test_the_same_one_is_not_started_twice() -> None:
         assert len(broker.nodes) == 1
 
 
+async def test_of_two_starts_at_once_one_is_refused() -> None:
+    before = asyncio.all_tasks()
+    broker = embedded()
+    outcomes = await asyncio.gather(broker.__aenter__(), broker.__aenter__(), return_exceptions=True)
+    await broker.__aexit__(None, None, None)
+    assert [type(outcome) for outcome in outcomes] == [type(broker), InvalidRequestError]
+    assert asyncio.all_tasks() == before
+
+
+def test_a_block_within_the_same_ones_block_is_refused_and_ends_nothing() -> None:
+    with embedded() as broker:
+        with pytest.raises(InvalidRequestError, match="run already"), broker:
+            raise AssertionError("it must not start")
+        with SyncAdmin(broker.bootstrap_servers) as admin:
+            admin.create_topic("flights")
+    with broker:
+        assert len(broker.nodes) == 1
+
+
 async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     """At whichever await it is."""
     before = asyncio.all_tasks()
