@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -73,6 +75,7 @@ class EmbeddedCluster:
         self._is_used = False
         self._running: AsyncExitStack | None = None
         self._thread: LoopThread | None = None
+        self._pid = os.getpid()  # of the process that has the brokers; a fork's copy of this object has none
 
     @property
     def bootstrap_servers(self) -> str:
@@ -101,6 +104,8 @@ class EmbeddedCluster:
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_copy:
+            return
         try:
             await self._stop()
         finally:
@@ -125,9 +130,16 @@ class EmbeddedCluster:
         """Notes that a block begins; raises where one is under way, whose brokers a second start would share or lose."""
         if self._is_used:
             raise InvalidRequestError("these brokers run already: make another embedded()")
-        self._is_used = True
+        self._is_used, self._pid = True, os.getpid()
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether this is a fork's copy: the brokers, their thread and their folder are the parent's."""
+        return self._pid != os.getpid()
 
     def _release(self) -> None:
+        if self._is_copy:
+            return
         try:
             if self._thread is not None:
                 self._thread.run(self._stop)
@@ -141,9 +153,10 @@ class EmbeddedCluster:
         async with AsyncExitStack() as stack:
             folder, is_temporary = self._path, self._path is None
             if folder is None:
-                made = tempfile.TemporaryDirectory(prefix="replog-")
-                stack.callback(made.cleanup)
-                folder = Path(made.name)
+                folder = Path(tempfile.mkdtemp(prefix="replog-"))
+                stack.callback(
+                    weakref.finalize(self, _remove, folder, os.getpid())
+                )  # at the program's end at the latest
             nodes: list[Node] = []
             stack.push_async_callback(_end, nodes, is_temporary=is_temporary)
             for config in self._configs(folder, stack):
@@ -178,3 +191,9 @@ class EmbeddedCluster:
 async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
     """Stops all brokers; those whose data are deleted need not close their logs in order."""
     await asyncio.gather(*(node.abort() if is_temporary else node.stop() for node in nodes))
+
+
+def _remove(folder: Path, pid: int) -> None:
+    """Removes a temporary folder, unless this is a fork's copy of the process that made it: that one still uses it."""
+    if pid == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)

@@ -154,6 +154,27 @@ async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
         assert asyncio.all_tasks() == before
 
 
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
+def test_a_forked_child_leaves_the_brokers_to_its_parent(end: str) -> None:
+    """Also one that leaves the block, or runs what is to run at a program's end."""
+    program = f"""
+import os, sys, replog, replog.client
+with replog.embedded() as broker:
+    with replog.client.SyncAdmin(broker.bootstrap_servers) as admin:
+        admin.create_topic("flights")
+    child = os.fork()
+    if child == 0:
+        {end}
+    else:
+        _, status = os.waitpid(child, 0)
+        kept = os.path.isdir(broker.nodes[0].config.log_dirs[0])
+        with replog.client.SyncProducer(broker.bootstrap_servers) as producer:
+            print(status, kept, producer.send("flights", b"HAM").result().offset)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "0 True 0\n"), done.stderr
+
+
 def test_a_program_prints_nothing_but_its_own() -> None:
     program = """
 import replog
