@@ -42,7 +42,7 @@ def embedded(
         config: The keys of each broker's configuration beside those that are set here, by dotted name.
 
     Raises:
-        InvalidRequestError: The number of brokers is none that can be started.
+        InvalidRequestError: The number of brokers is none that can be started, or the configuration names another folder.
     """
     return EmbeddedCluster(path, brokers=brokers, config=config)
 
@@ -68,6 +68,8 @@ class EmbeddedCluster:
                 f"brokers={brokers} with a folder: only one broker keeps its data. Leave path out for a test, or use"
                 " LocalCluster, whose brokers are processes"
             )
+        if config is not None and "log.dirs" in config:
+            raise InvalidRequestError("config has log.dirs: give the folder of the data as path")
         self.nodes: tuple[Node, ...] = ()
         self._path = None if path is None else Path(path).absolute()
         self._brokers_count = brokers

@@ -94,6 +94,7 @@ async def test_with_serves_inside_of_a_loop_too() -> None:
         ({"brokers": 0}, "1 to 9 can run"),
         ({"brokers": 10}, "1 to 9 can run"),
         ({"brokers": 3, "path": "data"}, "use LocalCluster"),
+        ({"path": "data", "config": {"log.dirs": ["elsewhere"]}}, "as path"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, object], reason: str) -> None:
