@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -40,7 +42,7 @@ def embedded(
         config: The keys of each broker's configuration beside those that are set here, by dotted name.
 
     Raises:
-        InvalidRequestError: The number of brokers is none that can be started.
+        InvalidRequestError: The number of brokers is none that can be started, or the configuration names another folder.
     """
     return EmbeddedCluster(path, brokers=brokers, config=config)
 
@@ -66,12 +68,16 @@ class EmbeddedCluster:
                 f"brokers={brokers} with a folder: only one broker keeps its data. Leave path out for a test, or use"
                 " LocalCluster, whose brokers are processes"
             )
+        if config is not None and "log.dirs" in config:
+            raise InvalidRequestError("config has log.dirs: give the folder of the data as path")
         self.nodes: tuple[Node, ...] = ()
         self._path = None if path is None else Path(path).absolute()
         self._brokers_count = brokers
         self._config = dict(config or {})
+        self._is_used = False
         self._running: AsyncExitStack | None = None
         self._thread: LoopThread | None = None
+        self._pid = os.getpid()  # of the process that has the brokers; a fork's copy of this object has none
 
     @property
     def bootstrap_servers(self) -> str:
@@ -89,17 +95,28 @@ class EmbeddedCluster:
         return self.nodes
 
     async def __aenter__(self) -> Self:
-        await self._start()
+        self._use()
+        try:
+            await self._start()
+        except BaseException:
+            self._is_used = False
+            raise
         return self
 
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self._stop()
+        if self._is_copy:
+            return
+        try:
+            await self._stop()
+        finally:
+            self._is_used = False
 
     def __enter__(self) -> Self:
-        self._thread = LoopThread.acquire(self)
+        self._use()
         try:
+            self._thread = LoopThread.acquire(self)
             self._thread.run(self._start)
         except BaseException:
             self._release()
@@ -111,26 +128,37 @@ class EmbeddedCluster:
     ) -> None:
         self._release()
 
+    def _use(self) -> None:
+        """Notes that a block begins; raises where one is under way, whose brokers a second start would share or lose."""
+        if self._is_used:
+            raise InvalidRequestError("these brokers run already: make another embedded()")
+        self._is_used, self._pid = True, os.getpid()
+
+    @property
+    def _is_copy(self) -> bool:
+        """Whether this is a fork's copy: the brokers, their thread and their folder are the parent's."""
+        return self._pid != os.getpid()
+
     def _release(self) -> None:
-        if self._thread is None:
+        if self._is_copy:
             return
         try:
-            self._thread.run(self._stop)
+            if self._thread is not None:
+                self._thread.run(self._stop)
         finally:
             LoopThread.release(self)
-            self._thread = None
+            self._thread, self._is_used = None, False
 
     # ---- in the loop ----------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
-        if self._running is not None:
-            raise InvalidRequestError("these brokers run already: make another embedded()")
         async with AsyncExitStack() as stack:
             folder, is_temporary = self._path, self._path is None
             if folder is None:
-                made = tempfile.TemporaryDirectory(prefix="replog-")
-                stack.callback(made.cleanup)
-                folder = Path(made.name)
+                folder = Path(tempfile.mkdtemp(prefix="replog-"))
+                stack.callback(
+                    weakref.finalize(self, _remove, folder, os.getpid())
+                )  # at the program's end at the latest
             nodes: list[Node] = []
             stack.push_async_callback(_end, nodes, is_temporary=is_temporary)
             for config in self._configs(folder, stack):
@@ -165,3 +193,9 @@ class EmbeddedCluster:
 async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
     """Stops all brokers; those whose data are deleted need not close their logs in order."""
     await asyncio.gather(*(node.abort() if is_temporary else node.stop() for node in nodes))
+
+
+def _remove(folder: Path, pid: int) -> None:
+    """Removes a temporary folder, unless this is a fork's copy of the process that made it: that one still uses it."""
+    if pid == os.getpid():
+        shutil.rmtree(folder, ignore_errors=True)

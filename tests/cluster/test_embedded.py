@@ -94,6 +94,7 @@ async def test_with_serves_inside_of_a_loop_too() -> None:
         ({"brokers": 0}, "1 to 9 can run"),
         ({"brokers": 10}, "1 to 9 can run"),
         ({"brokers": 3, "path": "data"}, "use LocalCluster"),
+        ({"path": "data", "config": {"log.dirs": ["elsewhere"]}}, "as path"),
     ],
 )
 def test_what_cannot_be_is_refused(arguments: dict[str, object], reason: str) -> None:
@@ -121,6 +122,25 @@ async def test_the_same_one_is_not_started_twice() -> None:
         assert len(broker.nodes) == 1
 
 
+async def test_of_two_starts_at_once_one_is_refused() -> None:
+    before = asyncio.all_tasks()
+    broker = embedded()
+    outcomes = await asyncio.gather(broker.__aenter__(), broker.__aenter__(), return_exceptions=True)
+    await broker.__aexit__(None, None, None)
+    assert [type(outcome) for outcome in outcomes] == [type(broker), InvalidRequestError]
+    assert asyncio.all_tasks() == before
+
+
+def test_a_block_within_the_same_ones_block_is_refused_and_ends_nothing() -> None:
+    with embedded() as broker:
+        with pytest.raises(InvalidRequestError, match="run already"), broker:
+            raise AssertionError("it must not start")
+        with SyncAdmin(broker.bootstrap_servers) as admin:
+            admin.create_topic("flights")
+    with broker:
+        assert len(broker.nodes) == 1
+
+
 async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
     """At whichever await it is."""
     before = asyncio.all_tasks()
@@ -133,6 +153,27 @@ async def test_a_start_that_is_given_up_leaves_nothing(tmp_path: Path) -> None:
             await starting
         assert list((tmp_path / "temporary").iterdir()) == []
         assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("end", ["pass", "sys.exit(0)"])
+def test_a_forked_child_leaves_the_brokers_to_its_parent(end: str) -> None:
+    """Also one that leaves the block, or runs what is to run at a program's end."""
+    program = f"""
+import os, sys, replog, replog.client
+with replog.embedded() as broker:
+    with replog.client.SyncAdmin(broker.bootstrap_servers) as admin:
+        admin.create_topic("flights")
+    child = os.fork()
+    if child == 0:
+        {end}
+    else:
+        _, status = os.waitpid(child, 0)
+        kept = os.path.isdir(broker.nodes[0].config.log_dirs[0])
+        with replog.client.SyncProducer(broker.bootstrap_servers) as producer:
+            print(status, kept, producer.send("flights", b"HAM").result().offset)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "0 True 0\n"), done.stderr
 
 
 def test_a_program_prints_nothing_but_its_own() -> None:
