@@ -1,7 +1,8 @@
 """FindCoordinator: says that there are no groups and no transactions here, to whoever looks for their coordinator.
 
-Why it is served at all: a client that finds it missing says nothing and waits, or, if it is librdkafka, sends what it was
-told to compress by lz4 uncompressed.
+Why it is served at all: librdkafka sends uncompressed what it was told to compress by lz4 where a broker does not have it.  A
+consumer of librdkafka's looks for its group also where it is assigned its partitions, and hands out any error that is not
+one of the moment instead of a record; so groups are told COORDINATOR_NOT_AVAILABLE, and who subscribes waits.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ async def find_coordinator(_node: KafkaNode, request: FindCoordinatorRequest, ca
     if request.key_type == TRANSACTION:
         failure = Failure(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
     else:
-        failure = Failure(ErrorCode.INVALID_REQUEST, NO_GROUPS)
+        failure = Failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, NO_GROUPS)
     return _refused(request, failure, of_several=call.version >= SEVERAL_FROM)
 
 

@@ -23,6 +23,9 @@ BY_ID_FROM = 13
 STORAGE_ERROR_FROM = 4
 """The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
 
+WAIT_MAX_MS = 120_000
+"""How long an acknowledgement is waited for at most, whatever the client says: its bytes are held for as long."""
+
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
 NO_BATCH = (
     "a partition of a Produce request has exactly one batch of records, whole and of magic 2, and here it has none"
@@ -57,7 +60,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
         answered = await node.produce(
             NodeRequest(
                 0,
-                max(0, request.timeout_ms),
+                min(max(0, request.timeout_ms), WAIT_MAX_MS),
                 request.acks,
                 tuple(batch.partition for batch in batches),
                 tuple(batch.records for batch in batches),

@@ -11,7 +11,7 @@ from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindC
 from replog.kafka.wire import Reader, Writer
 
 GROUP, TRANSACTION = 0, 1
-CODES = {GROUP: ErrorCode.INVALID_REQUEST, TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
+CODES = {GROUP: ErrorCode.COORDINATOR_NOT_AVAILABLE, TRANSACTION: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 TEXTS = {GROUP: "no consumer groups", TRANSACTION: "leave transactional.id out"}
 
 
