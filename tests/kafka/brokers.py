@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from client_kit import TIMEOUT_S, Got
+from kafka_client_kit import TIMEOUT_S, Got
 from kafka_node import KafkaNode
 from raw_client import raw_client
 from served_cluster import ServedCluster, run

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
-from client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
+from kafka_client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
 
 T = TypeVar("T")
 

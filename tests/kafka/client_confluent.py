@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
 
 
 class Confluent:

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
+from kafka_client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its way to read its own schemas

@@ -16,7 +16,7 @@ from brokers import Broker
 from client_aiokafka import Aiokafka
 from client_confluent import Confluent
 from client_kafka_python import KafkaPython
-from client_kit import CODECS, T0_MS, TIMEOUT_S, How, KafkaClient, RefusedError, Sent
+from kafka_client_kit import CODECS, T0_MS, TIMEOUT_S, How, KafkaClient, RefusedError, Sent
 from served_cluster import ServedCluster, served_cluster
 
 from replog.records import encode_batch

@@ -15,7 +15,7 @@ import replog.spark
 from replog.client import SyncAdmin, SyncProducer
 from replog.metadata.records import ElectionType
 from tests.spark.spark_kit import SparkCluster, wait_until
-from tests.spark.stream_kit import Batches, StreamKit
+from tests.spark.spark_stream_kit import Batches, StreamKit
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.spark.spark_kit import SparkCluster, wait_until
-from tests.spark.stream_kit import END_TIMEOUT_S
+from tests.spark.spark_stream_kit import END_TIMEOUT_S
 
 pytestmark = pytest.mark.spark
 
