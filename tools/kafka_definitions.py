@@ -63,7 +63,8 @@ class Span:
         lower = f"version >= {self.first}" if self.first > outer.first else ""
         upper = f"version <= {self.last}" if self.last < outer.last else ""
         if lower and upper:
-            return f"{self.first} <= version <= {self.last}"
+            is_one = self.first == self.last
+            return f"version == {self.first}" if is_one else f"{self.first} <= version <= {self.last}"
         return lower or upper
 
 
@@ -105,18 +106,18 @@ class Field:
 
     @property
     def may_be_none(self) -> bool:
-        """Whether None is a value of it; a tagged struct is None where it is not written."""
+        """Whether None is a value of it; a tagged struct that is never null is None where it is not written."""
         return bool(self.nullable) or self.has_no_default
 
     @property
     def has_no_default(self) -> bool:
-        """Whether None stands for a field that was not given."""
+        """Whether None stands for a field that was not given.
+
+        It does not for a tagged struct that may be null: where that is not given, it is one with all its defaults.
+        """
         is_one_struct = self.is_struct and not self.is_array
-        return (
-            self.default == "null"
-            or self.type == "records"
-            or (is_one_struct and (self.tag is not None or bool(self.nullable)))
-        )
+        is_tagged, is_nullable = self.tag is not None, bool(self.nullable)
+        return self.default == "null" or self.type == "records" or (is_one_struct and is_tagged != is_nullable)
 
     def default_text(self, message: str) -> str:
         """Returns the default in Python."""
@@ -144,6 +145,8 @@ class Field:
         default = self.default_text(message)
         if default == "None":
             return f"self.{self.name} is not None"
+        if self.is_struct and not self.is_array:
+            return f"self.{self.name} != {message}.{self.element}()"
         if self.is_array or default in {"False", '""', "''"}:
             return f"self.{self.name}"
         return f"not self.{self.name}" if default == "True" else f"self.{self.name} != {default}"
@@ -159,15 +162,18 @@ class Struct:
 
 @dataclass(frozen=True)
 class Message:
-    """A request, an answer or a header.
+    """A request, an answer, a header, or the key or the value of a record.
 
     Attributes:
+        api_key: The number of its API, or of its type of records.
+        is_record: Whether it is a part of a record.
         flexible: Its flexible versions.
         structs: The structs nested in it, inner ones first.
     """
 
     root: Struct
     api_key: int | None
+    is_record: bool
     versions: Span
     flexible: Span
     structs: tuple[Struct, ...]
@@ -192,7 +198,8 @@ def parse(definition: dict[str, Any]) -> Message:
     for common in definition.get("commonStructs", ()):
         structs[common["name"]] = _struct(common["name"], common["fields"], structs)
     versions, flexible = Span.parse(definition["validVersions"]), Span.parse(definition["flexibleVersions"])
-    return Message(root, definition.get("apiKey"), versions, flexible, tuple(structs.values()))
+    is_record = definition["type"].startswith("coordinator-")
+    return Message(root, definition.get("apiKey"), is_record, versions, flexible, tuple(structs.values()))
 
 
 def _struct(name: str, fields: list[dict[str, Any]], structs: dict[str, Struct]) -> Struct:

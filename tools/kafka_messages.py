@@ -1,8 +1,9 @@
-"""Writes `replog/kafka/messages/` from the message definitions in Kafka's own jar; `--check` only compares.
+"""Writes `replog/kafka/messages/` and `replog/coordinator/messages/` from the definitions in Kafka's own jars.
 
 One module for each API of `APIS`: a dataclass for the request and one for the answer, their structs nested in them, each
-with `read` and `write` for every version that Kafka defines.  Fields of fixed width that follow one another are one call of
-`struct`.  The jar comes from Maven (`bench/java/kafka-pom.xml`); where it cannot be had, `--check` says so and passes.
+with `read` and `write` for every version that Kafka defines.  One module for each record of `GROUP_RECORDS`: a dataclass
+for the key and one for the value.  Fields of fixed width that follow one another are one call of `struct`.  `--check` only
+compares.  The jars come from Maven (`bench/java/kafka-pom.xml`); where they cannot be had, `--check` says so and passes.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -21,17 +23,21 @@ sys.path.insert(0, str(ROOT))
 from bench.systems.maven import PeerUnavailableError, jars  # noqa: E402
 from tools.kafka_definitions import CODES, SIZES, Field, Message, Span, Struct, definitions, parse, snake_case  # noqa: E402
 
-PACKAGE = ROOT / "replog/kafka/messages"
-JAR = "kafka-clients-"
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "CreateTopics", "DeleteTopics", "DeleteRecords"),
     *("InitProducerId", "OffsetForLeaderEpoch", "DescribeConfigs", "AlterConfigs", "IncrementalAlterConfigs"),
     *("AlterReplicaLogDirs", "DescribeLogDirs", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments"),
     *("ListPartitionReassignments", "DescribeQuorum", "UpdateFeatures", "DescribeCluster", "DescribeProducers"),
     *("UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
-    "FindCoordinator",  # only to say that there is none
+    *("FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DeleteGroups", "ConsumerGroupHeartbeat"),
+    *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "DescribeGroups", "ListGroups", "ConsumerGroupDescribe"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
+GROUP_RECORDS = (
+    *("LegacyOffsetCommit", "OffsetCommit", "GroupMetadata", "ConsumerGroupMetadata", "ConsumerGroupPartitionMetadata"),
+    *("ConsumerGroupMemberMetadata", "ConsumerGroupTargetAssignmentMetadata", "ConsumerGroupTargetAssignmentMember"),
+    *("ConsumerGroupCurrentMemberAssignment", "ConsumerGroupRegularExpression"),
+)
 
 # ---- code ------------------------------------------------------------------------------------------------------------
 
@@ -56,13 +62,14 @@ class Code:
         yield "@dataclass(slots=True)"
         yield f"class {self._name}:"
         versions = f"versions {message.versions.first} to {message.versions.last}"
-        key = f"API {message.api_key}, " if message.api_key is not None else ""
+        kind, constant = ("record type", "RECORD_TYPE") if message.is_record else ("API", "API_KEY")
+        key = f"{kind} {message.api_key}, " if message.api_key is not None else ""
         yield f'    """Kafka\'s {self._name} ({key}{versions})."""'
         yield ""
         if message.api_key is not None:
-            yield f"    API_KEY: ClassVar = {message.api_key}"
-        yield f"    VERSIONS: ClassVar = range({message.versions.first}, {message.versions.last + 1})"
-        yield f"    FLEXIBLE_FROM: ClassVar = {message.flexible.first}"
+            yield f"    {constant}: {self._constant('int')} = {message.api_key}"
+        yield f"    VERSIONS: {self._constant('range')} = range({message.versions.first}, {message.versions.last + 1})"
+        yield f"    FLEXIBLE_FROM: {self._constant('int')} = {message.flexible.first}"
         yield ""
         for struct in message.structs:
             yield "    @dataclass(slots=True)"
@@ -71,15 +78,22 @@ class Code:
             yield ""
         yield from indented(self._members(message.root, self._name))
 
+    def _constant(self, kind: str) -> str:
+        """Returns the annotation of a constant; records have a protocol, which wants the type."""
+        return f"ClassVar[{kind}]" if self._message.is_record else "ClassVar"
+
     def _reaches(self) -> dict[str, Span]:
         """Returns the versions in which each struct is used."""
+        known: dict[str, Span] = {}
         reaches = {self._name: self._message.versions}
-        for outer in (self._message.root, *reversed(self._message.structs)):  # outer ones first
-            for each in outer.fields:
-                if each.is_struct and outer.name in reaches:
-                    used, before = each.span.within(reaches[outer.name]), reaches.get(each.element)
-                    if used:
-                        reaches[each.element] = used if before is None else before.joined(used)
+        while known != reaches:  # those that several structs share may stand anywhere
+            known = dict(reaches)
+            for outer in (self._message.root, *reversed(self._message.structs)):
+                for each in outer.fields:
+                    if each.is_struct and outer.name in reaches:
+                        used, before = each.span.within(reaches[outer.name]), reaches.get(each.element)
+                        if used:
+                            reaches[each.element] = used if before is None else before.joined(used)
         return reaches
 
     def _members(self, struct: Struct, path: str) -> Iterator[str]:
@@ -178,7 +192,8 @@ class Code:
                 return f'{head}{reader}.numbers({count}, "{CODES[each.element]}")'
             return f"{head}[{self._reading_one(each.element, reader, flexible)} for _ in range({count})]"
         if each.is_struct and prefix:
-            return f"{self._reading_one(each.element, reader, flexible)} if {reader}.is_present() else None"
+            asked = "is_present" if each.tag is None else "is_present_in_tag"
+            return f"{self._reading_one(each.element, reader, flexible)} if {reader}.{asked}() else None"
         if each.type == "records":
             return f"{reader}.nullable_view({flexible})"
         if each.type in {"string", "bytes"}:
@@ -239,7 +254,8 @@ class Code:
                 return [head, f'{writer}.numbers({values}, "{CODES[each.element]}")']
             return [head, f"for {one} in {values}:", f"    {self._writing_one(each.element, one, writer, flexible)}"]
         if each.is_struct and prefix:
-            return [f"{writer}.presence({value})", f"if {value} is not None:", f"    {value}.write({writer}, version)"]
+            said = f"{writer}.{'presence' if each.tag is None else 'presence_in_tag'}({value})"
+            return [said, f"if {value} is not None:", f"    {value}.write({writer}, version)"]
         if each.type in {"string", "bytes", "records"}:
             return [f"{writer}.{prefix}{'text' if each.type == 'string' else 'raw'}({value}, {flexible})"]
         return [self._writing_one(each.type, value, writer, flexible)]
@@ -293,21 +309,77 @@ def module(names: tuple[str, ...], found: dict[str, Any]) -> str:
     head += ["from struct import Struct"] if layouts else []
     head += ["from typing import ClassVar"]
     head += ["from uuid import UUID"] if "UUID" in body else []
-    head += ["", "from replog.kafka.wire import Reader, Writer", ""]
+    head += ["", "from replog.wire import Reader, Writer", ""]
     head += [f'{layout_name(codes)} = Struct(">{codes}")' for codes in sorted(layouts)]
     head += ["ZERO_UUID = UUID(int=0)"] if "ZERO_UUID" in body else []
     return "\n".join([*head, "", "", body, ""])
 
 
-def modules(found: dict[str, Any]) -> dict[str, str]:
-    """Returns the text of each module by its file's name."""
-    made = {
-        "__init__.py": '"""The messages of Kafka\'s protocol, one module an API; generated by tools/kafka_messages.py."""\n'
-    }
-    made["headers.py"] = module(HEADERS, found)
+def message_modules(found: dict[str, Any]) -> dict[str, str]:
+    """Returns the text of each module of requests and answers by its file's name."""
+    made = {"headers.py": module(HEADERS, found)}
     for api in APIS:
         made[f"{snake_case(api)}.py"] = module((f"{api}Request", f"{api}Response"), found)
-    return {name: formatted(text) for name, text in made.items()}
+    return made
+
+
+def group_record_modules(found: dict[str, Any]) -> dict[str, str]:
+    """Returns the text of each module of records of consumer groups by its file's name."""
+    return {f"{snake_case(name)}.py": module((f"{name}Key", f"{name}Value"), found) for name in GROUP_RECORDS}
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package that is generated.
+
+    Attributes:
+        path: Its folder, as seen from the root.
+        about: What its docstring says is in it.
+        jar: How the name of the jar with the definitions begins.
+        modules: The function that makes the text of its modules from the definitions, by the names of their files.
+    """
+
+    path: str
+    about: str
+    jar: str
+    modules: Callable[[dict[str, Any]], dict[str, str]]
+
+    def files(self) -> dict[str, str]:
+        """Returns the text of each file by its name.  Raises: PeerUnavailableError: The jar cannot be had."""
+        jar = next(each for each in jars("kafka") if each.name.startswith(self.jar) and "test" not in each.name)
+        made = {"__init__.py": f'"""{self.about}; generated by tools/kafka_messages.py."""\n'}
+        made |= self.modules(definitions(jar))
+        return {name: formatted(text) for name, text in made.items()}
+
+    def replace(self, made: dict[str, str]) -> None:
+        """Puts the new files in place of the old ones."""
+        folder = ROOT / self.path
+        folder.mkdir(exist_ok=True)
+        for old in folder.glob("*.py"):
+            old.unlink()
+        for name, text in made.items():
+            (folder / name).write_text(text)
+
+    def stale(self, made: dict[str, str]) -> list[str]:
+        """Returns the files that differ, are missing, or are left over."""
+        there = {each.name: each.read_text() for each in (ROOT / self.path).glob("*.py")}
+        return sorted(f"{self.path}/{name}" for name in made.keys() | there.keys() if made.get(name) != there.get(name))
+
+
+PACKAGES = (
+    Package(
+        path="replog/kafka/messages",
+        about="The messages of Kafka's protocol, one module an API",
+        jar="kafka-clients-",
+        modules=message_modules,
+    ),
+    Package(
+        path="replog/coordinator/messages",
+        about="The records of Kafka's topic of consumer groups, one module a type",
+        jar="kafka-group-coordinator-4",
+        modules=group_record_modules,
+    ),
+)
 
 
 def formatted(text: str) -> str:
@@ -322,24 +394,17 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write("usage: python tools/kafka_messages.py [--check]\n")
         return 2
     try:
-        jar = next(path for path in jars("kafka") if path.name.startswith(JAR) and "test" not in path.name)
+        made = [(package, package.files()) for package in PACKAGES]
     except PeerUnavailableError as error:
         sys.stderr.write(f"not compared with Kafka's definitions: {error}\n")
         return 0 if arguments else 1
-    made = modules(definitions(jar))
     if not arguments:
-        PACKAGE.mkdir(exist_ok=True)
-        for path in PACKAGE.glob("*.py"):
-            path.unlink()
-        for name, text in made.items():
-            (PACKAGE / name).write_text(text)
+        for package, files in made:
+            package.replace(files)
         return 0
-    there = {path.name: path.read_text() for path in PACKAGE.glob("*.py")}
-    stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
-    for name in stale:
-        sys.stderr.write(
-            f"replog/kafka/messages/{name} is not what Kafka's definitions give: run tools/kafka_messages.py\n"
-        )
+    stale = [path for package, files in made for path in package.stale(files)]
+    for path in stale:
+        sys.stderr.write(f"{path} is not what Kafka's definitions give: run tools/kafka_messages.py\n")
     return 1 if stale else 0
 
 

@@ -7,7 +7,7 @@ from struct import Struct
 from typing import ClassVar
 from uuid import UUID
 
-from replog.kafka.wire import Reader, Writer
+from replog.wire import Reader, Writer
 
 _h = Struct(">h")
 _i = Struct(">i")

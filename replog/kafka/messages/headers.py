@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import ClassVar
 
-from replog.kafka.wire import Reader, Writer
+from replog.wire import Reader, Writer
 
 _hhi = Struct(">hhi")
 _i = Struct(">i")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import struct
 from dataclasses import replace
@@ -12,10 +11,10 @@ from dataclasses import replace
 import pytest
 
 from replog.byte_semaphore import ByteSemaphore
-from replog.errors import ConfigError, MalformedFrameError
-from replog.kafka import connection as connection_module
-from replog.kafka.connection import Answer, RequestServer
-from replog.kafka.listener import Listener, ListenerLimits, bind
+from replog.errors import MalformedFrameError
+from replog.tcp import connection as connection_module
+from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 
@@ -69,7 +68,7 @@ async def test_any_mix_is_answered_whole_and_in_order(seed: int) -> None:
     sizes = [rng.choice([12, 200, 70_000, 300_000]) for _ in kinds]
     sent: list[bytes] = []
 
-    async def serve(frame: memoryview) -> Answer | None:
+    async def serve(frame: memoryview, _address: str) -> Answer | None:
         number: int = struct.unpack_from(">hi", frame)[1]
         assert len(frame) == sizes[number]
         for _ in range(rng.randint(0, 20)):
@@ -139,6 +138,25 @@ async def test_memory_for_a_large_request_waits_for_room() -> None:
         assert await second.answers(1) == [1]
 
 
+async def test_a_small_request_does_not_wait_for_the_room_of_large_ones() -> None:
+    """Goal: metadata are answered, and leaders found, while produces have taken all memory for requests."""
+    async with serving(bytes_max=1_000) as it:
+        first, second, third = await it.client(), await it.client(), await it.client()
+        first.writer.write(request(0, size=900))
+        await it.script.until(lambda: 0 in it.script.gates)
+        second.writer.write(request(1, size=900))  # waits
+        third.writer.write(request(2, kind=ALONE, size=900) + request(3, size=900))
+        await it.script.until(lambda: 2 in it.script.gates)
+        it.script.finish(2)
+        assert await third.answers(1) == [2]
+        await quiet_for(0.03)
+        assert it.script.begun == [0, 2], "what may overlap has no part in the reserve, be it small or not"
+        it.script.is_open = True
+        it.script.finish(0)
+        assert (await second.answers(1), await third.answers(1)) == ([1], [3])
+        assert it.listener._small_bytes.held_bytes == 0
+
+
 @pytest.mark.parametrize("size", [900, 900_000])
 async def test_who_leaves_while_waiting_for_room_stands_in_nobodys_way(size: int) -> None:
     """Note: reading pauses meanwhile, so what has come whole is begun before the end of the connection is seen."""
@@ -157,10 +175,26 @@ async def test_who_leaves_while_waiting_for_room_stands_in_nobodys_way(size: int
         assert await third.answers(1) == [2]
 
 
+async def test_idle_connections_are_looked_at_together() -> None:
+    """Goal: a loop with a thousand clients that ask for nothing sleeps, and is not woken for each of them."""
+    async with serving() as it:
+        for _ in range(5):
+            await it.client()
+            await quiet_for(0.01)
+        timers = [connection._check for connection in it.listener._connections]
+        step_s = connection_module.CHECK_S / connection_module.LOOKS_PER_CHECK
+        assert len(timers) == 5
+        for timer in timers:
+            assert timer is not None
+            assert timer.when() == round(timer.when() / step_s) * step_s
+
+
 async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back() -> None:
     """Example: bytes and the end of a connection come in one turn of the loop."""
     request_bytes, script = ByteSemaphore(1_000), Script()
-    listener = Listener(RequestServer(script.serve, lambda frame: True), ListenerLimits(), request_bytes)
+    listener = Listener(
+        RequestServer(script.serve, lambda frame: True, lambda frame: True), ListenerLimits(), request_bytes
+    )
     made = listener._accept()
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
     data = request(0, size=500) + request(1, size=100)
@@ -297,27 +331,6 @@ async def test_a_throttled_client_takes_no_memory_of_others() -> None:
         assert await client.answers(1) == [1]
 
 
-async def test_connections_are_bounded_in_all_and_by_address(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(connections_max=3, connections_per_address_max=2) as it:
-        it.script.is_open = True
-        for number in range(2):
-            client = await it.client()
-            client.writer.write(request(number))
-            assert await client.answers(1) == [number]
-        for _ in range(3):
-            assert await (await it.client()).until_ended() == b""
-        it.clients[0].writer.close()
-        async with asyncio.timeout(20):
-            while len(it.listener) == 2:
-                await asyncio.sleep(0.01)
-        again = await it.client()
-        again.writer.write(request(7))
-        assert await again.answers(1) == [7]
-    assert [message for message in caplog.messages if "max.connections.per.ip" in message] == [
-        "a connection from 127.0.0.1 was ended: it has 2 connections already (max.connections.per.ip)"
-    ]
-
-
 # ---- ends ----------------------------------------------------------------------------------------------------------
 
 
@@ -363,72 +376,3 @@ async def test_a_request_that_the_broker_cancels_ends_its_connection(caplog: pyt
         it.script.gates[0].cancel()
         assert await client.until_ended() == b""
     assert "given up by the broker" in caplog.text
-
-
-async def test_a_stranger_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving() as it:
-        for _ in range(3):
-            client = await it.client()
-            client.writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert await client.until_ended() == b""
-    (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
-    assert told.endswith("its first bytes look like an HTTP request")
-
-
-async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
-    async with serving() as it:
-        client = await it.client()
-        client.writer.write(request(0))
-        await it.script.until(lambda: 0 in it.script.gates)
-        await it.listener.stop()
-        assert it.script.gates[0].cancelled()
-        assert await client.until_ended() == b""
-
-
-async def test_a_connection_that_was_being_accepted_does_not_outlive_the_listener() -> None:
-    """Example: a client connects in the turn of the loop in which the broker stops."""
-    async with serving() as it:
-        accepted = it.listener._accept()
-        await it.listener.stop()
-        transport = AbortedTransport()
-        accepted.connection_made(transport)
-        assert (transport.is_aborted, len(it.listener)) == (True, 0)
-        accepted.connection_lost(None)
-
-
-class AbortedTransport(asyncio.Transport):
-    is_aborted = False
-
-    def abort(self) -> None:
-        self.is_aborted = True
-
-
-async def test_a_port_that_is_taken_is_told() -> None:
-    async with serving() as it:
-        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
-            bind("127.0.0.1", it.port)
-
-
-async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
-    first = bind("127.0.0.1", 0)
-    port = first.getsockname()[1]
-    second = bind("127.0.0.1", port)  # nobody listens yet, so that both have it
-    with second:
-        second.listen()
-        listener = Listener(RequestServer(Script().serve, lambda frame: True), ListenerLimits(), ByteSemaphore(1))
-        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
-            await listener.start(first)
-        assert first.fileno() == -1
-        await listener.stop()
-
-
-async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> None:
-    """Example: a node is stopped in the turn of the loop in which it is ready."""
-    bound = bind("127.0.0.1", 0)
-    listener = Listener(RequestServer(Script().serve, lambda frame: True), ListenerLimits(), ByteSemaphore(1))
-    starting = asyncio.create_task(listener.start(bound))
-    await asyncio.sleep(0)
-    starting.cancel()
-    await asyncio.wait([starting])
-    await listener.stop()
-    assert bound.fileno() == -1

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.kafka.frames import FRAME_BYTES_MIN, SHARED_BYTES, FrameReader, OrderedAnswers, SpareBuffers
+from replog.tcp.frames import FRAME_BYTES_MIN, SHARED_BYTES, FrameReader, OrderedAnswers, SpareBuffers
 
 BYTES_MAX = 300_000
 sizes = st.one_of(
@@ -76,7 +76,8 @@ def test_other_sizes_are_refused_without_memory(size: int) -> None:
         (b"GET / HTTP/1.1\r\n", "an HTTP request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "a TLS hello"),
         (b"PRI * HTTP/2.0\r\n\r\nSM", "gRPC"),
-        (b"SSH-2.0-OpenSSH", "an SSH client"),
+        (b"SSH-2.0-OpenSSH", "SSH"),
+        (b"HTTP/1.1 400", "the answer of a web server"),
     ],
 )
 def test_a_wrong_client_is_named(first: bytes, text: str) -> None:

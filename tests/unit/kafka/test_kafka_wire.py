@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
-from replog.kafka.wire import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
+from replog.wire import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
 
 UUID_1 = UUID(int=1)
 flexibles = pytest.mark.parametrize("flexible", [False, True])
@@ -217,3 +217,10 @@ def test_bytes_left_over_are_refused() -> None:
 def test_a_struct_may_be_null(byte: int, present: bool) -> None:
     assert reader(bytes([byte])).is_present() is present
     assert written(lambda w: w.presence("x" if present else None)) == bytes([byte])
+
+
+@pytest.mark.parametrize(("value", "plain", "tagged"), [(None, b"\xff", b"\0"), (object(), b"\1", b"\1")])
+def test_a_struct_that_may_be_null_is_marked_in_two_ways(value: object, plain: bytes, tagged: bytes) -> None:
+    """Goal: zero means null in a tagged field, and a struct everywhere else."""
+    assert (written(lambda w: w.presence(value)), written(lambda w: w.presence_in_tag(value))) == (plain, tagged)
+    assert reader(plain).is_present() == reader(tagged).is_present_in_tag() == (value is not None)

@@ -1,19 +1,18 @@
-"""The TCP port for clients: accepts connections, within bounds, and says what strangers sent."""
+"""A TCP port: accepts connections, within bounds, and says what strangers sent."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import math
-import socket
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 
 from replog.byte_semaphore import ByteSemaphore
-from replog.errors import ConfigError
-from replog.kafka.connection import ConnectionLimits, RequestServer, ServerConnection
-from replog.kafka.frames import SpareBuffers
+from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
+from replog.tcp.frames import SpareBuffers
+from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""
@@ -21,7 +20,8 @@ TELL_AGAIN_S = 60.0
 TOLD_MAX = 1_000
 """How many addresses are remembered as told about."""
 
-BACKLOG = 512
+SMALL_BYTES = 1 << 20
+"""Room for small requests, beside that for all."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,32 +41,6 @@ class ListenerLimits:
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Returns a socket that has its port and does not listen yet: whoever connects is refused.
-
-    Args:
-        host: The address to listen at.
-        port: The port; 0: a free one.
-
-    Raises:
-        ConfigError: The port is taken, or the address is not this machine's.
-    """
-    bound = None
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, kind, protocol)
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-    except OSError as error:
-        if bound is not None:
-            bound.close()
-        raise _cannot_listen(host, port, error) from None
-    bound.settimeout(0)
-    return bound
-
-
 class Listener:
     """Listens on one port.  Of one event loop.
 
@@ -74,21 +48,26 @@ class Listener:
         server: Who answers requests.
         limits: How many connections there may be.
         request_bytes: The bytes of requests that all connections hold together.
+        key: The configuration key that names the port, for errors.
 
     Attributes:
         accepted_count: The connections that were taken in since the start.
         ended_count: The connections that were ended from this side, whatever the reason.
     """
 
-    def __init__(self, server: RequestServer, limits: ListenerLimits, request_bytes: ByteSemaphore) -> None:
+    def __init__(
+        self, server: RequestServer, limits: ListenerLimits, request_bytes: ByteSemaphore, key: str = CLIENTS_KEY
+    ) -> None:
         self._request_server = server
         self._limits = limits
         self._request_bytes = request_bytes
+        self._key = key
+        self._small_bytes = ByteSemaphore(SMALL_BYTES)
         self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self._told_s: dict[str, float] = {}
-        self._server: asyncio.Server | None = None
+        self._port: Port | None = None
         self._is_stopping = False
         self.accepted_count = 0
         self.ended_count = 0
@@ -96,31 +75,27 @@ class Listener:
     def __len__(self) -> int:
         return len(self._connections)
 
-    async def start(self, bound: socket.socket) -> None:
+    async def start(self, port: Port) -> None:
         """Accepts connections from here on.
 
         Args:
-            bound: The socket, from `bind`; it is the listener's from here on.
+            port: The port; it is the listener's from here on.
 
         Raises:
-            ConfigError: Another process began to listen there after `bind`.
+            ConfigError: Another process began to listen there after it was bound.
         """
-        loop = asyncio.get_running_loop()
+        self._port = port
         try:
-            # it is ours before it listens: whoever is cancelled while it begins to, leaves it to `stop`
-            self._server = await loop.create_server(self._accept, sock=bound, backlog=BACKLOG, start_serving=False)
-            await self._server.start_serving()
+            await port.listen(self._accept)
         except OSError as error:
-            host, port = bound.getsockname()[:2]
-            bound.close()
-            self._server = None
-            raise _cannot_listen(host, port, error) from None
+            port.close()
+            raise cannot_listen(self._key, port.host, port.port, error) from None
 
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
         self._is_stopping = True
-        if self._server is not None:
-            self._server.close()
+        if self._port is not None:
+            self._port.close()
         while self._connections:
             for connection in self._connections:
                 connection.end("")
@@ -153,16 +128,16 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ServerConnection:
-        limits = self._limits.connection
-        return ServerConnection(self, self._request_server, limits, self._request_bytes, self._spares)
+        limits, rooms = self._limits.connection, (self._request_bytes, self._small_bytes)
+        return ServerConnection(self, self._request_server, limits, *rooms, self._spares)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:
             return "the broker stops"
         if len(self._connections) >= self._limits.connections_max:
-            return f"there are {self._limits.connections_max} connections already (max.connections)"
+            return f"there are {self._limits.connections_max} connections already, the most that this broker serves"
         if self._by_address[address] >= self._limits.connections_per_address_max:
-            return f"it has {self._limits.connections_per_address_max} connections already (max.connections.per.ip)"
+            return f"it has {self._limits.connections_per_address_max} connections already, the most from one address"
         return ""
 
     def _drop(self, connection: ServerConnection, _closed: asyncio.Future[None]) -> None:
@@ -170,8 +145,3 @@ class Listener:
         self._by_address[address] -= 1
         if not self._by_address[address]:
             del self._by_address[address]
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> ConfigError:
-    reason = f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in kafka.listener"
-    return ConfigError("kafka.listener", f"{host}:{port}", reason)

@@ -7,14 +7,17 @@
 | reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, whatever it sends |
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
 
-Requests that may overlap (produces: their appends are in order, and only their answers are waited for) are in flight
-together.  Any other begins when all before it are answered, so that one answer of its size is held at a time.
+What asks for little and brings no records (metadata, offsets, a fetch) has room of its own: it does not wait while produces
+have taken the rest.  Requests that may overlap (produces and commits: their appends are in order, and only their answers are
+waited for) are in flight together.  Any other begins when all before it are answered, so that one answer of its size is held
+at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -23,16 +26,25 @@ from typing import NamedTuple, Protocol, cast
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
-from replog.kafka.frames import FrameReader, OrderedAnswers, SpareBuffers
+from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
+from replog.unread_answers import UnreadAnswer
 
 CHECK_S = 5.0
 """How often a connection is looked at for the limits of time."""
+
+LOOKS_PER_CHECK = 20
+"""How often in `CHECK_S` the loop wakes to look at connections: at all of a time together, be they thousands that idle."""
 
 PROGRESS_BYTES = 1 << 20
 """How many bytes of a frame or an answer are progress where it is not at its end: fewer in `stalled_s` only hold memory."""
 
 JOINED_BYTES_MAX = 16 << 10
 """Answers up to this size are written at once: a copy costs less than a system call, and each is a packet."""
+
+SMALL_BYTES_MAX = 4 << 10
+"""Size of the requests that have room of their own, unless they bring records."""
+
+GIVEN_UP = "an answer was not read while others waited for the memory that it held (queued.max.response.bytes)"
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +68,24 @@ class ConnectionLimits:
     stalled_s: float = 60.0
 
 
+class Successor(Protocol):
+    """What a connection becomes that does not go on with requests and answers."""
+
+    @property
+    def stream(self) -> asyncio.BaseProtocol:
+        """Who takes the bytes from here on."""
+        ...
+
+    @property
+    def closed(self) -> asyncio.Future[None]:
+        """The future that is done when the connection has ended."""
+        ...
+
+    async def serve(self) -> None:
+        """Serves the client until the connection has ended."""
+        ...
+
+
 class Answer(NamedTuple):
     """What is written for a request.
 
@@ -63,24 +93,31 @@ class Answer(NamedTuple):
         buffers: The bytes of the answer, its size in front.
         mute_s: How long nothing more of the client is taken up: the time by which it was told that it is throttled.
         is_last: Whether the connection ends behind it.
+        becomes: The function that returns the successor which has the connection behind this answer, of the client's
+            address; None: it goes on.
+        unread: The share that it holds of the memory for records until it has left; None: it has none.
     """
 
     buffers: Sequence[bytes | bytearray | memoryview] = ()
     mute_s: float = 0.0
     is_last: bool = False
+    becomes: Callable[[str], Successor] | None = None
+    unread: UnreadAnswer | None = None
 
 
 class RequestServer(NamedTuple):
     """Who answers the requests of a connection.
 
     Attributes:
-        serve: The function that answers a request, without its size; None: it has no answer.  It raises
-            `MalformedFrameError` where the bytes are no request, and nothing else.
+        serve: The function that answers a request, without its size, of the client's address; None: it has no answer.  It
+            raises `MalformedFrameError` where the bytes are no request, and nothing else.
         may_overlap: The function that says whether a request may be in flight beside others.
+        carries_records: The function that says whether a request brings records.
     """
 
-    serve: Callable[[memoryview], Awaitable[Answer | None]]
+    serve: Callable[[memoryview, str], Awaitable[Answer | None]]
     may_overlap: Callable[[memoryview], bool]
+    carries_records: Callable[[memoryview], bool]
 
 
 class ConnectionOwner(Protocol):
@@ -103,6 +140,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         server: Who answers.
         limits: What the connection may cost.
         request_bytes: The bytes of requests that all connections hold together.
+        small_bytes: The bytes beside these that are kept for small requests.
         spares: The buffers that they share.
 
     Attributes:
@@ -115,6 +153,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         server: RequestServer,
         limits: ConnectionLimits,
         request_bytes: ByteSemaphore,
+        small_bytes: ByteSemaphore,
         spares: SpareBuffers,
     ) -> None:
         self._owner = owner
@@ -123,6 +162,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._server = server
         self._limits = limits
         self._request_bytes = request_bytes
+        self._small_bytes = small_bytes
         self._reader = FrameReader(limits.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
@@ -132,6 +172,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._check: asyncio.TimerHandle | None = None
         self._unmute: asyncio.TimerHandle | None = None
         self._admitted_bytes = 0  # held for a large frame that is being read
+        self._successor: asyncio.Task[None] | None = None
+        self._unread: deque[UnreadAnswer] = deque()  # written, and perhaps not read
         self._is_alone = False  # whether the request in flight is one that may not overlap
         self._is_reading = True
         self._is_writable = True
@@ -152,7 +194,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if reason := self._owner.admit(self, self._address):
             self.end(reason)
             return
-        self._check = self._loop.call_later(CHECK_S, self._look)
+        self._look_later()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
         """Returns where the next bytes go."""
@@ -181,12 +223,14 @@ class ServerConnection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """Goes on taking requests up."""
         self._is_writable = True
+        self._close_unread()
         self._take_up()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         """Ends whatever is in flight."""
         self._is_ending = True
         self._transport = None
+        self._close_unread()
         for timer in (self._check, self._unmute):
             if timer is not None:
                 timer.cancel()
@@ -203,20 +247,31 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _take_up(self) -> None:
         """Begins the requests that may begin now; reads on where none waits."""
         while self._arrived and self._may_begin(self._arrived[0]):
-            size = len(self._arrived[0])
-            if self._admitted_bytes:  # a large frame, whose bytes are held already
-                self._admitted_bytes = 0
-            elif self._request_bytes.has_room(size):
-                self._request_bytes.held_bytes += size
-            else:
-                self._wait_for_room(size)
+            room = self._room_for(self._arrived[0])
+            if room is None:
+                self._wait_for_room(len(self._arrived[0]))
                 break
-            self._begin(self._arrived.popleft())
+            self._begin(self._arrived.popleft(), room)
         if not self._arrived and self._reader.trouble and not self._is_ending:
             self._end_after_answers(self._answers.begin(), self._reader.trouble)
         if not self._arrived and self._reader.wanted_bytes and self._may_take_room():
             self._wait_for_room(self._reader.wanted_bytes)
         self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
+
+    def _room_for(self, frame: memoryview) -> ByteSemaphore | None:
+        """Returns where a frame is held from here on; None: there is no room."""
+        size = len(frame)
+        if self._admitted_bytes:  # a frame that has waited, whose bytes are held already
+            self._admitted_bytes = 0
+            return self._request_bytes
+        rooms = [self._request_bytes]
+        if size <= SMALL_BYTES_MAX and not self._server.carries_records(frame):
+            rooms.append(self._small_bytes)
+        for room in rooms:
+            if room.has_room(size):
+                room.held_bytes += size
+                return room
+        return None
 
     def _may_take_room(self) -> bool:
         """Whether room may be asked for: who is throttled or does not read its answers would keep it from others."""
@@ -229,17 +284,17 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         return not len(self._answers) or self._server.may_overlap(frame)
 
-    def _begin(self, frame: memoryview) -> None:
+    def _begin(self, frame: memoryview, room: ByteSemaphore) -> None:
         self._has_asked = True
         self._is_alone = not self._server.may_overlap(frame)
         task = self._loop.create_task(self._serve(self._answers.begin(), frame))
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, len(frame)))
+        task.add_done_callback(partial(self._ended, room, len(frame)))
 
-    def _ended(self, size: int, task: asyncio.Task[None]) -> None:
+    def _ended(self, room: ByteSemaphore, size: int, task: asyncio.Task[None]) -> None:
         """Gives back what a request held, also one that was cancelled before it ran."""
         self._tasks.discard(task)
-        self._request_bytes.release(size)
+        room.release(size)
         if task.cancelled() and not self._is_ending:  # its answer would be waited for for ever
             self.end("one of its requests was given up by the broker")
         self._close_if_done()
@@ -280,7 +335,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     async def _serve(self, number: int, frame: memoryview) -> None:
         try:
-            answer = await self._server.serve(frame)
+            answer = await self._server.serve(frame, self._address)
         except MalformedFrameError as error:
             self._end_after_answers(number, str(error))
         except Exception:  # noqa: BLE001 -- one client's connection ends, and nothing else
@@ -300,17 +355,45 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _write(self, answer: Answer) -> None:
         transport = self._transport
+        if answer.unread is not None:
+            self._unread.append(answer.unread)
+            answer.unread.on_give_up = partial(self.end, GIVEN_UP)
         if transport is None or transport.is_closing():
+            self._close_unread()
             return
         size = sum(map(len, answer.buffers))
         self._written_bytes += size
         for buffer in (b"".join(answer.buffers),) if size <= JOINED_BYTES_MAX else answer.buffers:
             transport.write(buffer)
+        if self._is_writable:  # all of it is with the kernel, or nearly
+            self._close_unread()
         if answer.mute_s > 0:
             self._mute(answer.mute_s)
         if answer.is_last:
             self._is_ending = True
             transport.close()
+        elif answer.becomes is not None:
+            self._hand_over(transport, answer.becomes)
+
+    def _hand_over(self, transport: asyncio.Transport, becomes: Callable[[str], Successor]) -> None:
+        """Gives the connection to a successor; what is left to this is to know when it has ended."""
+        if self._arrived or not self._reader.is_between_frames:
+            self.end("more came before its stream was opened")
+            return
+        if self._check is not None:
+            self._check.cancel()
+        self._is_ending = True
+        self._set_reading(is_reading=True)
+        successor = becomes(self._address)
+        transport.set_protocol(successor.stream)
+        successor.stream.connection_made(transport)
+        successor.closed.add_done_callback(lambda _: self.connection_lost(None))
+        self._successor = self._loop.create_task(successor.serve())
+        self._successor.add_done_callback(lambda _: self._close_if_done())
+
+    def _close_unread(self) -> None:
+        while self._unread:
+            self._unread.popleft().close()
 
     def _mute(self, mute_s: float) -> None:
         """Takes nothing up for a time; a shorter one that comes meanwhile does not end it."""
@@ -338,6 +421,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if reason:
             self._owner.tell(self._address, reason)
         self._transport.abort()
+        if self._successor is not None:
+            self._successor.cancel()
 
     def _end_after_answers(self, number: int, reason: str) -> None:
         """Ends the connection in the place of an answer: those before it are written."""
@@ -350,15 +435,19 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _close_if_done(self) -> None:
         is_done = self._transport is None and self._room is None and not self._tasks
-        if is_done and not self.closed.done():
+        if is_done and (self._successor is None or self._successor.done()) and not self.closed.done():
             self.closed.set_result(None)
+
+    def _look_later(self) -> None:
+        step_s = CHECK_S / LOOKS_PER_CHECK
+        self._check = self._loop.call_at(math.ceil((self._loop.time() + CHECK_S) / step_s) * step_s, self._look)
 
     def _look(self) -> None:
         """Ends the connection where a limit of time is passed."""
         if reason := self._why_too_slow():
             self.end(reason)
         else:
-            self._check = self._loop.call_later(CHECK_S, self._look)
+            self._look_later()
 
     def _why_too_slow(self) -> str:
         """Returns which limit of time is passed; "" where none is."""
@@ -381,6 +470,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Returns that answers are not read, whatever is sent meanwhile; "" where they are."""
         unwritten_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         drained_bytes = self._written_bytes - unwritten_bytes
+        for unread in self._unread:
+            unread.shrink(min(unread.held_bytes, unwritten_bytes))
         if not unwritten_bytes or drained_bytes - self._drained_bytes >= PROGRESS_BYTES:
             self._drained_s, self._drained_bytes = now_s, drained_bytes
         still_s = now_s - self._drained_s

@@ -1,7 +1,8 @@
 """Cuts the bytes of a connection into frames, and puts answers in the order of their requests.
 
-A frame is a size of 4 bytes, big-endian, and as many bytes: an API key, a version, a correlation id and the rest.  Nothing
-here does I/O: `FrameReader` says where the next bytes go and what has come, `OrderedAnswers` what may be written.
+A frame is a size of 4 bytes, big-endian, and as many bytes: in Kafka's protocol an API key, a version, a correlation id and
+the rest, in our own a tag and a message (`replog.rpc.tcp.wire`).  Nothing here does I/O: `FrameReader` says where the next
+bytes go and what has come, `OrderedAnswers` what may be written.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ _size = struct.Struct(">i")
 _NO_BUFFER = memoryview(b"")
 
 _FOREIGN = (
-    (b"PRI * HTTP/2", "an HTTP/2 connection, as of gRPC: does the client want the listener between brokers?"),
+    (b"PRI * HTTP/2", "an HTTP/2 connection, as of gRPC: nodes come to inter.broker.listener"),
     *((word, "an HTTP request") for word in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN")),
     (b"\x16\x03", "a TLS hello: this listener speaks plain text, set security.protocol=PLAINTEXT"),
-    (b"SSH-", "an SSH client"),
+    (b"HTTP/", "the answer of a web server"),
+    (b"SSH-", "SSH"),
 )
 
 
@@ -39,14 +41,17 @@ def described(first: bytes) -> str:
 
 
 class SpareBuffers:
-    """Shared buffers of connections that are between frames: thousands of idle ones have none.  Of one event loop."""
+    """Shared buffers of connections that are between frames: thousands of idle ones have none.  Threads may share them."""
 
     def __init__(self) -> None:
         self._buffers: list[memoryview] = []
 
     def take(self) -> memoryview:
         """Returns a buffer; what is in it is left from before."""
-        return self._buffers.pop() if self._buffers else memoryview(bytearray(SHARED_BYTES))
+        try:
+            return self._buffers.pop()
+        except IndexError:
+            return memoryview(bytearray(SHARED_BYTES))
 
     def give_back(self, buffer: memoryview) -> None:
         """Keeps a buffer for the next one who needs it, where there are few."""
@@ -63,16 +68,18 @@ class FrameReader:
     Args:
         bytes_max: The size of the largest frame.
         spares: The buffers that connections share.
+        bytes_min: The size of the smallest frame.
 
     Attributes:
         wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
         trouble: Why nothing more can be cut; "": it can.
     """
 
-    def __init__(self, bytes_max: int, spares: SpareBuffers) -> None:
+    def __init__(self, bytes_max: int, spares: SpareBuffers, bytes_min: int = FRAME_BYTES_MIN) -> None:
         self.wanted_bytes = 0
         self.trouble = ""
         self._bytes_max = bytes_max
+        self._bytes_min = bytes_min
         self._spares = spares
         self._shared = _NO_BUFFER  # but while it is being filled
         self._filled = 0  # of the shared buffer
@@ -126,7 +133,7 @@ class FrameReader:
         at = 0
         while self._filled - at >= SIZE_BYTES:
             size: int = _size.unpack_from(self._shared, at)[0]
-            if not FRAME_BYTES_MIN <= size <= self._bytes_max:
+            if not self._bytes_min <= size <= self._bytes_max:
                 self.trouble = self._described_trouble(size, at)
                 break
             if size > SHARED_BYTES - SIZE_BYTES:
@@ -143,7 +150,7 @@ class FrameReader:
     def _described_trouble(self, size: int, at: int) -> str:
         what = described(bytes(self._shared[at : min(at + 16, self._filled)]))
         seen = f"; its first bytes look like {what}" if what else ""
-        return f"a frame is said to have {size} bytes, and has {FRAME_BYTES_MIN} to {self._bytes_max}{seen}"
+        return f"a frame is said to have {size} bytes, and has {self._bytes_min} to {self._bytes_max}{seen}"
 
     def _drop(self, count: int) -> None:
         """Moves what follows the first `count` bytes of the shared buffer to its front."""

@@ -1,4 +1,4 @@
-"""Reads and writes the primitive types of Kafka's protocol.
+"""Reads and writes the primitive types of Kafka's messages: requests, answers, and records of its internal topics.
 
 Texts, bytes and arrays have two shapes: with a length of fixed width, or, in the versions of an API that are `flexible`
 (KIP-482), with an unsigned varint that is one larger than the length.  A flexible struct ends in tagged fields.
@@ -37,12 +37,14 @@ class Reader:
 
     Args:
         data: The message's bytes; records are returned as views of them.
+        elements_max: The most elements that its arrays may have together.
     """
 
-    __slots__ = ("_at", "_data", "_elements", "_end")
+    __slots__ = ("_at", "_data", "_elements", "_elements_max", "_end")
 
-    def __init__(self, data: memoryview) -> None:
+    def __init__(self, data: memoryview, elements_max: int = ELEMENTS_MAX) -> None:
         self._data = data
+        self._elements_max = elements_max
         self._at = 0
         self._end = len(data)
         self._elements = [0]  # how many there were; the readers of tagged fields share it
@@ -146,6 +148,10 @@ class Reader:
         """Whether a struct that may be null follows."""
         return bool(self.fixed(_int8)[0] >= 0)
 
+    def is_present_in_tag(self) -> bool:
+        """Whether the struct of a tagged field follows that may be null."""
+        return self.uvarint() > 0
+
     def tagged(self) -> list[tuple[int, Reader]]:
         """Returns the tagged fields, each with a reader of its value.
 
@@ -162,7 +168,7 @@ class Reader:
                 raise MalformedFrameError(f"tag {tag} follows tag {last}")
             last = tag
             at = self._take(size)
-            value = Reader(self._data[at : at + size])
+            value = Reader(self._data[at : at + size], self._elements_max)
             value._elements = self._elements
             fields.append((tag, value))
         return fields
@@ -178,9 +184,9 @@ class Reader:
 
     def _add_elements(self, count: int) -> None:
         self._elements[0] += count
-        if self._elements[0] > ELEMENTS_MAX:
+        if self._elements[0] > self._elements_max:
             raise MalformedFrameError(
-                f"a message has at least {self._elements[0]} elements in its arrays, and may have {ELEMENTS_MAX}: "
+                f"a message has at least {self._elements[0]} elements in its arrays, and may have {self._elements_max}: "
                 "ask for fewer topics or partitions at a time"
             )
 
@@ -224,6 +230,10 @@ class Writer:
     def joined(self) -> bytes:
         """Returns a copy of what was written."""
         return b"".join(self.buffers())
+
+    def written(self, data: bytes) -> None:
+        """Writes what another one has written."""
+        self._append(data)
 
     def fixed(self, layout: struct.Struct, *values: Any) -> None:
         """Writes adjacent fields of fixed width."""
@@ -278,6 +288,10 @@ class Writer:
     def presence(self, value: object) -> None:
         """Writes whether a struct that may be None follows."""
         self._tail += b"\xff" if value is None else b"\x01"
+
+    def presence_in_tag(self, value: object) -> None:
+        """Writes whether the struct of a tagged field follows that may be None."""
+        self.uvarint(0 if value is None else 1)
 
     def tagged(self, fields: Iterable[tuple[int, Writer]] = ()) -> None:
         """Writes tagged fields, in the order of their tags."""

@@ -1,0 +1,121 @@
+"""TCP ports: taken at once, and listened at later, so that who connects in between is refused and goes elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from replog.errors import ConfigError
+
+BACKLOG = 512
+
+KEEP_ALIVE_S = 30
+"""After how long a silence the kernel asks whether the other side's machine is there."""
+
+UNACKNOWLEDGED_MS = 60_000
+"""How long what was sent may be on its way before the other side's machine is taken for gone."""
+
+
+CLIENTS_KEY = "listeners"
+"""The configuration key of the port for clients."""
+
+
+class Port(Protocol):
+    """A port that this process has: of a socket, or of a simulated machine (`replog.testing.simulated_tcp`)."""
+
+    @property
+    def host(self) -> str:
+        """The address at which it is."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The number of the port."""
+        ...
+
+    async def listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+        """Accepts connections from here on.
+
+        Args:
+            accept: The factory of the protocol of a connection.
+
+        Raises:
+            OSError: Somebody else listens there.
+        """
+        ...
+
+    def close(self) -> None:
+        """Gives the port back, whether it is listened at or not; connections stay."""
+        ...
+
+
+class SocketPort:
+    """A port of this machine.
+
+    Args:
+        bound: The socket; it is the port's from here on.
+
+    Attributes:
+        socket: The socket.
+    """
+
+    def __init__(self, bound: socket.socket) -> None:
+        self.socket = bound
+        self.host, self.port = bound.getsockname()[:2]
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
+        loop = asyncio.get_running_loop()
+        # known before it listens: whoever is cancelled while it begins to, leaves it to `close`
+        self._server = await loop.create_server(accept, sock=self.socket, backlog=BACKLOG, start_serving=False)
+        await self._server.start_serving()
+
+    def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.socket.close()
+
+
+def bind(host: str, port: int, key: str = CLIENTS_KEY) -> SocketPort:
+    """Returns a port that does not listen yet: whoever connects is refused.
+
+    Args:
+        host: The address to listen at.
+        port: The port; 0: a free one.
+        key: The configuration key that names the port, for errors.
+
+    Raises:
+        ConfigError: The port is taken, or the address is not this machine's.
+    """
+    bound = None
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        bound = socket.socket(family, kind, protocol)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        keep_alive(bound)  # connections that are accepted there inherit it
+        bound.bind(address)
+    except OSError as error:
+        if bound is not None:
+            bound.close()
+        raise cannot_listen(key, host, port, error) from None
+    bound.settimeout(0)
+    return SocketPort(bound)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Lets the kernel find out that the machine of the other side is gone, of which nothing else tells."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+
+
+def cannot_listen(key: str, host: str, port: int, error: OSError) -> ConfigError:
+    """Returns what the operator is told of a port that cannot be had."""
+    reason = f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in {key}"
+    return ConfigError(key, f"{host}:{port}", reason)
