@@ -2,5 +2,5 @@
 
 `messages` holds the dataclasses of the data path, `metadata_messages`, `node_messages`, `quorum_messages` and the like
 those of the other calls; `convert` maps dataclasses to protobuf by field name, `frames` carries record bytes past
-protobuf, `transport` is the seam, `grpc_transport` its gRPC side.
+protobuf, `transport` is the seam, `tcp` the two ends of it for clients, `grpc` the way between nodes.
 """

@@ -10,11 +10,11 @@ from google.protobuf.message import DecodeError, Message
 
 from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
-from replog.errors import ErrorCode, MalformedFrameError, NotLeaderOrFollowerError, ReplogError
+from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
 from replog.rpc.convert import from_proto, to_proto, unsendable
-from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.error_codes import error_code_of, error_from_number
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ def encode_client_request(
     return _encode(request, message, CLIENT_KINDS, 0)
 
 
-def decode_client_request(data: bytes) -> IncomingCall[ClientRequest]:
+def decode_client_request(data: bytes | memoryview) -> IncomingCall[ClientRequest]:
     message = _parse(data_pb2.ClientRequest(), data)
     request = _checked(message, CLIENT_KINDS)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
@@ -72,7 +72,7 @@ def encode_client_response(response: ClientResponse | BaseException) -> bytes:
     return _encode_response(response, data_pb2.ClientResponse(), CLIENT_KINDS)
 
 
-def decode_client_response(data: bytes) -> ClientResponse:
+def decode_client_response(data: bytes | memoryview) -> ClientResponse:
     """Raises the error that the other side answered with, as its own class."""
     message = _parse(data_pb2.ClientResponse(), data)
     _raise_error(message)
@@ -88,7 +88,7 @@ def encode_controller_request(
     return _encode(request, message, _CONTROLLER_KINDS, 0)
 
 
-def decode_controller_request(data: bytes) -> IncomingCall[ControllerRequest]:
+def decode_controller_request(data: bytes | memoryview) -> IncomingCall[ControllerRequest]:
     message = _parse(controller_pb2.ControllerRequest(), data)
     request = _checked(message, _CONTROLLER_KINDS)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
@@ -98,7 +98,7 @@ def encode_controller_response(response: ControllerResponse | BaseException) -> 
     return _encode_response(response, controller_pb2.ControllerResponse(), _CONTROLLER_KINDS)
 
 
-def decode_controller_response(data: bytes) -> ControllerResponse:
+def decode_controller_response(data: bytes | memoryview) -> ControllerResponse:
     """Raises the error that the controller answered with, as its own class."""
     message = _parse(controller_pb2.ControllerResponse(), data)
     _raise_error(message)
@@ -159,16 +159,12 @@ def _raise_error(message: Any) -> None:
     if not message.HasField("error"):
         return
     detail = message.error
-    try:
-        code = ErrorCode(detail.code)
-    except ValueError:
-        raise ReplogError(f"error {detail.code}: {detail.message}") from None
     leader_id = detail.leader_id if detail.HasField("leader_id") else -1
     leader_epoch = detail.leader_epoch if detail.HasField("leader_epoch") else -1
-    raise error_from_code(code, detail.message, leader_id=leader_id, leader_epoch=leader_epoch)
+    raise error_from_number(detail.code, detail.message, leader_id=leader_id, leader_epoch=leader_epoch)
 
 
-def _parse(message: Any, data: bytes) -> Any:
+def _parse(message: Any, data: bytes | memoryview) -> Any:
     try:
         message.ParseFromString(data)
     except DecodeError as error:

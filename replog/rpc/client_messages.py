@@ -9,12 +9,37 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
+from replog.coordinator.consumers.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+    DeleteGroup,
+    DeleteGroupResponse,
+    GroupNews,
+    WaitForGroupNews,
+)
+from replog.coordinator.describing.requests import (
+    DescribeConsumerGroup,
+    DescribedConsumerGroup,
+    DescribedGroup,
+    DescribeGroup,
+    ListGroups,
+    ListGroupsResponse,
+)
+from replog.coordinator.offsets.requests import (
+    CommitOffsets,
+    CommitOffsetsResponse,
+    DeleteOffsets,
+    DeleteOffsetsResponse,
+    FetchOffsets,
+    FetchOffsetsResponse,
+)
 from replog.rpc.config_messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeNodeConfigsRequest,
     DescribeNodeConfigsResponse,
 )
+from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -45,6 +70,18 @@ from replog.rpc.quorum_messages import (
 )
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 
+GroupRequest: TypeAlias = (
+    ConsumerHeartbeat
+    | WaitForGroupNews
+    | CommitOffsets
+    | FetchOffsets
+    | DeleteOffsets
+    | DeleteGroup
+    | DescribeGroup
+    | DescribeConsumerGroup
+)
+"""What the coordinator of a group is asked."""
+
 ClientRequest: TypeAlias = (
     MetadataRequest
     | ListOffsetsRequest
@@ -61,6 +98,9 @@ ClientRequest: TypeAlias = (
     | DescribeLogDirsRequest
     | DescribeNodeConfigsRequest
     | LocateSegmentsRequest
+    | FindCoordinator
+    | ListGroups
+    | GroupRequest
 )
 ClientResponse: TypeAlias = (
     ClusterMetadata
@@ -78,6 +118,16 @@ ClientResponse: TypeAlias = (
     | DescribeLogDirsResponse
     | DescribeNodeConfigsResponse
     | LocateSegmentsResponse
+    | FindCoordinatorResponse
+    | ConsumerHeartbeatResponse
+    | GroupNews
+    | CommitOffsetsResponse
+    | FetchOffsetsResponse
+    | DeleteGroupResponse
+    | DeleteOffsetsResponse
+    | ListGroupsResponse
+    | DescribedGroup
+    | DescribedConsumerGroup
 )
 
 CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
@@ -96,5 +146,15 @@ CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
     "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
     "locate_segments": (LocateSegmentsRequest, LocateSegmentsResponse),
+    "find_coordinator": (FindCoordinator, FindCoordinatorResponse),
+    "consumer_heartbeat": (ConsumerHeartbeat, ConsumerHeartbeatResponse),
+    "commit_offsets": (CommitOffsets, CommitOffsetsResponse),
+    "fetch_offsets": (FetchOffsets, FetchOffsetsResponse),
+    "delete_group": (DeleteGroup, DeleteGroupResponse),
+    "delete_offsets": (DeleteOffsets, DeleteOffsetsResponse),
+    "list_groups": (ListGroups, ListGroupsResponse),
+    "describe_group": (DescribeGroup, DescribedGroup),
+    "describe_consumer_group": (DescribeConsumerGroup, DescribedConsumerGroup),
+    "group_news": (WaitForGroupNews, GroupNews),
 }
 """Request and answer by the name that both have on the wire."""

@@ -34,7 +34,13 @@ class DescribeConfigsResponse:
 
 @dataclass(frozen=True, slots=True)
 class DescribeNodeConfigsRequest:
-    """Asks a node for all that it goes by itself."""
+    """Asks for all that a node goes by itself.
+
+    Attributes:
+        node_id: The id of a voter of the metadata quorum, to which the request is passed on; None: the node that is asked.
+    """
+
+    node_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

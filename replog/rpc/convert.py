@@ -15,7 +15,7 @@ generates `__init__`, when the class is first sent or received.  For `TopicParti
 The record-carrying messages of the hot path are mapped by hand in ``frames``.
 
 A field of type ``T | None`` is absent on the wire when None; a tuple that may be None travels in a message with one
-repeated field `values`.
+repeated field `values`.  Partitions by topic id travel as a list of topics, an error as its code and its text.
 """
 
 from __future__ import annotations
@@ -23,19 +23,21 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable
-from enum import IntEnum
+from collections.abc import Callable, Mapping
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from google.protobuf.message import Message
 
-from replog.errors import InvalidRequestError, MalformedFrameError
+from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError
+from replog.rpc.error_codes import error_code_of, error_from_number
 
 T = TypeVar("T")
 
 _SHOWN_CHARACTERS = 80
 _BUFFERS = {bytes, bytearray, memoryview}
+_PARTITIONS_BY_TOPIC = Mapping[UUID, frozenset[int]]
 
 
 class _Converter(NamedTuple):
@@ -132,6 +134,11 @@ def _field(name: str, hint: Any, names: dict[str, Any]) -> _Field:
         raise TypeError(f"field {name}: no protobuf mapping for {arms!r}")
     if typing.get_origin(hint) is tuple:
         field = _repeated(name, typing.get_args(hint)[0], names, wrapped=optional)
+    elif hint == _PARTITIONS_BY_TOPIC:
+        field = _partitions_by_topic(name, names, wrapped=optional)
+    elif hint is ReplogError:
+        names.update(write_error=_write_error, read_error=_read_error)
+        field = _Field((f"write_error(message.{name}, v)",), f"read_error(message.{name})")
     elif dataclasses.is_dataclass(hint):
         names[f"{name}_of"] = _converter(typing.cast("type", hint))
         write = (f"message.{name}.SetInParent()", f"{name}_of.write(message.{name}, v)")
@@ -165,6 +172,24 @@ def _repeated(name: str, element: Any, names: dict[str, Any], *, wrapped: bool) 
     return _Field(write, f"tuple([{decode('each')} for each in {target}])")
 
 
+def _partitions_by_topic(name: str, names: dict[str, Any], *, wrapped: bool) -> _Field:
+    """Returns how partitions by topic id are written and read; wrapped ones as in `_repeated`."""
+    target = f"message.{name}.values" if wrapped else f"message.{name}"
+    made = (f"message.{name}.SetInParent()",) if wrapped else ()
+    names["UUID"] = UUID
+    write = (*made, f"for key in v: {target}.add(topic_id=key.bytes, partitions=sorted(v[key]))")
+    return _Field(write, f"{{UUID(bytes=each.topic_id): frozenset(each.partitions) for each in {target}}}")
+
+
+def _write_error(detail: Any, error: ReplogError) -> None:
+    detail.code = error_code_of(error)
+    detail.message = str(error)
+
+
+def _read_error(detail: Any) -> ReplogError:
+    return error_from_number(detail.code, detail.message)
+
+
 def _scalar(name: str, hint: Any, names: dict[str, Any]) -> tuple[Callable[[str], str], Callable[[str], str]]:
     """Returns what turns the text of a value into the text of its form on the wire, and back."""
     if hint is UUID:
@@ -173,6 +198,9 @@ def _scalar(name: str, hint: Any, names: dict[str, Any]) -> tuple[Callable[[str]
     if isinstance(hint, type) and issubclass(hint, IntEnum):
         names[f"{name}_of"] = hint
         return "int({})".format, f"{name}_of({{}})".format
+    if isinstance(hint, type) and issubclass(hint, StrEnum):
+        names[f"{name}_of"] = hint
+        return "str({})".format, f"{name}_of({{}})".format
     if hint is bytes:
         return "bytes({})".format, "{}".format  # a view is copied; the hot path is mapped in `frames`
     if hint in {int, str, bool, float}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import replog.group_errors  # noqa: F401 - its classes are among those that are found below
 from replog import errors
 from replog.errors import ErrorCode, ReplogError
 
@@ -30,6 +31,15 @@ def error_from_code(code: ErrorCode, message: str, *, leader_id: int = -1, leade
             return errors.ConfigError("", "", text)
         case _:
             return _BY_CODE.get(code, ReplogError)(text)
+
+
+def error_from_number(number: int, message: str, *, leader_id: int = -1, leader_epoch: int = -1) -> ReplogError:
+    """Returns as `error_from_code` does; of a number that this version does not know it keeps number and text."""
+    try:
+        code = ErrorCode(number)
+    except ValueError:
+        return ReplogError(f"error {number}: {message}")
+    return error_from_code(code, message, leader_id=leader_id, leader_epoch=leader_epoch)
 
 
 def _classes(base: type[ReplogError]) -> list[type[ReplogError]]:

@@ -1,13 +1,18 @@
-"""What a forked child may do: nothing that needs gRPC, once the process that it was forked from has used it.
+"""What a forked child may do: whatever a new process may, but for what it was forked with.
 
-gRPC's threads and locks stay behind in a fork; a child that uses it all the same dies with SIGSEGV, or waits for ever.  So
-the first connection or server notes that gRPC is in use, and a fork after that turns every use into an error.  Where the
-parent has only imported replog, or made a client without connecting it, the child is as good as any process.
+A client belongs to its event loop, which the child has a copy of, and to its connections, which are the parent's: copies of
+clients are refused, and copies of connections closed, so that the other side sees the parent's end.  New clients are as in
+any process.
+
+gRPC, by which nodes meet, does not survive a fork: its threads and locks stay behind, and a child that uses it dies with
+SIGSEGV, or waits for ever.  A node in a child of a process that has had one is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import threading
 from typing import Final, Protocol
 from weakref import WeakSet
@@ -15,8 +20,13 @@ from weakref import WeakSet
 from replog.errors import BrokerClosedError
 
 FORKED_TEXT: Final = (
-    "this process was forked from one that had used replog, and gRPC does not survive a fork. Start processes with "
-    'multiprocessing.get_context("spawn"), or use replog in the parent only after the fork'
+    "this client is of the process that this one was forked from, which has its connections: make a new client here, in an "
+    "event loop of this process (asyncio.run), or a SyncProducer, SyncConsumer or SyncAdmin"
+)
+
+GRPC_FORKED_TEXT: Final = (
+    "this process was forked from one with a replog node in it, and gRPC, by which nodes meet, does not survive a fork. "
+    'Start processes with multiprocessing.get_context("spawn"), or start nodes in the parent only after the fork'
 )
 
 
@@ -27,50 +37,67 @@ class _Carried(Protocol):
         """Makes every use an error from now on; called in the child of a fork."""
 
 
-_in_use = False
-_is_forked = False
+_homes: WeakSet[asyncio.AbstractEventLoop] = WeakSet()  # loops of clients
+_carried_homes: WeakSet[asyncio.AbstractEventLoop] = WeakSet()  # those of the process that this one was forked from
 _carried: WeakSet[_Carried] = WeakSet()
+_sockets: WeakSet[socket.socket] = WeakSet()
 _lock = threading.Lock()
+_uses_grpc = False
+_lost_grpc = False
 
 
-def note_use() -> None:
+def note_home(loop: asyncio.AbstractEventLoop) -> None:
+    """Notes that a client lives in an event loop."""
+    with _lock:
+        _homes.add(loop)
+
+
+def is_carried(loop: asyncio.AbstractEventLoop | None) -> bool:
+    """Whether clients of an event loop are a fork's copies."""
+    return bool(_carried_homes) and loop is not None and loop in _carried_homes
+
+
+def raise_if_carried(loop: asyncio.AbstractEventLoop | None) -> None:
+    """Refuses what needs a client's event loop.
+
+    Raises:
+        BrokerClosedError: The loop is of the process that this one was forked from.
+    """
+    if is_carried(loop):
+        raise BrokerClosedError(FORKED_TEXT)
+
+
+def tell_at_fork(carried: _Carried) -> None:
+    """Calls `carried.handle_fork` in children that are forked, as long as `carried` lives."""
+    with _lock:
+        _carried.add(carried)
+
+
+def close_at_fork(sock: socket.socket) -> None:
+    """Closes a connection's copy in children that are forked."""
+    with _lock:
+        _sockets.add(sock)
+
+
+def note_grpc_use() -> None:
     """Notes that gRPC is about to be used.
 
     Raises:
         BrokerClosedError: This process was forked from one that had used gRPC.
     """
-    global _in_use  # noqa: PLW0603 -- one per process, as gRPC's own state is
-    raise_if_forked()
-    _in_use = True
-
-
-def tell_at_fork(carried: _Carried) -> None:
-    """Calls `carried.handle_fork` in children that are forked while gRPC is in use, as long as `carried` lives."""
-    with _lock:
-        _carried.add(carried)
-
-
-def is_forked() -> bool:
-    """Whether gRPC cannot be used in this process, because of a fork."""
-    return _is_forked
-
-
-def raise_if_forked() -> None:
-    """Refuses what needs gRPC.
-
-    Raises:
-        BrokerClosedError: This process was forked from one that had used gRPC.
-    """
-    if _is_forked:
-        raise BrokerClosedError(FORKED_TEXT)
+    global _uses_grpc  # noqa: PLW0603 -- one per process, as gRPC's own state is
+    if _lost_grpc:
+        raise BrokerClosedError(GRPC_FORKED_TEXT)
+    _uses_grpc = True
 
 
 def _after_in_child() -> None:
-    global _is_forked, _lock  # noqa: PLW0603 -- see above
+    global _lost_grpc, _lock  # noqa: PLW0603 -- see above
     _lock = threading.Lock()  # another thread of the parent may have held it
-    if not _in_use:
-        return
-    _is_forked = True
+    _lost_grpc = _lost_grpc or _uses_grpc
+    _carried_homes.update(_homes)
+    for sock in list(_sockets):
+        sock.close()
     for carried in list(_carried):
         carried.handle_fork()
 

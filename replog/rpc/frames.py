@@ -47,8 +47,13 @@ _PAYLOAD_TAG = 0x7A
 
 
 def encode_produce_request(message: Hello | ProduceRequest) -> bytes:
+    return b"".join(produce_request_pieces(message))
+
+
+def produce_request_pieces(message: Hello | ProduceRequest) -> tuple[Buffer, ...]:
+    """Returns what `encode_produce_request` joins: the batches are the buffers that they were."""
     if isinstance(message, Hello):
-        return _encode_hello(message)
+        return (_encode_hello(message),)
     header = data_pb2.ProduceRequest(
         correlation_id=message.correlation_id, timeout_ms=message.timeout_ms, acks=message.acks
     )
@@ -59,10 +64,10 @@ def encode_produce_request(message: Hello | ProduceRequest) -> bytes:
             size_bytes=len(batch),
             leader_epoch=partition.leader_epoch,
         )
-    return _join(header.SerializeToString(), message.batches)
+    return _pieces(header.SerializeToString(), message.batches)
 
 
-def decode_produce_request(data: bytes) -> Hello | ProduceRequest:
+def decode_produce_request(data: bytes | memoryview) -> Hello | ProduceRequest:
     kind, head, payload = _split(data)
     if kind == _HELLO_TAG:
         return _decode_hello(head)
@@ -97,11 +102,12 @@ def encode_produce_responses(message: Hello | Sequence[ProduceResponse]) -> byte
                 append_time_ms=r.append_time_ms,
                 leader_id=r.leader_id,
                 leader_epoch=r.leader_epoch,
+                keyless=r.keyless,
             )
     return out.SerializeToString()
 
 
-def decode_produce_responses(data: bytes) -> Hello | tuple[ProduceResponse, ...]:
+def decode_produce_responses(data: bytes | memoryview) -> Hello | tuple[ProduceResponse, ...]:
     message = _parse(data_pb2.ProduceResponses(), data)
     if message.HasField("hello"):
         return from_proto(Hello, message.hello)
@@ -119,6 +125,7 @@ def decode_produce_responses(data: bytes) -> Hello | tuple[ProduceResponse, ...]
                     append_time_ms=r.append_time_ms,
                     leader_id=r.leader_id,
                     leader_epoch=r.leader_epoch,
+                    keyless=tuple(r.keyless),
                 )
                 for r in response.results
             ),
@@ -165,7 +172,7 @@ def encode_fetch_request(message: Hello | FetchRequest) -> bytes:
     return out.SerializeToString()
 
 
-def decode_fetch_request(data: bytes) -> Hello | FetchRequest:
+def decode_fetch_request(data: bytes | memoryview) -> Hello | FetchRequest:
     message = _parse(data_pb2.FetchRequests(), data)
     if message.HasField("hello"):
         return from_proto(Hello, message.hello)
@@ -200,8 +207,13 @@ def decode_fetch_request(data: bytes) -> Hello | FetchRequest:
 
 
 def encode_fetch_response(message: Hello | FetchResponse) -> bytes:
+    return b"".join(fetch_response_pieces(message))
+
+
+def fetch_response_pieces(message: Hello | FetchResponse) -> tuple[Buffer, ...]:
+    """Returns what `encode_fetch_response` joins: the batches are the buffers that they were."""
     if isinstance(message, Hello):
-        return _encode_hello(message)
+        return (_encode_hello(message),)
     header = data_pb2.FetchResponse(correlation_id=message.correlation_id)
     for r, batches in zip(message.results, message.batches, strict=True):
         target = header.results.add(
@@ -220,10 +232,10 @@ def encode_fetch_response(message: Hello | FetchResponse) -> bytes:
         if r.diverging is not None:
             target.diverging.epoch = r.diverging.epoch
             target.diverging.end_offset = r.diverging.end_offset
-    return _join(header.SerializeToString(), message.batches)
+    return _pieces(header.SerializeToString(), message.batches)
 
 
-def decode_fetch_response(data: bytes) -> Hello | FetchResponse:
+def decode_fetch_response(data: bytes | memoryview) -> Hello | FetchResponse:
     kind, head, payload = _split(data)
     if kind == _HELLO_TAG:
         return _decode_hello(head)
@@ -255,12 +267,12 @@ def decode_fetch_response(data: bytes) -> Hello | FetchResponse:
 # ---- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _join(header: bytes, buffers: Sequence[Buffer]) -> bytes:
+def _pieces(header: bytes, buffers: Sequence[Buffer]) -> tuple[Buffer, ...]:
     size = sum(map(len, buffers))
-    return b"".join((bytes((_HEADER_TAG,)), _varint(len(header)), header, b"\x7a", _varint(size), *buffers))
+    return (b"".join((bytes((_HEADER_TAG,)), _varint(len(header)), header, b"\x7a", _varint(size))), *buffers)
 
 
-def _split(data: bytes) -> tuple[int, memoryview, memoryview]:
+def _split(data: bytes | memoryview) -> tuple[int, memoryview, memoryview]:
     """Splits a frame into (tag of the first field, its bytes, payload), without a copy."""
     view = memoryview(data)
     kind, head, position = _field(view, 0)

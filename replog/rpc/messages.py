@@ -24,6 +24,7 @@ MAX_API_VERSION = 1
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
 LARGEST_TIMESTAMP = -3
+FROM_OFFSET_TIMESTAMP = -100  # ours; Kafka counts down from -1
 CONSUMER_REPLICA_ID = -1
 
 IN_PROCESS: Mapping[str, object] = {"in_process": True}
@@ -42,6 +43,11 @@ class Hello:
     client_id: str = ""
     min_api_version: int = MIN_API_VERSION
     max_api_version: int = MAX_API_VERSION
+
+
+def client_hello(cluster_id: str, client_id: str) -> Hello:
+    """Returns the hello of a client: no node id, no incarnation."""
+    return Hello(cluster_id=cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=client_id)
 
 
 # ---- produce ---------------------------------------------------------------------------------------------------------
@@ -69,6 +75,12 @@ class ProduceRequest:
 
 @dataclass(frozen=True, slots=True)
 class ProduceResult:
+    """What became of the batch of one partition.
+
+    Attributes:
+        keyless: Its records that were refused for want of a key, by their places in the batch, counted from 0.
+    """
+
     topic_id: UUID
     partition_id: int
     error: ErrorCode
@@ -78,6 +90,7 @@ class ProduceResult:
     append_time_ms: int = -1
     leader_id: int = -1
     leader_epoch: int = -1
+    keyless: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +225,10 @@ class ListOffsetsPartition:
 
     Attributes:
         timestamp: The time in ms since 1970, or LATEST_TIMESTAMP (the end of what is visible), EARLIEST_TIMESTAMP (the log
-            start), LARGEST_TIMESTAMP (the first record with the largest timestamp of all).
+            start), LARGEST_TIMESTAMP (the first record with the largest timestamp of all), FROM_OFFSET_TIMESTAMP (the first
+            record at or after `from_offset`).
         read_committed: Whether only what is below the last stable offset is visible, instead of the high watermark.
+        from_offset: The offset that FROM_OFFSET_TIMESTAMP means.
     """
 
     topic_id: UUID
@@ -221,6 +236,7 @@ class ListOffsetsPartition:
     timestamp: int
     leader_epoch: int = -1
     read_committed: bool = False
+    from_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

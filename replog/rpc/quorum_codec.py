@@ -55,7 +55,7 @@ def encode_quorum_message(message: QuorumFrame) -> bytes:
     return envelope.SerializeToString()
 
 
-def decode_quorum_message(data: bytes) -> QuorumFrame:
+def decode_quorum_message(data: bytes | memoryview) -> QuorumFrame:
     """Raises `MalformedFrameError` for bytes that are no quorum message of this version."""
     envelope: Any = quorum_pb2.QuorumEnvelope()
     try:

@@ -43,6 +43,8 @@ async def end_tasks(*tasks: asyncio.Future[Any] | None) -> None:
         tasks: The tasks that are to end; None is passed over.
     """
     found = [task for task in tasks if task is not None]
+    if not found:
+        return
     for task in found:
         task.cancel()
     await asyncio.gather(*found, return_exceptions=True)

@@ -1,7 +1,8 @@
-"""The transport seam: how a node or client reaches another, and what a node serves.
+"""The transport seam: how a node is reached, and what it serves.
 
-gRPC is the one transport today (``grpc_transport``); another (plain TCP frames, a simulated network) implements the
-same protocols, and no core and no shell changes.
+A client has a `Connection`, by plain TCP (`tcp`), and a node serves it as `ClientHandlers` say.  Another node has a
+`PeerConnection`, over gRPC (`grpc`), and is served as `PeerHandlers` say.  A simulated network implements the same
+protocols, and no core and no shell knows.
 
 Streams carry messages in order, both ways, and end with `ConnectionLostError`; replies name the request they answer
 and may overtake one another.
@@ -76,8 +77,8 @@ class Presence(Protocol):
     async def close(self) -> None: ...
 
 
-class Connection(Protocol):
-    """A way to one node.  Opening is lazy: nothing happens before the first call."""
+class NodeConnection(Protocol):
+    """A way to one node, as far as clients and nodes use it alike.  Opening is lazy: nothing happens before the first call."""
 
     @property
     def address(self) -> str: ...
@@ -90,6 +91,16 @@ class Connection(Protocol):
         self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
     ) -> ControllerResponse: ...
 
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
+        """Sends `hello`, waits for the other side's; raises InconsistentClusterIdError, UnsupportedVersionError."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Connection(NodeConnection, Protocol):
+    """A way from a client to one node."""
+
     def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""
         ...
@@ -99,16 +110,16 @@ class Connection(Protocol):
         ...
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
-        """Sends `hello`, waits for the other side's; raises InconsistentClusterIdError, UnsupportedVersionError."""
+        """Greets as `open_fetch` does."""
         ...
 
-    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]: ...
+
+class PeerConnection(NodeConnection, Protocol):
+    """A way from one node to another.  Hellos are as in `open_fetch`."""
 
     async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]: ...
 
     async def open_presence(self, hello: Hello) -> Presence: ...
-
-    async def close(self) -> None: ...
 
 
 class StreamPresence:
@@ -137,9 +148,15 @@ class StreamPresence:
 
 
 class Transport(Protocol):
-    """Makes connections.  `purpose` keeps kinds of traffic on connections of their own ("data", "quorum")."""
+    """Makes connections of clients.  `purpose` says what for ("data", "control")."""
 
     def connect(self, address: str, *, purpose: str) -> Connection: ...
+
+
+class PeerTransport(Protocol):
+    """The same between nodes."""
+
+    def connect(self, address: str, *, purpose: str) -> PeerConnection: ...
 
 
 @runtime_checkable
@@ -163,7 +180,7 @@ class RequestContext:
 
 
 class NodeHandlers(Protocol):
-    """What a node does with what arrives.  An exception of ours becomes the answer."""
+    """What a node does with what arrives from clients and nodes alike.  An exception of ours becomes the answer."""
 
     async def handle_client_call(
         self, call: IncomingCall[ClientRequest], context: RequestContext
@@ -173,21 +190,29 @@ class NodeHandlers(Protocol):
         self, call: IncomingCall[ControllerRequest], context: RequestContext
     ) -> ControllerResponse: ...
 
-    def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
-
-    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
-
     def check_hello(self, hello: Hello) -> Hello:
         """Returns the node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""
         ...
+
+    async def handle_fetch_stream(
+        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
+    ) -> None: ...
+
+
+class ClientHandlers(NodeHandlers, Protocol):
+    """What a node does for clients."""
+
+    def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
+
+    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
 
     async def handle_produce_stream(
         self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
     ) -> None: ...
 
-    async def handle_fetch_stream(
-        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
-    ) -> None: ...
+
+class PeerHandlers(NodeHandlers, Protocol):
+    """What a node does for other nodes."""
 
     async def handle_quorum_stream(
         self, hello: Hello, stream: Stream[QuorumFrame, QuorumFrame], context: RequestContext
@@ -195,12 +220,12 @@ class NodeHandlers(Protocol):
 
 
 class Server(Protocol):
-    """A listening node."""
+    """A node that listens for other nodes."""
 
     @property
     def port(self) -> int: ...
 
-    async def start(self, handlers: NodeHandlers) -> None:
+    async def start(self, handlers: PeerHandlers) -> None:
         """Begins to answer; connections that came before have waited."""
         ...
 

@@ -24,7 +24,7 @@ def encode_watch_request(request: WatchRequest) -> bytes:
     return _encoded(request, data_pb2.WatchRequest())
 
 
-def decode_watch_request(data: bytes) -> WatchRequest:
+def decode_watch_request(data: bytes | memoryview) -> WatchRequest:
     return _decoded(WatchRequest, data_pb2.WatchRequest(), data, "watch request")
 
 
@@ -32,7 +32,7 @@ def encode_update(update: MetadataUpdate) -> bytes:
     return _encoded(update, data_pb2.MetadataUpdate())
 
 
-def decode_update(data: bytes) -> MetadataUpdate:
+def decode_update(data: bytes | memoryview) -> MetadataUpdate:
     return _decoded(MetadataUpdate, data_pb2.MetadataUpdate(), data, "metadata update")
 
 
@@ -40,7 +40,7 @@ def encode_offsets_request(request: WatchOffsetsRequest) -> bytes:
     return _encoded(request, data_pb2.WatchOffsetsRequest())
 
 
-def decode_offsets_request(data: bytes) -> WatchOffsetsRequest:
+def decode_offsets_request(data: bytes | memoryview) -> WatchOffsetsRequest:
     """Raises MalformedFrameError where it is none, or names more partitions than one request may."""
     message = data_pb2.WatchOffsetsRequest()
     _parse(message, data, "watch of offsets")
@@ -54,7 +54,7 @@ def encode_offsets_update(update: OffsetsUpdate) -> bytes:
     return _encoded(update, data_pb2.OffsetsUpdate())
 
 
-def decode_offsets_update(data: bytes) -> OffsetsUpdate:
+def decode_offsets_update(data: bytes | memoryview) -> OffsetsUpdate:
     return _decoded(OffsetsUpdate, data_pb2.OffsetsUpdate(), data, "update of offsets")
 
 
@@ -63,12 +63,12 @@ def _encoded(value: object, message: Message) -> bytes:
     return message.SerializeToString()
 
 
-def _decoded(cls: type[T], message: Message, data: bytes, what: str) -> T:
+def _decoded(cls: type[T], message: Message, data: bytes | memoryview, what: str) -> T:
     _parse(message, data, what)
     return from_proto(cls, message)
 
 
-def _parse(message: Any, data: bytes, what: str) -> None:
+def _parse(message: Any, data: bytes | memoryview, what: str) -> None:
     try:
         message.ParseFromString(data)
     except DecodeError as error:

@@ -177,6 +177,10 @@ class History:
     def acknowledged_count(self) -> int:
         return sum(send.place is not None for send in self.sends)
 
+    def values_of(self, consumer: str, partition: Partition) -> set[bytes]:
+        """Returns the values that a consumer was handed."""
+        return {read.value for read in self._reads.get((consumer, _plain(partition)), ())}
+
     def check(self) -> tuple[Anomaly, ...]:
         """Returns all anomalies, sorted by kind and place; each at most once."""
         seen = self._seen()

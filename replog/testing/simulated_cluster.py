@@ -32,11 +32,12 @@ from replog.metadata.records import NO_LEADER
 from replog.rpc.transport import Connection
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
-from replog.testing.simulated_transport import SimulatedHost, SimulatedInternet
+from replog.testing.simulated_transport import SimulatedClientTransport, SimulatedHost, SimulatedInternet
 from replog.testing.virtual_loop import VirtualLoop
 
 CLUSTER_ID = "simulated-cluster-0000"
 FIRST_PORT = 9_000
+FIRST_PEER_PORT = 19_000
 LOG_DIRECTORY = "/data"
 POLL_S = 0.01
 METADATA_METHOD = "Quorum"
@@ -184,12 +185,12 @@ class SimulatedCluster:
         """Of all nodes that are brokers, for `Producer`, `Consumer` and `Admin`."""
         return [self.nodes[node_id].address for node_id in sorted(self.brokers)]
 
-    def transport(self, name: str) -> SimulatedHost:
+    def transport(self, name: str) -> SimulatedClientTransport:
         """Returns the transport of a client on a host of this name.
 
         `Producer(cluster.bootstrap_servers, transport=cluster.transport("app"))` is an example.
         """
-        return self.internet.host(name)
+        return self.internet.host(name).client_transport()
 
     def client(self, name: str) -> SimulatedClient:
         return SimulatedClient(self, self.internet.host(name))
@@ -207,9 +208,10 @@ class SimulatedCluster:
                 "node.id": node_id,
                 "cluster.id": CLUSTER_ID,
                 "log.dirs": [LOG_DIRECTORY],
-                "listeners": [_address(node_id)],
+                "listeners": [f"127.0.0.1:{FIRST_PORT + node_id}"],
+                "inter.broker.listener": _peer_address(node_id),
                 "process.roles": roles,
-                "controller.quorum.voters": [f"{voter}@{_address(voter)}" for voter in self.controllers],
+                "controller.quorum.voters": [f"{voter}@{_peer_address(voter)}" for voter in self.controllers],
                 **settings,
             }
         )
@@ -225,13 +227,14 @@ class SimulatedClient:
     def __init__(self, cluster: SimulatedCluster, host: SimulatedHost) -> None:
         self.host = host
         self._cluster = cluster
+        self._transport = host.client_transport()
         self._connections: dict[int, Connection] = {}
 
     def connection(self, node_id: int) -> Connection:
         """Returns the connection to one node, whatever runs there."""
         if node_id not in self._connections:
             address = self._cluster.nodes[node_id].address
-            self._connections[node_id] = self.host.connect(address, purpose="client")
+            self._connections[node_id] = self._transport.connect(address, purpose="client")
         return self._connections[node_id]
 
     async def ask(self, node_id: int, request: ControllerRequest, *, timeout_ms: int = 5_000) -> ControllerResponse:
@@ -239,5 +242,5 @@ class SimulatedClient:
         return await self.connection(node_id).controller_call(request, timeout_ms=timeout_ms)
 
 
-def _address(node_id: int) -> str:
-    return f"127.0.0.1:{FIRST_PORT + node_id}"
+def _peer_address(node_id: int) -> str:
+    return f"127.0.0.1:{FIRST_PEER_PORT + node_id}"

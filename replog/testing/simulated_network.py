@@ -51,6 +51,7 @@ class NetworkConditions:
             `late_max_s` later; drawn per stream.  The other side hears of the end after that, and what it answers goes
             nowhere.
         late_max_s: The longest delay of that, from when the caller knows of the end.
+        split: The probability that bytes of a TCP connection are cut into pieces, anywhere; drawn for each piece.
     """
 
     delay_max_ms: float = 2.0
@@ -62,6 +63,7 @@ class NetworkConditions:
     connect_timeout_s: float = 1.0
     late: float = 0.0
     late_max_s: float = 2.0
+    split: float = 0.1
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.environment import NodeEnvironment, PeerNetwork
 from replog.broker.node.links import PartLinks
 from replog.broker.node.node import Node
 from replog.broker.node.resources import NodeResources
@@ -144,7 +144,8 @@ class SimulatedNode:
 
     @property
     def address(self) -> str:
-        return str(self.config.listeners[0])
+        """Where clients reach it."""
+        return str(self.config.client_listener)
 
     def start(self) -> None:
         """Starts a new process on what the disk holds."""
@@ -160,8 +161,8 @@ class SimulatedNode:
         environment = NodeEnvironment(
             fs=self.fs,
             clock=self.clock,
-            transport=self.host,
-            bind=self.host.bind,
+            peers=lambda _: PeerNetwork(self.host, self.host.bind),
+            bind_tcp=self.host.tcp.bind,
             rng=Random(rng.getrandbits(64)),  # noqa: S311 -- a simulation must be repeatable
             threads=lambda count, _prefix: VirtualThreads(loop, count),
         )

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from contextvars import copy_context
 from typing import Any
 
 from replog.controller.messages import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
-from replog.rpc import calls, frames, quorum_codec, watch_codec
+from replog.rpc import calls, frames, quorum_codec
 from replog.rpc.client_messages import ClientResponse
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.messages import Hello
-from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext
+from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 from replog.testing.simulated_network import Call, End, SimulatedNetwork
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
@@ -34,7 +33,7 @@ class SimulatedServer:
         self._port = port
         self._address = address
         self._context = copy_context()
-        self._handlers: NodeHandlers | None = None
+        self._handlers: PeerHandlers | None = None
         self._waiting: list[tuple[Call, str]] = []
         self._tasks: dict[asyncio.Task[None], Call] = {}
         self._is_stopping = False
@@ -43,7 +42,7 @@ class SimulatedServer:
     def port(self) -> int:
         return self._port
 
-    async def start(self, handlers: NodeHandlers) -> None:
+    async def start(self, handlers: PeerHandlers) -> None:
         self._handlers = handlers
         for call, method in self._waiting:
             self._begin(call, method)
@@ -95,22 +94,15 @@ class SimulatedServer:
             self._network.loop.call_exception_handler({"message": f"{method} failed", "exception": bug})
             call.down.end(ConnectionLostError(f"{self._address}: a bug over there"))
 
-    async def _route(self, call: Call, method: str, handlers: NodeHandlers) -> None:
+    async def _route(self, call: Call, method: str, handlers: PeerHandlers) -> None:
         match method:
             case "Call":
                 await self._answer(call, self._client_call(call, handlers), calls.encode_client_response)
             case "ControllerCall":
                 await self._answer(call, self._controller_call(call, handlers), calls.encode_controller_response)
-            case "WatchMetadata":
-                await self._watch(call, handlers)
-            case "WatchOffsets":
-                await self._watch_offsets(call, handlers)
-            case "Produce":
-                encode, decode = frames.encode_produce_responses, frames.decode_produce_request
-                await self._stream(call, encode, decode, handlers, handlers.handle_produce_stream)
             case "Fetch":
-                encode_response, decode_request = frames.encode_fetch_response, frames.decode_fetch_request
-                await self._stream(call, encode_response, decode_request, handlers, handlers.handle_fetch_stream)
+                encode, decode = frames.encode_fetch_response, frames.decode_fetch_request
+                await self._stream(call, encode, decode, handlers, handlers.handle_fetch_stream)
             case _:
                 to_bytes, from_bytes = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
                 await self._stream(call, to_bytes, from_bytes, handlers, handlers.handle_quorum_stream)
@@ -122,33 +114,20 @@ class SimulatedServer:
             outcome = error
         await call.down.send(within_limit(encode(outcome)))
 
-    async def _client_call(self, call: Call, handlers: NodeHandlers) -> ClientResponse:
+    async def _client_call(self, call: Call, handlers: PeerHandlers) -> ClientResponse:
         request = calls.decode_client_request(await _first(call))
         return await handlers.handle_client_call(request, self._context_of(call, request.timeout_ms))
 
-    async def _controller_call(self, call: Call, handlers: NodeHandlers) -> ControllerResponse:
+    async def _controller_call(self, call: Call, handlers: PeerHandlers) -> ControllerResponse:
         request = calls.decode_controller_request(await _first(call))
         return await handlers.handle_controller_call(request, self._context_of(call, request.timeout_ms))
-
-    async def _watch(self, call: Call, handlers: NodeHandlers) -> None:
-        request = watch_codec.decode_watch_request(await _first(call))
-        async for update in handlers.watch_metadata(request, self._context_of(call, 0)):
-            await call.down.send(watch_codec.encode_update(update))
-        call.down.end(None)
-
-    async def _watch_offsets(self, call: Call, handlers: NodeHandlers) -> None:
-        request = watch_codec.decode_offsets_request(await _first(call))
-        async with aclosing(handlers.watch_offsets(request, self._context_of(call, 0))) as updates:
-            async for update in updates:
-                await call.down.send(watch_codec.encode_offsets_update(update))
-        call.down.end(None)
 
     async def _stream(
         self,
         call: Call,
         encode: Callable[[Any], bytes],
         decode: Callable[[bytes], Any],
-        handlers: NodeHandlers,
+        handlers: PeerHandlers,
         handle: Callable[[Hello, Any, RequestContext], Awaitable[None]],
     ) -> None:
         stream: SimulatedStream[Any, Any] = SimulatedStream(call, call.down, call.up, encode, decode)

@@ -1,7 +1,8 @@
 """The transport seam of `replog.rpc.transport` over the simulated network.
 
-A host is a machine with one process on it: its name stands at the ends of links, its address in configurations.  It is
-the `Transport` of what runs there (`simulated_connection`), and binds addresses for it (`simulated_server`).
+A host is a machine with one process on it: its name stands at the ends of links, its address in configurations.  Nodes meet
+message by message: it is the `PeerTransport` of the node that runs there (`simulated_connection`), and binds addresses for
+it (`simulated_server`).  Clients come byte by byte (`simulated_tcp`): their connections are the real ones.
 """
 
 from __future__ import annotations
@@ -9,16 +10,18 @@ from __future__ import annotations
 from random import Random
 
 from replog.errors import ConfigError
+from replog.rpc.tcp.transport import TcpTransport
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import Call, SimulatedNetwork
 from replog.testing.simulated_server import SimulatedServer
+from replog.testing.simulated_tcp import SimulatedTcp, TcpPorts
 
 CALLS_SWEPT_AT = 64
 
 
 class SimulatedHost:
-    """One machine: a `Transport` for what runs on it, and the addresses that it listens on.
+    """One machine: a `PeerTransport` for the node that runs on it, and the addresses that it listens on.
 
     Args:
         internet: The hosts of the simulation, all of them.
@@ -26,18 +29,24 @@ class SimulatedHost:
 
     Attributes:
         is_off: Whether it has lost power: it answers nothing, not even with a refusal.
+        tcp: TCP as the machine has it, of bytes.
     """
 
     def __init__(self, internet: SimulatedInternet, name: str) -> None:
         self.name = name
         self.is_off = False
         self.server: SimulatedServer | None = None
+        self.tcp = SimulatedTcp(self, internet.tcp_ports)
         self._internet = internet
         self._calls: list[Call] = []
         self._clients = 0
 
     def connect(self, address: str, *, purpose: str) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
         return SimulatedConnection(self.open_call, address)
+
+    def client_transport(self) -> SimulatedClientTransport:
+        """Returns what clients here connect by."""
+        return SimulatedClientTransport(self)
 
     def new_rng(self) -> Random:
         """Returns what one client here draws from: the same for the n-th client of a host in every run of a seed."""
@@ -49,7 +58,7 @@ class SimulatedHost:
         return WALL_START_MS + self._internet.network.loop.now_us // 1000
 
     def bind(self, host: str, port: int) -> SimulatedServer:
-        """Binds an address of this machine, as `replog.rpc.grpc_transport.bind` does."""
+        """Binds an address of this machine, as `replog.rpc.grpc.transport.bind` does."""
         self.server = self._internet.bind(self, host, port)
         return self.server
 
@@ -65,6 +74,7 @@ class SimulatedHost:
         for call in self._open_calls():
             call.break_soon(f"{self.name} is gone", after_s=network.conditions.keepalive_s if self.is_off else None)
         self._calls.clear()
+        self.tcp.lose_process()
 
     def open_call(self, address: str, method: str, *, is_unary: bool) -> Call:
         """Opens a call to whoever listens at `address` when its first message arrives."""
@@ -105,6 +115,26 @@ class SimulatedHost:
         return [call for call in self._calls if not call.is_over]
 
 
+class SimulatedClientTransport(TcpTransport):
+    """How clients on a machine reach brokers: over TCP as the machine has it, and all that they draw repeats with the seed.
+
+    Args:
+        host: The machine.
+    """
+
+    def __init__(self, host: SimulatedHost) -> None:
+        super().__init__(host.tcp.create_connection)
+        self._host = host
+
+    def new_rng(self) -> Random:
+        """Returns what one client draws from."""
+        return self._host.new_rng()
+
+    def wall_ms(self) -> int:
+        """Returns the time of day."""
+        return self._host.wall_ms()
+
+
 class SimulatedInternet:
     """All hosts, by name and by address."""
 
@@ -113,6 +143,7 @@ class SimulatedInternet:
     def __init__(self, network: SimulatedNetwork, client_seed: int = 0) -> None:
         self.client_seed = client_seed
         self.network = network
+        self.tcp_ports = TcpPorts(network)
         self.hosts: dict[str, SimulatedHost] = {}
         self._addresses: dict[str, SimulatedHost] = {}
         self._next_port = self.FIRST_PORT

@@ -57,10 +57,11 @@ class TooManyStepsError(SimulationError):
 
 
 class _VirtualFuture(asyncio.Future[T]):
-    """Hashes by number."""
+    """Hashes by number; belongs to the process in which it is made."""
 
     def __init__(self, *, loop: VirtualLoop) -> None:
         self._number = next(loop.numbers)
+        self.process = PROCESS.get()
         super().__init__(loop=loop)
 
     def __hash__(self) -> int:
@@ -282,6 +283,8 @@ class VirtualLoop(base_events.BaseEventLoop):
             heapq.heappop(timers)
 
     def _note_problem(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        process, error = PROCESS.get(), context.get("exception")
-        if (process is None or not process.is_dead) and not isinstance(error, PowerCutError):
+        future, error = context.get("future"), context.get("exception")
+        owner = future.process if isinstance(future, _VirtualFuture) else None  # it is found to be unheard by anybody
+        is_of_dead = any(process is not None and process.is_dead for process in (PROCESS.get(), owner))
+        if not is_of_dead and not isinstance(error, PowerCutError):
             self.problems.append(f"{context.get('message')}: {error!r}")

@@ -34,7 +34,7 @@ class ProduceRequest(_message.Message):
     def __init__(self, correlation_id: _Optional[int] = ..., timeout_ms: _Optional[int] = ..., acks: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[ProducePartition, _Mapping]]] = ...) -> None: ...
 
 class ProduceResult(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "error", "message", "base_offset", "log_start_offset", "append_time_ms", "leader_id", "leader_epoch")
+    __slots__ = ("topic_id", "partition_id", "error", "message", "base_offset", "log_start_offset", "append_time_ms", "leader_id", "leader_epoch", "keyless")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class ProduceResult(_message.Message):
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEYLESS_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     error: int
@@ -53,7 +54,8 @@ class ProduceResult(_message.Message):
     append_time_ms: int
     leader_id: int
     leader_epoch: int
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
+    keyless: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., base_offset: _Optional[int] = ..., log_start_offset: _Optional[int] = ..., append_time_ms: _Optional[int] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., keyless: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ProduceResponse(_message.Message):
     __slots__ = ("correlation_id", "results")
@@ -344,18 +346,20 @@ class OffsetsUpdate(_message.Message):
     def __init__(self, partitions: _Optional[_Iterable[_Union[WatchedOffsets, _Mapping]]] = ...) -> None: ...
 
 class ListOffsetsPartition(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch", "read_committed")
+    __slots__ = ("topic_id", "partition_id", "timestamp", "leader_epoch", "read_committed", "from_offset")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    FROM_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     timestamp: int
     leader_epoch: int
     read_committed: bool
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., read_committed: bool = ...) -> None: ...
+    from_offset: int
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., timestamp: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., read_committed: bool = ..., from_offset: _Optional[int] = ...) -> None: ...
 
 class ListOffsetsRequest(_message.Message):
     __slots__ = ("partitions",)
@@ -752,8 +756,10 @@ class DescribeConfigsResponse(_message.Message):
     def __init__(self, configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
 
 class DescribeNodeConfigsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: int
+    def __init__(self, node_id: _Optional[int] = ...) -> None: ...
 
 class DescribeNodeConfigsResponse(_message.Message):
     __slots__ = ("node_id", "configs")
@@ -875,8 +881,358 @@ class LocateSegmentsResponse(_message.Message):
     is_complete: bool
     def __init__(self, spans: _Optional[_Iterable[_Union[SegmentSpan, _Mapping]]] = ..., leader_epoch: _Optional[int] = ..., refusal: _Optional[str] = ..., is_complete: bool = ...) -> None: ...
 
+class FindCoordinator(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class FindCoordinatorResponse(_message.Message):
+    __slots__ = ("broker_id",)
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    def __init__(self, broker_id: _Optional[int] = ...) -> None: ...
+
+class AssignedTopic(_message.Message):
+    __slots__ = ("topic_id", "partitions")
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicNames(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, values: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AssignedTopics(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[AssignedTopic]
+    def __init__(self, values: _Optional[_Iterable[_Union[AssignedTopic, _Mapping]]] = ...) -> None: ...
+
+class ConsumerHeartbeat(_message.Message):
+    __slots__ = ("group_id", "member_id", "member_epoch", "instance_id", "rack_id", "rebalance_timeout_ms", "subscribed_topics", "subscribed_regex", "server_assignor", "owned", "client_id")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_REGEX_FIELD_NUMBER: _ClassVar[int]
+    SERVER_ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str
+    rack_id: str
+    rebalance_timeout_ms: int
+    subscribed_topics: TopicNames
+    subscribed_regex: str
+    server_assignor: str
+    owned: AssignedTopics
+    client_id: str
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topics: _Optional[_Union[TopicNames, _Mapping]] = ..., subscribed_regex: _Optional[str] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Union[AssignedTopics, _Mapping]] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class ConsumerHeartbeatResponse(_message.Message):
+    __slots__ = ("member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: AssignedTopics
+    def __init__(self, member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[AssignedTopics, _Mapping]] = ...) -> None: ...
+
+class WaitForGroupNews(_message.Message):
+    __slots__ = ("group_id", "member_id", "member_epoch", "wait_ms")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    WAIT_MS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    member_id: str
+    member_epoch: int
+    wait_ms: int
+    def __init__(self, group_id: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., wait_ms: _Optional[int] = ...) -> None: ...
+
+class GroupNews(_message.Message):
+    __slots__ = ("is_news",)
+    IS_NEWS_FIELD_NUMBER: _ClassVar[int]
+    is_news: bool
+    def __init__(self, is_news: bool = ...) -> None: ...
+
+class OffsetToCommit(_message.Message):
+    __slots__ = ("partition", "offset", "leader_epoch", "metadata")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+
+class TopicToCommit(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[OffsetToCommit]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[OffsetToCommit, _Mapping]]] = ...) -> None: ...
+
+class CommitOffsets(_message.Message):
+    __slots__ = ("group_id", "topics", "member_id", "instance_id", "member_epoch", "retention_ms")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[TopicToCommit]
+    member_id: str
+    instance_id: str
+    member_epoch: int
+    retention_ms: int
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicToCommit, _Mapping]]] = ..., member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., retention_ms: _Optional[int] = ...) -> None: ...
+
+class PartitionOutcome(_message.Message):
+    __slots__ = ("partition", "error")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    error: _controller_pb2.ErrorDetail
+    def __init__(self, partition: _Optional[int] = ..., error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ...) -> None: ...
+
+class TopicOutcome(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[PartitionOutcome]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[PartitionOutcome, _Mapping]]] = ...) -> None: ...
+
+class CommitOffsetsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicOutcome]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicOutcome, _Mapping]]] = ...) -> None: ...
+
+class TopicToFetch(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class TopicsToFetch(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[TopicToFetch]
+    def __init__(self, values: _Optional[_Iterable[_Union[TopicToFetch, _Mapping]]] = ...) -> None: ...
+
+class FetchOffsets(_message.Message):
+    __slots__ = ("group_id", "topics", "member_id", "member_epoch")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: TopicsToFetch
+    member_id: str
+    member_epoch: int
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Union[TopicsToFetch, _Mapping]] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ...) -> None: ...
+
+class CommittedOffset(_message.Message):
+    __slots__ = ("partition", "offset", "leader_epoch", "metadata", "commit_timestamp")
+    PARTITION_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+    def __init__(self, partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., commit_timestamp: _Optional[int] = ...) -> None: ...
+
+class TopicOffsets(_message.Message):
+    __slots__ = ("topic", "topic_id", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    topic_id: bytes
+    partitions: _containers.RepeatedCompositeFieldContainer[CommittedOffset]
+    def __init__(self, topic: _Optional[str] = ..., topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ...) -> None: ...
+
+class FetchOffsetsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ...) -> None: ...
+
+class DeleteGroup(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class DeleteGroupResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class TopicToForget(_message.Message):
+    __slots__ = ("topic", "partitions")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partitions: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DeleteOffsets(_message.Message):
+    __slots__ = ("group_id", "topics")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    topics: _containers.RepeatedCompositeFieldContainer[TopicToForget]
+    def __init__(self, group_id: _Optional[str] = ..., topics: _Optional[_Iterable[_Union[TopicToForget, _Mapping]]] = ...) -> None: ...
+
+class DeleteOffsetsResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: _containers.RepeatedCompositeFieldContainer[TopicOutcome]
+    def __init__(self, topics: _Optional[_Iterable[_Union[TopicOutcome, _Mapping]]] = ...) -> None: ...
+
+class ListGroups(_message.Message):
+    __slots__ = ("states", "types")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    TYPES_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    types: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., types: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListedGroup(_message.Message):
+    __slots__ = ("group_id", "protocol_type", "state", "group_type")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    protocol_type: str
+    state: str
+    group_type: str
+    def __init__(self, group_id: _Optional[str] = ..., protocol_type: _Optional[str] = ..., state: _Optional[str] = ..., group_type: _Optional[str] = ...) -> None: ...
+
+class ListGroupsResponse(_message.Message):
+    __slots__ = ("groups",)
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedCompositeFieldContainer[ListedGroup]
+    def __init__(self, groups: _Optional[_Iterable[_Union[ListedGroup, _Mapping]]] = ...) -> None: ...
+
+class DescribeGroup(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class DescribedMember(_message.Message):
+    __slots__ = ("member_id", "instance_id", "client_id", "client_host", "metadata", "assignment")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    client_id: str
+    client_host: str
+    metadata: bytes
+    assignment: bytes
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+
+class DescribedGroup(_message.Message):
+    __slots__ = ("group_id", "state", "protocol_type", "protocol", "members")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    members: _containers.RepeatedCompositeFieldContainer[DescribedMember]
+    def __init__(self, group_id: _Optional[str] = ..., state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedMember, _Mapping]]] = ...) -> None: ...
+
+class DescribeConsumerGroup(_message.Message):
+    __slots__ = ("group_id",)
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    def __init__(self, group_id: _Optional[str] = ...) -> None: ...
+
+class DescribedConsumer(_message.Message):
+    __slots__ = ("member_id", "instance_id", "rack_id", "member_epoch", "client_id", "client_host", "subscribed_topics", "subscribed_regex", "assignment", "target", "group_type")
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    RACK_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_HOST_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_REGEX_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_FIELD_NUMBER: _ClassVar[int]
+    GROUP_TYPE_FIELD_NUMBER: _ClassVar[int]
+    member_id: str
+    instance_id: str
+    rack_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topics: _containers.RepeatedScalarFieldContainer[str]
+    subscribed_regex: str
+    assignment: _containers.RepeatedCompositeFieldContainer[AssignedTopic]
+    target: _containers.RepeatedCompositeFieldContainer[AssignedTopic]
+    group_type: str
+    def __init__(self, member_id: _Optional[str] = ..., instance_id: _Optional[str] = ..., rack_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., client_id: _Optional[str] = ..., client_host: _Optional[str] = ..., subscribed_topics: _Optional[_Iterable[str]] = ..., subscribed_regex: _Optional[str] = ..., assignment: _Optional[_Iterable[_Union[AssignedTopic, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[AssignedTopic, _Mapping]]] = ..., group_type: _Optional[str] = ...) -> None: ...
+
+class DescribedConsumerGroup(_message.Message):
+    __slots__ = ("group_id", "state", "epoch", "target_epoch", "assignor", "members")
+    GROUP_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TARGET_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    group_id: str
+    state: str
+    epoch: int
+    target_epoch: int
+    assignor: str
+    members: _containers.RepeatedCompositeFieldContainer[DescribedConsumer]
+    def __init__(self, group_id: _Optional[str] = ..., state: _Optional[str] = ..., epoch: _Optional[int] = ..., target_epoch: _Optional[int] = ..., assignor: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribedConsumer, _Mapping]]] = ...) -> None: ...
+
 class ClientRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments", "find_coordinator", "consumer_heartbeat", "commit_offsets", "fetch_offsets", "delete_group", "delete_offsets", "list_groups", "describe_group", "describe_consumer_group", "group_news")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -895,6 +1251,16 @@ class ClientRequest(_message.Message):
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     FIND_CUTS_FIELD_NUMBER: _ClassVar[int]
     LOCATE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DELETE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NEWS_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -913,10 +1279,20 @@ class ClientRequest(_message.Message):
     describe_node_configs: DescribeNodeConfigsRequest
     find_cuts: FindCutsRequest
     locate_segments: LocateSegmentsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsRequest, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsRequest, _Mapping]] = ...) -> None: ...
+    find_coordinator: FindCoordinator
+    consumer_heartbeat: ConsumerHeartbeat
+    commit_offsets: CommitOffsets
+    fetch_offsets: FetchOffsets
+    delete_group: DeleteGroup
+    delete_offsets: DeleteOffsets
+    list_groups: ListGroups
+    describe_group: DescribeGroup
+    describe_consumer_group: DescribeConsumerGroup
+    group_news: WaitForGroupNews
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., metadata: _Optional[_Union[MetadataRequest, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsRequest, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdRequest, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsRequest, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsRequest, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsRequest, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaRequest, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsRequest, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsRequest, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinator, _Mapping]] = ..., consumer_heartbeat: _Optional[_Union[ConsumerHeartbeat, _Mapping]] = ..., commit_offsets: _Optional[_Union[CommitOffsets, _Mapping]] = ..., fetch_offsets: _Optional[_Union[FetchOffsets, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroup, _Mapping]] = ..., delete_offsets: _Optional[_Union[DeleteOffsets, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroups, _Mapping]] = ..., describe_group: _Optional[_Union[DescribeGroup, _Mapping]] = ..., describe_consumer_group: _Optional[_Union[DescribeConsumerGroup, _Mapping]] = ..., group_news: _Optional[_Union[WaitForGroupNews, _Mapping]] = ...) -> None: ...
 
 class ClientResponse(_message.Message):
-    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments")
+    __slots__ = ("error", "metadata", "list_offsets", "init_producer_id", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_configs", "delete_records", "epoch_ends", "move_replica", "describe_log_dirs", "describe_node_configs", "find_cuts", "locate_segments", "find_coordinator", "consumer_heartbeat", "commit_offsets", "fetch_offsets", "delete_group", "delete_offsets", "list_groups", "describe_group", "describe_consumer_group", "group_news")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     LIST_OFFSETS_FIELD_NUMBER: _ClassVar[int]
@@ -933,6 +1309,16 @@ class ClientResponse(_message.Message):
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
     FIND_CUTS_FIELD_NUMBER: _ClassVar[int]
     LOCATE_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    FIND_COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    FETCH_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DELETE_OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    LIST_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_GROUP_FIELD_NUMBER: _ClassVar[int]
+    DESCRIBE_CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    GROUP_NEWS_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     metadata: ClusterMetadata
     list_offsets: ListOffsetsResponse
@@ -949,4 +1335,14 @@ class ClientResponse(_message.Message):
     describe_node_configs: DescribeNodeConfigsResponse
     find_cuts: FindCutsResponse
     locate_segments: LocateSegmentsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsResponse, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsResponse, _Mapping]] = ...) -> None: ...
+    find_coordinator: FindCoordinatorResponse
+    consumer_heartbeat: ConsumerHeartbeatResponse
+    commit_offsets: CommitOffsetsResponse
+    fetch_offsets: FetchOffsetsResponse
+    delete_group: DeleteGroupResponse
+    delete_offsets: DeleteOffsetsResponse
+    list_groups: ListGroupsResponse
+    describe_group: DescribedGroup
+    describe_consumer_group: DescribedConsumerGroup
+    group_news: GroupNews
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., metadata: _Optional[_Union[ClusterMetadata, _Mapping]] = ..., list_offsets: _Optional[_Union[ListOffsetsResponse, _Mapping]] = ..., init_producer_id: _Optional[_Union[InitProducerIdResponse, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_configs: _Optional[_Union[DescribeConfigsResponse, _Mapping]] = ..., delete_records: _Optional[_Union[DeleteRecordsResponse, _Mapping]] = ..., epoch_ends: _Optional[_Union[EpochEndsResponse, _Mapping]] = ..., move_replica: _Optional[_Union[MoveReplicaResponse, _Mapping]] = ..., describe_log_dirs: _Optional[_Union[DescribeLogDirsResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ..., find_cuts: _Optional[_Union[FindCutsResponse, _Mapping]] = ..., locate_segments: _Optional[_Union[LocateSegmentsResponse, _Mapping]] = ..., find_coordinator: _Optional[_Union[FindCoordinatorResponse, _Mapping]] = ..., consumer_heartbeat: _Optional[_Union[ConsumerHeartbeatResponse, _Mapping]] = ..., commit_offsets: _Optional[_Union[CommitOffsetsResponse, _Mapping]] = ..., fetch_offsets: _Optional[_Union[FetchOffsetsResponse, _Mapping]] = ..., delete_group: _Optional[_Union[DeleteGroupResponse, _Mapping]] = ..., delete_offsets: _Optional[_Union[DeleteOffsetsResponse, _Mapping]] = ..., list_groups: _Optional[_Union[ListGroupsResponse, _Mapping]] = ..., describe_group: _Optional[_Union[DescribedGroup, _Mapping]] = ..., describe_consumer_group: _Optional[_Union[DescribedConsumerGroup, _Mapping]] = ..., group_news: _Optional[_Union[GroupNews, _Mapping]] = ...) -> None: ...

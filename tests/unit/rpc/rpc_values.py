@@ -6,7 +6,8 @@ import dataclasses
 import pkgutil
 import types
 import typing
-from enum import IntEnum
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -19,6 +20,11 @@ from hypothesis import strategies as st
 from replog import rpc
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
+from replog.coordinator.consumers import requests as members
+from replog.coordinator.describing import requests as describing
+from replog.coordinator.offsets import requests as offsets
+from replog.errors import ReplogError, RequestTimedOutError
+from replog.group_errors import StaleMemberEpochError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
 from replog.rpc.messages import DivergingEpoch, Hello
@@ -47,8 +53,25 @@ _GENERATED = {
     controller_steps: controller_pb2,
     quorum: quorum_pb2,
     quorum_voters: quorum_pb2,
+    members: data_pb2,
+    offsets: data_pb2,
+    describing: data_pb2,
     **dict.fromkeys(_RPC_MESSAGES, data_pb2),
 }
+
+ERRORS = (StaleMemberEpochError("another epoch"), RequestTimedOutError("late"), ReplogError("what has no class"))
+"""For a field that is an error."""
+
+
+def alike(value: Any) -> Any:
+    """What of a message can be compared: errors are equal if their class and text are."""
+    if isinstance(value, ReplogError):
+        return (type(value), str(value))
+    if isinstance(value, tuple):
+        return tuple(map(alike, value))
+    if dataclasses.is_dataclass(value):
+        return (type(value), *(alike(getattr(value, field.name)) for field in dataclasses.fields(value)))
+    return value
 
 
 def dataclasses_of(module: types.ModuleType) -> list[type]:
@@ -87,6 +110,8 @@ def _strategy(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any
     hint, *others = [arm for arm in arms if arm is not type(None)]
     if bytes in (hint, *others):
         return st.binary(max_size=20)
+    if hint is ReplogError:
+        return st.none() | st.sampled_from(ERRORS)
     strategy = _of_one(hint, field)
     return st.none() | strategy if type(None) in arms else strategy
 
@@ -96,13 +121,18 @@ def _of_one(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any]:
         return st.lists(_of_one(typing.get_args(hint)[0], _element_of(field)), max_size=3).map(tuple)
     if dataclasses.is_dataclass(hint):
         return values(typing.cast("type", hint))
+    if typing.get_origin(hint) is Mapping:
+        key, partitions = typing.get_args(hint)
+        some = st.frozensets(st.integers(0, 2**31 - 1), max_size=3)
+        assert (key, partitions) == (UUID, frozenset[int])
+        return st.dictionaries(st.uuids(), some, max_size=3)
     if hint is UUID:
         return st.uuids()
     if hint is str:
         return st.text(max_size=10)
     if hint is bool:
         return st.booleans()
-    if issubclass(hint, IntEnum):
+    if issubclass(hint, IntEnum | StrEnum):
         return st.sampled_from(hint)
     assert hint is int, hint
     assert field is not None

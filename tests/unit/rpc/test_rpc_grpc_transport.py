@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import gc
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
 import grpc
 import grpc.aio
 import pytest
+from rpc_handlers import HELLO, METADATA, Handlers, fetch, fetched
 
 from replog.controller.messages import CreateTopics, CreateTopicsResponse
 from replog.errors import (
@@ -27,85 +28,14 @@ from replog.errors import (
     TopicExistsError,
     UnsupportedVersionError,
 )
-from replog.rpc import grpc_stream, grpc_transport
-from replog.rpc.calls import IncomingCall
-from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello, serve
-from replog.rpc.messages import FetchRequest, FetchResponse, Hello, ProducePartition, ProduceRequest, ProduceResponse
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.grpc import stream as grpc_stream
+from replog.rpc.grpc import transport as grpc_transport
+from replog.rpc.grpc.transport import GrpcConnection, GrpcTransport, serve
+from replog.rpc.messages import Hello, client_hello
+from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
+from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
-
-TOPIC = UUID(int=7)
-HELLO = client_hello("c", "tester")
-METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
-UPDATE = MetadataUpdate("c", 0, -1, 0, (), ())
-
-
-class Handlers:
-    """A node that answers what a test tells it to."""
-
-    def __init__(self) -> None:
-        self.error: Exception | None = None
-        self.contexts: list[RequestContext] = []
-        self.produced: list[ProduceRequest] = []
-        self.sent = 0
-        self.stream_ended = asyncio.Event()
-        self.changed = asyncio.Event()
-
-    def check_hello(self, hello: Hello) -> Hello:
-        if hello.cluster_id not in {"", "c"}:
-            raise InconsistentClusterIdError(f"this is cluster c, not {hello.cluster_id}")
-        if hello.min_api_version > 1:
-            raise UnsupportedVersionError("too new")
-        return Hello("c", 1, UUID(int=1))
-
-    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
-        self.contexts.append(context)
-        if isinstance(call.request, DescribeNodeRequest):
-            await asyncio.Event().wait()
-        if self.error:
-            raise self.error
-        return METADATA
-
-    async def handle_controller_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
-        if self.error:
-            raise self.error
-        return CreateTopicsResponse(())
-
-    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
-        yield UPDATE
-        await self.changed.wait()
-        if self.error:
-            raise self.error
-        yield UPDATE
-
-    async def handle_produce_stream(
-        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
-    ) -> None:
-        self.contexts.append(context)
-        try:
-            while True:
-                request = await stream.receive()
-                self.produced.append(request)
-                if self.error:
-                    raise self.error
-                await stream.send([ProduceResponse(request.correlation_id, ())])
-        finally:
-            self.stream_ended.set()
-
-    async def handle_fetch_stream(
-        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
-    ) -> None:
-        """Sends megabytes for as long as it may."""
-        await stream.receive()
-        while True:
-            await stream.send(FetchResponse(self.sent, (), ()))
-            self.sent += 1
-
-    async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
-        request = await stream.receive()
-        await stream.send(VoteResponse(request.correlation_id, 1, QuorumError.NONE, None, 3, vote_granted=True))
 
 
 @contextlib.asynccontextmanager
@@ -118,10 +48,6 @@ async def serving(handlers: Handlers | None = None) -> AsyncIterator[tuple[Handl
     finally:
         await connection.close()
         await server.stop(0)
-
-
-def produce(correlation_id: int, size: int = 3) -> ProduceRequest:
-    return ProduceRequest(correlation_id, 1000, 1, (ProducePartition(TOPIC, 0),), (bytes(size),))
 
 
 # ---- calls -------------------------------------------------------------------------------------------------------------
@@ -189,10 +115,11 @@ async def test_nobody_there_is_refused() -> None:
         await connection.call(MetadataRequest(), timeout_ms=5000)
     assert caught.value.refused
     with pytest.raises(ConnectionLostError) as caught:
-        await connection.open_produce(HELLO)
+        await connection.open_fetch(HELLO)
     assert caught.value.refused
-    with pytest.raises(ConnectionLostError):
-        await anext(connection.watch_metadata(WatchRequest()))
+    with pytest.raises(ConnectionLostError) as caught:
+        await connection.open_presence(HELLO)
+    assert caught.value.refused
     await connection.close()
 
 
@@ -200,15 +127,11 @@ async def ask(connection: GrpcConnection) -> None:
     assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
 
 
-async def watch(connection: GrpcConnection) -> None:
-    assert await anext(connection.watch_metadata(WatchRequest())) == UPDATE
-
-
 async def open_stream(connection: GrpcConnection) -> None:
     await (await connection.open_fetch(HELLO)).close()
 
 
-@pytest.mark.parametrize("use", [ask, watch, open_stream])
+@pytest.mark.parametrize("use", [ask, open_stream])
 async def test_a_call_tries_anew_whatever_the_last_one_met(use: Callable[[GrpcConnection], Awaitable[None]]) -> None:
     """gRPC answers calls from memory while its reconnect backoff runs; a restarted node would look dead."""
     port = await closed_port()
@@ -240,10 +163,10 @@ async def test_calls_under_way_end_as_they_would_when_others_connect_anew() -> N
 async def test_the_end_of_a_connection_is_that_of_what_runs_on_a_channel_it_has_left() -> None:
     async with serving() as (handlers, connection):
         unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=60_000))
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         await connection.call(MetadataRequest(), timeout_ms=5_000)
         connection._leave_channel()
-        await stream.send(produce(1))
+        await stream.send(fetch(1))
         await stream.receive()
         await connection.close()
         async with asyncio.timeout(5):
@@ -255,7 +178,7 @@ async def test_a_port_is_taken_once() -> None:
     server = await serve(Handlers(), "127.0.0.1", 0)
     with pytest.raises(ConfigError, match="another process may use the port") as caught:
         await serve(Handlers(), "127.0.0.1", server.port)
-    assert caught.value.field == "listeners"
+    assert caught.value.field == "inter.broker.listener"
     await server.stop(0)
 
 
@@ -294,11 +217,11 @@ async def test_a_web_server_is_told_apart() -> None:
 
 async def test_a_stream_carries_messages_both_ways() -> None:
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         for correlation_id in range(3):
-            await stream.send(produce(correlation_id))
-            assert await stream.receive() == (ProduceResponse(correlation_id, ()),)
-        assert [bytes(request.batches[0]) for request in handlers.produced] == [bytes(3)] * 3
+            await stream.send(fetch(correlation_id))
+            assert await stream.receive() == fetched(correlation_id)
+        assert handlers.fetched == [fetch(correlation_id) for correlation_id in range(3)]
         assert handlers.contexts[0].client_id == "tester"
         await stream.close()
         async with asyncio.timeout(5):
@@ -308,7 +231,7 @@ async def test_a_stream_carries_messages_both_ways() -> None:
 async def test_a_stream_of_another_cluster_is_refused_with_the_reason() -> None:
     async with serving() as (_, connection):
         with pytest.raises(InconsistentClusterIdError, match="this is cluster c, not other"):
-            await connection.open_produce(client_hello("other", "x"))
+            await connection.open_fetch(client_hello("other", "x"))
         with pytest.raises(UnsupportedVersionError, match="too new"):
             await connection.open_fetch(Hello("c", -1, UUID(int=0), min_api_version=9, max_api_version=9))
 
@@ -317,18 +240,18 @@ async def test_the_first_message_must_be_hello() -> None:
     async with serving() as (_, connection):
         with pytest.raises(InvalidRequestError, match="first message of a stream must be hello"):
             # a client that skips hello
-            await connection._open(
-                "Produce",
-                grpc_transport.frames.encode_produce_request,
-                grpc_transport.frames.decode_produce_responses,
-                produce(1),  # type: ignore[arg-type]
+            await connection._greet(
+                "Fetch",
+                grpc_transport.frames.encode_fetch_request,
+                grpc_transport.frames.decode_fetch_response,
+                fetch(1),  # type: ignore[arg-type]
             )
 
 
 async def test_who_never_says_hello_is_sent_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grpc_transport, "HELLO_TIMEOUT_S", 0.05)
     async with serving() as (_, connection):
-        call = connection._channel.stream_stream(f"/{grpc_transport.SERVICE}/Produce")()
+        call = connection._channel.stream_stream(f"/{grpc_transport.SERVICE}/Fetch")()
         assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
         assert "no hello within" in await call.details()
 
@@ -345,20 +268,20 @@ async def test_who_never_answers_hello_is_lost(monkeypatch: pytest.MonkeyPatch) 
 
 async def test_an_error_ends_a_stream_as_its_class() -> None:
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         handlers.error = TopicExistsError("there is one")
-        await stream.send(produce(1))
+        await stream.send(fetch(1))
         with pytest.raises(TopicExistsError, match="there is one"):
             await stream.receive()
         with pytest.raises(TopicExistsError):
-            await stream.send(produce(2))
+            await stream.send(fetch(2))
 
 
 async def test_a_long_error_fits_into_the_status() -> None:
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         handlers.error = TopicExistsError("ö" * 20_000)
-        await stream.send(produce(1))
+        await stream.send(fetch(1))
         with pytest.raises(TopicExistsError, match=r"^ö{1000}$"):
             await stream.receive()
 
@@ -371,9 +294,9 @@ async def test_an_error_code_of_a_newer_version_is_an_error_of_ours() -> None:
 
 async def test_a_bug_in_a_stream_ends_it_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         handlers.error = InvariantViolationError("a bug")
-        await stream.send(produce(1))
+        await stream.send(fetch(1))
         with pytest.raises(ConnectionLostError):
             await stream.receive()
         assert "a stream ended with a bug of ours" in caplog.text
@@ -381,9 +304,9 @@ async def test_a_bug_in_a_stream_ends_it_and_is_logged(caplog: pytest.LogCapture
 
 async def test_damaged_bytes_end_the_stream_with_the_reason() -> None:
     async with serving() as (_, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         await stream._channel.write(b"\x1a\x00")  # type: ignore[attr-defined]
-        with pytest.raises(InvalidRequestError, match="starts with tag 0x1a"):
+        with pytest.raises(InvalidRequestError, match="carries 0 requests, expected one"):
             await stream.receive()
 
 
@@ -391,7 +314,7 @@ async def test_the_end_of_a_server_ends_its_streams() -> None:
     handlers = Handlers()
     server = await serve(handlers, "127.0.0.1", 0)
     connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="data")
-    stream = await connection.open_produce(HELLO)
+    stream = await connection.open_fetch(HELLO)
     waiting = asyncio.create_task(stream.receive())
     await asyncio.sleep(0)
     await server.stop(0)
@@ -406,29 +329,23 @@ async def test_quorum_messages_have_a_stream() -> None:
         directory_id = UUID(int=2)
         await stream.send(VoteRequest(5, 1, 2, 3, 2, 10, True, directory_id, None))  # noqa: FBT003 -- a pre-vote
         assert await stream.receive() == VoteResponse(5, 1, QuorumError.NONE, None, 3, vote_granted=True)
+        with pytest.raises(ConnectionLostError):  # the handler has ended
+            await stream.receive()
 
 
-# ---- the watch -----------------------------------------------------------------------------------------------------------
-
-
-async def test_the_watch_tells_each_change_and_its_end() -> None:
-    async with serving() as (handlers, connection):
-        watch = connection.watch_metadata(WatchRequest())
-        assert await anext(watch) == UPDATE
-        handlers.changed.set()
-        assert await anext(watch) == UPDATE
-        with pytest.raises(ConnectionLostError, match="ended the metadata watch"):
-            await anext(watch)
-
-
-async def test_an_error_ends_the_watch_as_its_class() -> None:
-    async with serving() as (handlers, connection):
-        handlers.error = TopicExistsError("there is one")
-        watch = connection.watch_metadata(WatchRequest())
-        await anext(watch)
-        handlers.changed.set()
-        with pytest.raises(TopicExistsError, match="there is one"):
-            await anext(watch)
+async def test_a_presence_ends_with_the_process_that_was_there() -> None:
+    handlers = Handlers()
+    server = await serve(handlers, "127.0.0.1", 0)
+    connection = GrpcTransport().connect(f"127.0.0.1:{server.port}", purpose="presence")
+    presence = await connection.open_presence(HELLO)
+    assert presence.peer == handlers.check_hello(HELLO)
+    waiting = asyncio.create_task(presence.wait_lost())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    await server.stop(0)
+    async with asyncio.timeout(5):
+        await waiting
+    await connection.close()
 
 
 # ---- limits --------------------------------------------------------------------------------------------------------------
@@ -438,25 +355,25 @@ async def test_a_message_over_the_limit_is_no_lost_connection(monkeypatch: pytes
     """A client that took it for one would send it again for ever."""
     monkeypatch.setattr(grpc_stream, "MAX_MESSAGE_BYTES", 20_000)
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
-        await stream.send(produce(1, 10_000))
+        stream = await connection.open_fetch(HELLO)
+        await stream.send(fetch(1, 10_000))
         await stream.receive()
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
-            await stream.send(produce(2, 20_001))
+            await stream.send(fetch(2, partitions=1_000))
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
             await connection.call(MetadataRequest(("t" * 20_001,)), timeout_ms=5000)
-        assert len(handlers.produced) == 1
+        assert len(handlers.fetched) == 1
 
 
 async def test_a_message_over_the_servers_limit_is_no_lost_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = [(key, 20_000 if "message_length" in key else value) for key, value in grpc_transport._SERVER_OPTIONS]
     monkeypatch.setattr(grpc_transport, "_SERVER_OPTIONS", limits)
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
+        stream = await connection.open_fetch(HELLO)
         with pytest.raises(MalformedFrameError, match="larger than max"):  # noqa: PT012 -- whichever hears of it first
-            await stream.send(produce(2, 20_001))
+            await stream.send(fetch(2, partitions=1_000))
             await stream.receive()
-        assert handlers.produced == []
+        assert handlers.fetched == []
         assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
 
 
@@ -472,7 +389,7 @@ class Flood(Handlers):
 async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
     async with serving(Flood()) as (handlers, connection):
         stream = await connection.open_fetch(HELLO)
-        await stream.send(FetchRequest(1, 1, -1, -1, 1, 1, 1, ()))
+        await stream.send(fetch(1))
         seen = -1
         async with asyncio.timeout(5):
             while seen != handlers.sent:  # until it does not move for a while
@@ -485,8 +402,8 @@ async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
 async def test_nothing_is_left_behind() -> None:
     before = asyncio.all_tasks()
     async with serving() as (handlers, connection):
-        stream = await connection.open_produce(HELLO)
-        await stream.send(produce(1))
+        stream = await connection.open_fetch(HELLO)
+        await stream.send(fetch(1))
         await stream.receive()
     async with asyncio.timeout(5):
         await handlers.stream_ended.wait()

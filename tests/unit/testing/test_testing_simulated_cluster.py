@@ -12,12 +12,14 @@ import pytest
 from replog.client import Admin, Consumer, Producer
 from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode, StorageError
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.testing import Operation, simulate
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedClient, SimulatedCluster
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.virtual_loop import VirtualLoop
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE
+from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
 
 SETTINGS = {"log.dir.reserve.bytes": 0}
 
@@ -243,3 +245,22 @@ def test_one_seed_is_one_run() -> None:
         await create(cluster.client("client"), 4, "t2")
 
     assert run(test) == run(test)
+
+
+def test_kafka_clients_are_served_over_simulated_tcp() -> None:
+    """By the brokers, as long as their processes run."""
+
+    async def scenario(cluster: SimulatedCluster) -> None:
+        tcp, node = cluster.internet.host("app").tcp, cluster.nodes[4]
+        connection = await KafkaConnection.open(tcp, "127.0.0.1", 9_004)
+        told = read(await connection.ask(MetadataRequest(topics=None), 9), MetadataResponse, 9)
+        assert [(broker.node_id, broker.port) for broker in told.brokers] == [(4, 9_004)]
+        cluster.crash(4, power_cut=False)
+        await cluster.wait_until(lambda: connection.is_lost)
+        with pytest.raises(KafkaConnectionLostError):
+            await KafkaConnection.open(tcp, "127.0.0.1", 9_004)
+        node.start()
+        await cluster.wait_until(cluster.is_settled)
+        (await KafkaConnection.open(tcp, "127.0.0.1", 9_004)).close()
+
+    simulate(scenario, seed=1, brokers=(4,))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import time
 from collections.abc import Callable, Coroutine
@@ -233,6 +234,33 @@ def test_a_killed_process_takes_no_step() -> None:
         assert loop.problems == []
 
     run(main)
+
+
+def test_what_a_killed_process_would_have_heard_is_no_problem() -> None:
+    """Who sets an error is unwound as well as who waits for it, and that it is unheard is found when no process runs."""
+    loop = VirtualLoop(random.Random(1))
+
+    async def set_when_it_ends(future: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            future.set_exception(OSError("gone"))
+
+    async def serve() -> None:
+        future = loop.create_future()
+        asyncio.create_task(set_when_it_ends(future))  # noqa: RUF006 -- it ends with the process
+        await future
+
+    async def main() -> None:
+        process = loop.new_process("p")
+        process.create_task(serve())
+        await asyncio.sleep(1)
+        process.kill()
+        loop.create_future().set_exception(OSError("of the living"))
+
+    loop.run(main())
+    gc.collect()
+    assert [each.split(": ")[1] for each in loop.problems] == ["OSError('of the living')"]
 
 
 def test_a_task_that_a_dead_process_begins_never_runs() -> None:

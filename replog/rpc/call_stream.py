@@ -1,6 +1,6 @@
-"""Calls to the controller over one stream: whatever waits, either way, shares a message.
+"""Calls over one stream, to the controller or to any node: whatever waits, either way, shares a message.
 
-Why: in Python a gRPC message costs more than most requests to the controller do.  While one message is on its way the next
+Why: in Python a message costs more than most requests do.  While one message is on its way the next
 fills, so that many callers at a time cost little more than one (natural batching); one caller alone waits for nobody.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
@@ -27,14 +27,14 @@ GROUP_BYTES = 4 << 20
 """Bodies that share a message; a larger one goes alone."""
 
 
-class ControllerItem(NamedTuple):
+class CallItem(NamedTuple):
     """One request or response, encoded; the response names the request it answers."""
 
     correlation_id: int
     body: bytes
 
 
-Items: TypeAlias = Hello | tuple[ControllerItem, ...]
+Items: TypeAlias = Hello | tuple[CallItem, ...]
 ItemStream: TypeAlias = Stream[Items, Items]
 OpenStream: TypeAlias = Callable[[], Awaitable[ItemStream]]
 
@@ -51,28 +51,28 @@ def encode_items(message: Items) -> bytes:
     return data
 
 
-def decode_items(data: bytes) -> Items:
+def decode_items(data: bytes | memoryview) -> Items:
     """Raises `MalformedFrameError` for bytes that are no message of this stream."""
-    message = controller_pb2.ControllerItems()
+    message: Any = controller_pb2.ControllerItems()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
-        raise MalformedFrameError(f"not a group of controller calls: {error}") from error
+        raise MalformedFrameError(f"not a group of calls: {error}") from error
     if message.HasField("hello"):
         return from_proto(Hello, message.hello)
     if not message.items:
-        raise MalformedFrameError("a group of controller calls without a call")
-    return tuple(ControllerItem(item.correlation_id, item.body) for item in message.items)
+        raise MalformedFrameError("a group of calls without a call")
+    return tuple(CallItem(item.correlation_id, item.body) for item in message.items)
 
 
 class _Outbox:
     """Items that wait to be sent, in order."""
 
     def __init__(self) -> None:
-        self._items: deque[ControllerItem] = deque()
+        self._items: deque[CallItem] = deque()
         self._wakeup = asyncio.Event()
 
-    def put(self, item: ControllerItem) -> None:
+    def put(self, item: CallItem) -> None:
         self._items.append(item)
         self._wakeup.set()
 
@@ -84,7 +84,7 @@ class _Outbox:
             while self._items:
                 await stream.send(self._take())
 
-    def _take(self) -> tuple[ControllerItem, ...]:
+    def _take(self) -> tuple[CallItem, ...]:
         group = [self._items.popleft()]
         size_bytes = len(group[0].body)
         while self._items and size_bytes + len(self._items[0].body) <= GROUP_BYTES:
@@ -93,7 +93,7 @@ class _Outbox:
         return tuple(group)
 
 
-class ControllerCalls:
+class StreamedCalls:
     """The calling side: one stream, opened when it is needed, and opened anew after it was lost.
 
     Args:
@@ -126,15 +126,13 @@ class ControllerCalls:
         self._waiting[correlation_id] = future
         if self._task is None:
             self._outbox = _Outbox()
-            self._task = asyncio.create_task(
-                self._run(self._outbox, open_stream), name=f"controller-calls-{self._address}"
-            )
-        self._outbox.put(ControllerItem(correlation_id, body))
+            self._task = asyncio.create_task(self._run(self._outbox, open_stream), name=f"calls-{self._address}")
+        self._outbox.put(CallItem(correlation_id, body))
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 return await future
         except TimeoutError:
-            raise ConnectionLostError(f"{self._address}: no answer from the controller in {timeout_ms} ms") from None
+            raise ConnectionLostError(f"{self._address}: no answer in {timeout_ms} ms") from None
         finally:
             self._waiting.pop(correlation_id, None)
             del future  # what it raises has passed here: it must not be found from there
@@ -147,7 +145,7 @@ class ControllerCalls:
         self._fail(ConnectionLostError(f"the connection to {self._address} was closed"))
 
     async def _run(self, outbox: _Outbox, open_stream: OpenStream) -> None:
-        problem: ReplogError = ConnectionLostError(f"{self._address}: the stream of controller calls has ended")
+        problem: ReplogError = ConnectionLostError(f"{self._address}: the stream of calls has ended")
         try:
             stream = await open_stream()
             try:
@@ -180,7 +178,7 @@ class ControllerCalls:
                 future.set_exception(error)
 
 
-class ControllerSession:
+class CallSession:
     """The serving side: each call is answered when it is done, in any order.
 
     Args:
@@ -211,8 +209,8 @@ class ControllerSession:
                 self._tasks.add(task)
                 task.add_done_callback(self._ended)
 
-    async def _serve_one(self, item: ControllerItem) -> None:
-        self._outbox.put(ControllerItem(item.correlation_id, await self._answer(item.body)))
+    async def _serve_one(self, item: CallItem) -> None:
+        self._outbox.put(CallItem(item.correlation_id, await self._answer(item.body)))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

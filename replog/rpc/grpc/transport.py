@@ -1,10 +1,10 @@
-"""The gRPC side of the transport seam: channels, and a server of generic handlers.
+"""How nodes meet: the gRPC side of the transport seam, of channels and a server of generic handlers.
 
 gRPC is used with identity serializers: the codecs of this package turn messages into bytes, so that record bytes pass
 without a protobuf copy.  The settings below were measured to matter:
 
 - ``grpc.so_reuseport=0``: otherwise two brokers bind one port silently;
-- ``grpc.use_local_subchannel_pool=1``: metadata traffic never shares a TCP connection with data;
+- ``grpc.use_local_subchannel_pool=1``: the quorum's traffic never shares a TCP connection with data;
 - reconnect backoff 100 to 500 ms: the default took seconds to notice that a broker is back.  What gRPC calls the
   minimum is the least time an attempt may take; it delays nothing after a refusal;
 - ``grpc.enable_http_proxy=0``: a proxy set for the web must not see loopback traffic.
@@ -14,31 +14,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
-from dataclasses import replace
-from typing import Any, TypeVar
-from uuid import UUID
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import grpc
 import grpc.aio
 
-from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
-    BrokerClosedError,
-    BrokerNotAvailableError,
     ConfigError,
-    InvariantViolationError,
     MalformedFrameError,
     ReplogError,
 )
-from replog.rpc import calls, frames, quorum_codec, watch_codec
-from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.controller_stream import ControllerCalls, ControllerSession, ItemStream, decode_items, encode_items
+from replog.rpc import frames, quorum_codec
+from replog.rpc.call_stream import ItemStream, StreamedCalls, decode_items, encode_items
+from replog.rpc.calling import MethodConnection
 from replog.rpc.error_codes import error_code_of
-from replog.rpc.forks import note_use
-from replog.rpc.grpc_stream import (
+from replog.rpc.forks import note_grpc_use
+from replog.rpc.grpc.loop_noise import keep_quiet
+from replog.rpc.grpc.stream import (
     ERROR_CODE_KEY,
     MAX_MESSAGE_BYTES,
     MAX_STATUS_CHARACTERS,
@@ -46,21 +39,9 @@ from replog.rpc.grpc_stream import (
     reason_of,
     within_limit,
 )
-from replog.rpc.loop_noise import keep_quiet
-from replog.rpc.messages import (
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    OffsetsUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchOffsetsRequest,
-)
-from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
-from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext, Stream, StreamPresence
-
-T = TypeVar("T")
+from replog.rpc.messages import Hello, client_hello
+from replog.rpc.serving import answer_client_call, serve_controller_calls
+from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 
 HELLO_TIMEOUT_S = 5.0
 
@@ -109,75 +90,24 @@ def _channel_to(address: str) -> Any:
     return grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
 
 
-class GrpcConnection:
-    """Connection to one address; see `replog.rpc.transport.Connection`.
+class GrpcConnection(MethodConnection):
+    """Connection to one address; see `replog.rpc.transport.PeerConnection`.
 
     Invariants:
         - a call or stream that fails has tried to connect after it began: it never repeats what an earlier one met.
     """
 
     def __init__(self, address: str) -> None:
-        note_use()
+        note_grpc_use()
         self._address = address
         self._channel = _channel_to(address)
         self._under_way: set[Any] = set()  # calls and streams of the channel
         self._left: dict[asyncio.Task[None], tuple[Any, set[Any]]] = {}  # channels with theirs
-        self._controller_calls = ControllerCalls(address)
+        self._controller_calls = StreamedCalls(address)
 
     @property
     def address(self) -> str:
         return self._address
-
-    async def call(
-        self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
-    ) -> ClientResponse:
-        data = calls.encode_client_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
-        return calls.decode_client_response(await self._unary("Call", data, timeout_ms))
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
-    ) -> ControllerResponse:
-        data = calls.encode_controller_request(
-            request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded
-        )
-        answer = await self._controller_calls.call(
-            within_limit(data, self._address), self._open_controller, timeout_ms=timeout_ms
-        )
-        return calls.decode_controller_response(answer)
-
-    def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        data = watch_codec.encode_watch_request(request)
-        return self._watch("WatchMetadata", data, watch_codec.decode_update, "metadata watch")
-
-    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
-        data = watch_codec.encode_offsets_request(request)
-        return self._watch("WatchOffsets", data, watch_codec.decode_offsets_update, "watch of offsets")
-
-    async def _watch(self, method: str, data: bytes, decode: Callable[[bytes], T], what: str) -> AsyncIterator[T]:
-        call = self._noted(self._usable_channel().unary_stream(f"/{SERVICE}/{method}", _identity, _identity)(data))
-        try:
-            while (update := await call.read()) is not grpc.aio.EOF:
-                yield decode(update)
-            raise ConnectionLostError(f"{self._address} ended the {what}")
-        except grpc.aio.AioRpcError as error:
-            raise reason_of(self._address, error.code(), error.details(), error.trailing_metadata()) from error
-        finally:
-            call.cancel()
-
-    async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
-        return await self._open("Produce", frames.encode_produce_request, frames.decode_produce_responses, hello)
-
-    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
-        return await self._open("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello)
-
-    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
-        encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
-        return await self._open("Quorum", encode, decode, hello)
-
-    async def open_presence(self, hello: Hello) -> StreamPresence:
-        return StreamPresence(
-            *await self._greet("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello)
-        )
 
     async def close(self) -> None:
         await self._controller_calls.close()
@@ -189,8 +119,16 @@ class GrpcConnection:
         for channel in (self._channel, *(channel for channel, _ in left.values())):
             await channel.close()
 
+    async def _carry_call(self, data: bytes, timeout_ms: int) -> bytes:
+        return await self._unary("Call", data, timeout_ms)
+
+    async def _carry_controller_call(self, data: bytes, timeout_ms: int) -> bytes:
+        data = within_limit(data, self._address)
+        return await self._controller_calls.call(data, self._open_controller, timeout_ms=timeout_ms)
+
     async def _open_controller(self) -> ItemStream:
-        return await self._open("Controller", encode_items, decode_items, client_hello("", "controller-calls"))
+        hello = client_hello("", "controller-calls")
+        return (await self._greet("Controller", encode_items, decode_items, hello))[0]
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         start = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
@@ -220,11 +158,6 @@ class GrpcConnection:
         under_way.add(call)
         call.add_done_callback(under_way.discard)
         return call
-
-    async def _open(
-        self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
-    ) -> GrpcStream[Any, Any]:
-        return (await self._greet(method, encode, decode, hello))[0]
 
     async def _greet(
         self, method: str, encode: Callable[[Any], bytes], decode: Callable[[bytes], Any], hello: Hello
@@ -272,7 +205,7 @@ class GrpcServer:
     def port(self) -> int:
         return self._port
 
-    async def start(self, handlers: NodeHandlers) -> None:
+    async def start(self, handlers: PeerHandlers) -> None:
         """Begins to answer; connections that came since `bind` have waited."""
         self._server.add_generic_rpc_handlers((_Service(handlers, self._listener).generic_handler(),))
         await self._begin()
@@ -287,7 +220,7 @@ class GrpcServer:
         await self._server.stop(grace_s)
 
 
-async def serve(handlers: NodeHandlers, host: str, port: int) -> GrpcServer:
+async def serve(handlers: PeerHandlers, host: str, port: int) -> GrpcServer:
     """Binds and starts; see `bind`."""
     server = bind(host, port)
     await server.start(handlers)
@@ -305,7 +238,7 @@ def bind(host: str, port: int) -> GrpcServer:
         ConfigError: The port is taken.
         BrokerClosedError: This process was forked from one that had used gRPC.
     """
-    note_use()
+    note_grpc_use()
     server = grpc.aio.server(options=_SERVER_OPTIONS)
     try:
         bound = server.add_insecure_port(f"{host}:{port}")
@@ -316,9 +249,9 @@ def bind(host: str, port: int) -> GrpcServer:
         cause = "no port was bound"
     if not bound:
         raise ConfigError(
-            "listeners",
+            "inter.broker.listener",
             f"{host}:{port}",
-            f"cannot listen on {host}:{port}: another process may use the port ({cause}). "
+            f"cannot listen at {host}:{port}: another process may use the port ({cause}). "
             "Choose another port, or port 0 for a free one.",
         )
     return GrpcServer(server, bound, f"{host}:{port}")
@@ -327,7 +260,7 @@ def bind(host: str, port: int) -> GrpcServer:
 class _Service:
     """Generic handlers: bytes in, bytes out, errors of ours as answers."""
 
-    def __init__(self, handlers: NodeHandlers, listener: str) -> None:
+    def __init__(self, handlers: PeerHandlers, listener: str) -> None:
         self._handlers = handlers
         self._listener = listener
 
@@ -337,60 +270,19 @@ class _Service:
             {
                 "Call": grpc.unary_unary_rpc_method_handler(self._call),
                 "Controller": grpc.stream_stream_rpc_method_handler(self._controller),
-                "WatchMetadata": grpc.unary_stream_rpc_method_handler(self._watch_metadata),
-                "WatchOffsets": grpc.unary_stream_rpc_method_handler(self._watch_offsets),
-                "Produce": grpc.stream_stream_rpc_method_handler(self._produce),
                 "Fetch": grpc.stream_stream_rpc_method_handler(self._fetch),
                 "Quorum": grpc.stream_stream_rpc_method_handler(self._quorum),
             },
         )
 
     async def _call(self, data: bytes, context: Any) -> bytes:
-        async def answer() -> ClientResponse:
-            call = calls.decode_client_request(data)
-            return await self._handlers.handle_client_call(call, self._context(context, call.timeout_ms))
-
-        return calls.encode_client_response(await _outcome(answer))
+        return await answer_client_call(self._handlers, data, self._context(context))
 
     async def _controller(self, _requests: Any, context: Any) -> None:
         await self._stream(context, encode_items, decode_items, self._serve_controller_calls)
 
     async def _serve_controller_calls(self, _hello: Hello, stream: ItemStream, context: RequestContext) -> None:
-        async def answer(body: bytes) -> bytes:
-            async def outcome() -> ControllerResponse:
-                call = calls.decode_controller_request(body)
-                return await self._handlers.handle_controller_call(
-                    call, replace(context, deadline_ms=_deadline_ms(call.timeout_ms))
-                )
-
-            try:
-                return calls.encode_controller_response(await _outcome(outcome))
-            except InvariantViolationError as bug:  # its driver stops the node; the caller should not wait for that
-                _log.exception("a call to the controller ended with a bug of ours")
-                return calls.encode_controller_response(ReplogError(f"internal error: {bug!r}"))
-
-        await ControllerSession(answer).serve(stream)
-
-    async def _watch_metadata(self, data: bytes, context: Any) -> None:
-        try:
-            request = watch_codec.decode_watch_request(data)
-            async for update in self._handlers.watch_metadata(request, self._context(context, 0)):
-                await context.write(watch_codec.encode_update(update))
-        except ReplogError as error:
-            await _abort(context, error)
-
-    async def _watch_offsets(self, data: bytes, context: Any) -> None:
-        try:
-            request = watch_codec.decode_offsets_request(data)
-            async with aclosing(self._handlers.watch_offsets(request, self._context(context, 0))) as updates:
-                async for update in updates:
-                    await context.write(watch_codec.encode_offsets_update(update))
-        except ReplogError as error:
-            await _abort(context, error)
-
-    async def _produce(self, _requests: Any, context: Any) -> None:
-        handle = self._handlers.handle_produce_stream
-        await self._stream(context, frames.encode_produce_responses, frames.decode_produce_request, handle)
+        await serve_controller_calls(self._handlers, stream, context)
 
     async def _fetch(self, _requests: Any, context: Any) -> None:
         handle = self._handlers.handle_fetch_stream
@@ -416,7 +308,7 @@ class _Service:
                 raise MalformedFrameError("the first message of a stream must be hello")  # noqa: TRY301 -- one way out
             stream.greeted()
             await stream.send(self._handlers.check_hello(hello))
-            await handle(hello, stream, self._context(context, 0, hello))
+            await handle(hello, stream, self._context(context, hello))
         except ConnectionLostError:
             return
         except TimeoutError:
@@ -427,34 +319,14 @@ class _Service:
             _log.exception("a stream ended with a bug of ours")
             raise
 
-    def _context(self, context: Any, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
+    def _context(self, context: Any, hello: Hello | None = None) -> RequestContext:
         return RequestContext(
             principal="anonymous",
             client_id=hello.client_id if hello else "",
             listener=self._listener,
             peer=context.peer(),
-            deadline_ms=_deadline_ms(timeout_ms),
+            deadline_ms=0,
         )
-
-
-def _deadline_ms(timeout_ms: int) -> int:
-    """Returns the deadline on the monotonic clock; 0 for none."""
-    return time.monotonic_ns() // 1_000_000 + timeout_ms if timeout_ms > 0 else 0
-
-
-async def _outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
-    """Returns the answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
-    try:
-        return await answer()
-    except BrokerClosedError as error:  # a part of this node has stopped: who asks again finds another node
-        return BrokerNotAvailableError(str(error))
-    except ReplogError as error:
-        return error
-    except InvariantViolationError:
-        raise
-    except Exception as error:  # noqa: BLE001 -- the caller gets an answer whatever happens
-        _log.exception("request failed")
-        return ReplogError(f"internal error: {error!r}")
 
 
 async def _abort(context: Any, error: ReplogError) -> None:
@@ -462,8 +334,3 @@ async def _abort(context: Any, error: ReplogError) -> None:
     trailing = ((ERROR_CODE_KEY, str(int(error_code_of(error)))),)
     details = str(error)[:MAX_STATUS_CHARACTERS]
     await context.abort(grpc.StatusCode.FAILED_PRECONDITION, details, trailing)
-
-
-def client_hello(cluster_id: str, client_id: str) -> Hello:
-    """Returns the hello of a client: no node id, no incarnation."""
-    return Hello(cluster_id=cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=client_id)

@@ -1,8 +1,8 @@
 """Keeps gRPC quiet about loops that have ended.
 
-gRPC's asyncio side has one queue of completed operations for all loops of a process.  When a loop is closed (the end of
-`asyncio.run`) some operations of calls that were cancelled in it are still to come; the loop that takes them from the queue
-next, another `asyncio.run` or the thread of the sync clients, then prints a traceback "Event loop is closed" for each.
+gRPC's asyncio side has one queue of completed operations for all loops of a process with nodes in them.  When such a loop
+is closed (the end of `asyncio.run`) some operations of calls that were cancelled in it are still to come; the loop that takes
+them from the queue next, that of another `asyncio.run` with a node, then prints a traceback "Event loop is closed" for each.
 Nothing is lost: whoever waited for these operations has ended.  There is no way to wait for them, as gRPC tells nobody
 which are outstanding, so exactly these records are kept out of the log.
 """

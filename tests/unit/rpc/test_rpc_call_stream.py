@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError, ThrottledError
-from replog.rpc import controller_stream
-from replog.rpc.controller_stream import (
-    ControllerCalls,
-    ControllerItem,
-    ControllerSession,
+from replog.rpc import call_stream
+from replog.rpc.call_stream import (
+    CallItem,
+    CallSession,
     Items,
+    StreamedCalls,
     decode_items,
     encode_items,
 )
-from replog.rpc.grpc_transport import client_hello
+from replog.rpc.messages import client_hello
 from replog.rpc.transport import ConnectionLostError
 
 
@@ -57,7 +57,7 @@ class Rig:
         self.servers: list[Pipe] = []
         self.sessions: list[asyncio.Task[None]] = []
         self.refuses: Exception | None = None
-        self.calls = ControllerCalls("there:1")
+        self.calls = StreamedCalls("there:1")
 
     async def open(self) -> Pipe:
         if self.refuses is not None:
@@ -66,7 +66,7 @@ class Rig:
         back: asyncio.Queue[Items | None] = asyncio.Queue()
         self.clients.append(Pipe(back, there))
         self.servers.append(Pipe(there, back))
-        self.sessions.append(asyncio.create_task(ControllerSession(self._answer).serve(self.servers[-1])))
+        self.sessions.append(asyncio.create_task(CallSession(self._answer).serve(self.servers[-1])))
         return self.clients[-1]
 
     async def close(self) -> None:
@@ -82,7 +82,7 @@ async def echo(body: bytes) -> bytes:
 
 @given(items=st.lists(st.tuples(st.integers(1, 2**62), st.binary(max_size=20)), min_size=1, max_size=5))
 def test_items_round_trip(items: list[tuple[int, bytes]]) -> None:
-    message = tuple(ControllerItem(*item) for item in items)
+    message = tuple(CallItem(*item) for item in items)
     assert decode_items(encode_items(message)) == message
 
 
@@ -113,7 +113,7 @@ async def test_calls_that_wait_share_a_message() -> None:
 
 
 async def test_a_group_stays_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller_stream, "GROUP_BYTES", 10)
+    monkeypatch.setattr(call_stream, "GROUP_BYTES", 10)
     rig = Rig(echo)
     await asyncio.gather(*(rig.calls.call(bytes(size), rig.open, timeout_ms=5_000) for size in (4, 4, 4, 30, 1)))
     assert [len(message) for message in rig.clients[0].sent if isinstance(message, tuple)] == [2, 1, 1, 1]
@@ -144,7 +144,7 @@ async def test_a_call_without_an_answer_times_out_alone() -> None:
         return body
 
     rig = Rig(answer)
-    with pytest.raises(ConnectionLostError, match="no answer from the controller in 10 ms"):
+    with pytest.raises(ConnectionLostError, match="there:1: no answer in 10 ms"):
         await rig.calls.call(b"never", rig.open, timeout_ms=10)
     assert await rig.calls.call(b"next", rig.open, timeout_ms=5_000) == b"next"
     assert len(rig.clients) == 1
@@ -200,7 +200,7 @@ async def test_open_calls_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPa
         await go.wait()
         return body
 
-    monkeypatch.setattr(controller_stream, "MAX_OPEN_CALLS", 3)
+    monkeypatch.setattr(call_stream, "MAX_OPEN_CALLS", 3)
     rig = Rig(answer)
     waiting = [asyncio.create_task(rig.calls.call(b"%d" % n, rig.open, timeout_ms=5_000)) for n in range(3)]
     while len(started) < 3:

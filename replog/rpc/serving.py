@@ -1,0 +1,96 @@
+"""What a node does with calls and streams of others, whatever carries them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+from replog.controller.messages import ControllerResponse
+from replog.errors import BrokerClosedError, BrokerNotAvailableError, InvariantViolationError, ReplogError
+from replog.rpc import calls
+from replog.rpc.call_stream import CallSession, ItemStream
+from replog.rpc.client_messages import ClientResponse
+from replog.rpc.transport import NodeHandlers, RequestContext
+
+_log = logging.getLogger(__name__)
+
+
+def deadline_ms(timeout_ms: int) -> int:
+    """Returns the deadline on the monotonic clock; 0 for none."""
+    return time.monotonic_ns() // 1_000_000 + timeout_ms if timeout_ms > 0 else 0
+
+
+async def outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
+    """Returns the answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
+    try:
+        return await answer()
+    except BrokerClosedError as error:  # a part of this node has stopped: who asks again finds another node
+        return BrokerNotAvailableError(str(error))
+    except ReplogError as error:
+        return error
+    except InvariantViolationError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- the caller gets an answer whatever happens
+        _log.exception("request failed")
+        return ReplogError(f"internal error: {error!r}")
+
+
+async def answer_client_call(handlers: NodeHandlers, body: bytes | memoryview, context: RequestContext) -> bytes:
+    """Returns the encoded answer to an encoded call.
+
+    Raises:
+        InvariantViolationError: A bug of ours; its driver stops the node.
+    """
+
+    async def answer() -> ClientResponse:
+        call = calls.decode_client_request(body)
+        return await handlers.handle_client_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
+
+    return calls.encode_client_response(await outcome(answer))
+
+
+async def answer_controller_call(handlers: NodeHandlers, body: bytes, context: RequestContext) -> bytes:
+    """Returns the encoded answer to an encoded call to the controller.
+
+    Raises:
+        InvariantViolationError: A bug of ours; its driver stops the node.
+    """
+
+    async def answer() -> ControllerResponse:
+        call = calls.decode_controller_request(body)
+        return await handlers.handle_controller_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
+
+    return calls.encode_controller_response(await outcome(answer))
+
+
+async def serve_client_calls(handlers: NodeHandlers, stream: ItemStream, context: RequestContext) -> None:
+    """Answers the calls of a stream until it ends."""
+
+    async def answer(body: bytes) -> bytes:
+        try:
+            return await answer_client_call(handlers, body, context)
+        except InvariantViolationError as bug:
+            return calls.encode_client_response(BrokerNotAvailableError(_told(bug)))  # another node may answer
+
+    await CallSession(answer).serve(stream)
+
+
+async def serve_controller_calls(handlers: NodeHandlers, stream: ItemStream, context: RequestContext) -> None:
+    """Answers the calls to the controller of a stream until it ends."""
+
+    async def answer(body: bytes) -> bytes:
+        try:
+            return await answer_controller_call(handlers, body, context)
+        except InvariantViolationError as bug:
+            return calls.encode_controller_response(ReplogError(_told(bug)))
+
+    await CallSession(answer).serve(stream)
+
+
+def _told(bug: InvariantViolationError) -> str:
+    """Returns what a caller is told at once of a bug: its driver stops the node, and who calls should not wait for that."""
+    _log.error("a call ended with a bug of ours", exc_info=bug)
+    return f"internal error: {bug!r}"

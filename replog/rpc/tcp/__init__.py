@@ -1,0 +1,1 @@
+"""How clients reach nodes: streams over TCP, at the port for clients."""

@@ -1,0 +1,107 @@
+"""How nodes meet over TCP, where `inter.broker.transport` says so: the framing of our clients' streams, at a port of their own.
+
+Nothing here knows Kafka's protocol, and no client is served: its messages go to the port for clients.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.errors import MalformedFrameError
+from replog.rpc.messages import Hello
+from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.tcp.codecs import QUORUM
+from replog.rpc.tcp.service import PeerStreams
+from replog.rpc.tcp.transport import FETCH, TcpConnection, create_connection
+from replog.rpc.tcp.wire import StreamKind, is_opening
+from replog.rpc.transport import PeerHandlers, Stream, StreamPresence
+from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.port import Port
+from replog.tcp.port import bind as bind_port
+
+HELLO_TIMEOUT_S = 5.0
+"""How long the way to another node may take, with its hello: a busy one is no dead one."""
+
+READING_BYTES = 128 << 20
+"""Of large messages of other nodes that are being read at a time."""
+
+KEY = "inter.broker.listener"
+"""The configuration key of the port."""
+
+
+class TcpPeerConnection(TcpConnection):
+    """A way to another node; see `replog.rpc.transport.PeerConnection`."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(address, create_connection)
+        self._open_timeout_s = HELLO_TIMEOUT_S
+
+    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
+        return (await self._greet(StreamKind.QUORUM, QUORUM, hello))[0]
+
+    async def open_presence(self, hello: Hello) -> StreamPresence:
+        return StreamPresence(*await self._greet(StreamKind.FETCH, FETCH, hello))
+
+
+class TcpPeerTransport:
+    """Connections to other nodes over TCP."""
+
+    def connect(self, address: str, *, purpose: str) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
+        return TcpPeerConnection(address)
+
+
+class TcpPeerServer:
+    """A port at which other nodes are served; made by `bind`, listens from `start` on.
+
+    Args:
+        port: The port; it is the server's from here on.
+    """
+
+    def __init__(self, port: Port) -> None:
+        self._bound: Port | None = port
+        self._listener: Listener | None = None
+        self._address = f"{port.host}:{port.port}"
+        self.port = port.port
+
+    async def start(self, handlers: PeerHandlers) -> None:
+        """Begins to listen; whoever connected before was refused, and comes again.
+
+        Raises:
+            ConfigError: Another process began to listen there after the port was bound.
+        """
+        bound, self._bound = self._bound, None
+        if bound is None:
+            return
+        streams = PeerStreams(handlers, self._address, ByteSemaphore(READING_BYTES))
+
+        async def serve(frame: memoryview, _address: str) -> Answer | None:
+            if not is_opening(frame):
+                raise MalformedFrameError("a request, where only nodes meet: clients come to the port of listeners")
+            return Answer(becomes=partial(streams.open, frame))
+
+        requests = RequestServer(serve, lambda _: False, lambda _: False)
+        self._listener = Listener(requests, ListenerLimits(), ByteSemaphore(READING_BYTES), KEY)
+        await self._listener.start(bound)
+
+    async def stop(self, grace_s: float) -> None:  # noqa: ARG002 -- streams have no end of their own to wait for
+        """Ends all streams, and gives the port back."""
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+        if self._listener is not None:
+            await self._listener.stop()
+
+
+def bind(host: str, port: int) -> TcpPeerServer:
+    """Takes the port; nobody is heard before `TcpPeerServer.start`.
+
+    Args:
+        host: The address to bind.
+        port: The port; 0 picks a free one, see `TcpPeerServer.port`.
+
+    Raises:
+        ConfigError: The port is taken, or the address is not this machine's.
+    """
+    return TcpPeerServer(bind_port(host, port, KEY))

@@ -1,0 +1,50 @@
+"""A port for our own clients on loopback, with a test's handlers behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import struct
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+
+from replog.byte_semaphore import ByteSemaphore
+from replog.rpc.tcp.service import ClientStreams
+from replog.rpc.tcp.wire import is_opening
+from replog.rpc.transport import ClientHandlers
+from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.port import bind
+
+
+@dataclass(frozen=True)
+class TcpPort:
+    """A port that listens; `room` is what large messages share that are being read."""
+
+    port: int
+    room: ByteSemaphore
+    listener: Listener
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+@contextlib.asynccontextmanager
+async def listening(handlers: ClientHandlers, *, port: int = 0, room_bytes: int = 1 << 30) -> AsyncIterator[TcpPort]:
+    """Listens at `port`, or a free one, until the end of the block; what was read must have been given back by then."""
+    bound, room = bind("127.0.0.1", port), ByteSemaphore(room_bytes)
+    service = ClientStreams(handlers, f"127.0.0.1:{bound.port}", room)
+
+    async def answer(frame: memoryview, _address: str) -> Answer | None:
+        return Answer(becomes=partial(service.open, frame)) if is_opening(frame) else Answer((struct.pack(">i", 0),))
+
+    listener = Listener(
+        RequestServer(answer, lambda _: False, lambda _: False), ListenerLimits(), ByteSemaphore(1 << 30)
+    )
+    await listener.start(bound)
+    try:
+        yield TcpPort(bound.port, room, listener)
+    finally:
+        await listener.stop()
+        assert room.held_bytes == 0
