@@ -21,6 +21,7 @@ from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
+from replog.uncommitted.written_batches import WrittenBatches
 from replog_timeline import SnapshotRegistry
 
 
@@ -49,8 +50,7 @@ class OffsetControl:
         self._registry = registry
         self._max_records_per_batch = max_records_per_batch
         self._max_bytes_per_batch = max_bytes_per_batch
-        self._next_write_offset: int | None = None
-        self._own_ends: deque[int] = deque()  # ends of appended batches that have not committed
+        self._written = WrittenBatches(registry)
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
         self._measured: tuple[Sequence[MetadataRecord], int] = (), 0
         self._unstable: list[CommittedRecords] = []  # committed, but reaching beyond the stable end
@@ -62,12 +62,13 @@ class OffsetControl:
     @property
     def next_write_offset(self) -> int | None:
         """Offset of the next record this controller appends; None when it is not active."""
-        return self._next_write_offset
+        return self._written.next_offset
 
     @property
     def has_pending(self) -> bool:
         """Whether something was replayed that does not count yet."""
-        return self._next_write_offset is not None and self._next_write_offset > self.stable_end_offset
+        next_offset = self._written.next_offset
+        return next_offset is not None and next_offset > self.stable_end_offset
 
     @property
     def in_transaction(self) -> bool:
@@ -78,7 +79,7 @@ class OffsetControl:
 
     def activate(self) -> None:
         """Begins to append behind what is committed."""
-        self._next_write_offset = self.committed_end_offset
+        self._written.begin(self.committed_end_offset)
 
     def deactivate(self) -> Iterator[tuple[int, MetadataRecord]]:
         """Forgets everything that is not committed.
@@ -87,8 +88,7 @@ class OffsetControl:
             The records that have committed and were forgotten with the rest, with their offsets: to be replayed at
                 once.
         """
-        self._next_write_offset = None
-        self._own_ends.clear()
+        self._written.stop()
         self._transactions.clear()
         self._registry.revert_to_snapshot(self.stable_end_offset)
         return self._records_from(self.stable_end_offset)
@@ -107,9 +107,7 @@ class OffsetControl:
         Raises:
             InvariantViolationError: The controller is not active.
         """
-        if self._next_write_offset is None:
-            raise InvariantViolationError("append on an inactive controller")
-        return self._next_write_offset
+        return self._written.next_offset_or_raise()
 
     def end_after(self, records: Sequence[MetadataRecord] = ()) -> int:
         """Returns where the log of this controller ends once a change of these records has been appended."""
@@ -149,11 +147,7 @@ class OffsetControl:
         Raises:
             InvariantViolationError: The controller is not active, or the log would shrink.
         """
-        if next_offset < self.next_write_offset_or_raise():
-            raise InvariantViolationError(f"the log goes back from {self._next_write_offset} to {next_offset}")
-        self._next_write_offset = next_offset
-        self._own_ends.append(next_offset)
-        self._registry.get_or_create_snapshot(next_offset)
+        self._written.move_to(next_offset)
 
     def take_back(self, base_offset: int) -> None:
         """Takes the state back to that of everything below `base_offset`: nothing from there on was appended.
@@ -161,14 +155,11 @@ class OffsetControl:
         Args:
             base_offset: The offset at which a batch of this controller begins that has not committed.
         """
-        self._next_write_offset = base_offset
-        while self._own_ends and self._own_ends[-1] > base_offset:
-            self._own_ends.pop()
         while self._transactions and self._transactions[-1].start_offset >= base_offset:
             self._transactions.pop()
         if self._transactions and (self._transactions[-1].end_offset or 0) > base_offset:
             self._transactions[-1].end_offset = None
-        self._registry.revert_to_snapshot(base_offset)
+        self._written.take_back(base_offset)
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 
@@ -180,7 +171,8 @@ class OffsetControl:
         """
         self.check_follows(batch.base_offset, batch.end_offset)
         end_offset = batch.end_offset
-        if self._next_write_offset is not None:
+        is_active = self._written.next_offset is not None
+        if is_active:
             self._take_own_ends(end_offset)
         self.committed_end_offset = end_offset
         self.committed_epoch = batch.epoch
@@ -189,7 +181,7 @@ class OffsetControl:
             self._unstable.append(batch)
         else:
             self._unstable.clear()
-            if self._next_write_offset is None:
+            if not is_active:
                 self._registry.get_or_create_snapshot(end_offset)
         if stable_end_offset != self.stable_end_offset:
             self.stable_end_offset = stable_end_offset
@@ -207,10 +199,8 @@ class OffsetControl:
             )
 
     def _take_own_ends(self, end_offset: int) -> None:
-        own_end = self.committed_end_offset
-        while self._own_ends and self._own_ends[0] <= end_offset:
-            own_end = self._own_ends.popleft()
-        if own_end != end_offset:
+        own_end = self._written.commit_up_to(end_offset)
+        if end_offset != (self.committed_end_offset if own_end is None else own_end):
             raise InvariantViolationError(f"commit at {end_offset} is not the end of a batch of this controller")
 
     def _stable_end(self) -> int:

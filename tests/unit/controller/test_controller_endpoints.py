@@ -11,14 +11,14 @@ from replog.controller.messages import FeatureUpdate, Heartbeat, HeartbeatRespon
 from replog.errors import InvalidRequestError, StaleBrokerEpochError
 from replog.metadata import MetadataDelta, MetadataImage, image_records
 from replog.metadata.records import (
-    KAFKA_LISTENER,
+    CLIENT_LISTENER,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     FeatureLevelRecord,
     MetadataRecord,
 )
 
-KAFKA = BrokerEndpoint(KAFKA_LISTENER, "localhost", 19_092)
+KAFKA = BrokerEndpoint(CLIENT_LISTENER, "localhost", 19_092)
 UPGRADE = UpdateFeatures((FeatureUpdate("metadata.version", 3),))
 WRONG = [
     (replace(KAFKA, port=0),),
@@ -82,7 +82,7 @@ def told_since(quorum: Quorum, batches_count: int) -> list[MetadataRecord]:
 
 def test_a_registration_holds_the_endpoints_and_a_snapshot_keeps_them(quorum: Quorum) -> None:
     quorum.ask(replace(quorum.register_request(1), endpoints=(KAFKA,)))
-    assert quorum.image.brokers[1].endpoint(KAFKA_LISTENER) == KAFKA
+    assert quorum.image.brokers[1].endpoint(CLIENT_LISTENER) == KAFKA
     delta = MetadataDelta(MetadataImage())
     for record in image_records(quorum.image):
         delta.replay(record)
