@@ -17,6 +17,7 @@
     │   └── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, DirectoryLockedError, ForeignDirectoryError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
+    ├── those of consumer groups           `replog.group_errors`
     └── BrokerClosedError
     InvariantViolationError                our bug: the node stops
 
@@ -25,79 +26,11 @@ The class says who must act, the attributes carry the facts, the message says th
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import ClassVar, TypeVar
 
+from replog.kafka_error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - they belong together
+
 E = TypeVar("E", bound=BaseException)
-
-
-class ErrorCode(IntEnum):
-    """Kafka's numeric error codes (docs/KAFKA.md 4), the one table of them."""
-
-    UNKNOWN_SERVER_ERROR = -1
-    NONE = 0
-    OFFSET_OUT_OF_RANGE = 1
-    CORRUPT_MESSAGE = 2
-    UNKNOWN_TOPIC_OR_PARTITION = 3
-    LEADER_NOT_AVAILABLE = 5
-    NOT_LEADER_OR_FOLLOWER = 6
-    REQUEST_TIMED_OUT = 7
-    BROKER_NOT_AVAILABLE = 8
-    REPLICA_NOT_AVAILABLE = 9
-    MESSAGE_TOO_LARGE = 10
-    COORDINATOR_LOAD_IN_PROGRESS = 14
-    COORDINATOR_NOT_AVAILABLE = 15
-    INVALID_TOPIC_EXCEPTION = 17
-    NOT_ENOUGH_REPLICAS = 19
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20
-    INVALID_REQUIRED_ACKS = 21
-    INVALID_TIMESTAMP = 32
-    TOPIC_ALREADY_EXISTS = 36
-    INVALID_PARTITIONS = 37
-    INVALID_REPLICATION_FACTOR = 38
-    INVALID_REPLICA_ASSIGNMENT = 39
-    INVALID_CONFIG = 40
-    NOT_CONTROLLER = 41
-    INVALID_REQUEST = 42
-    POLICY_VIOLATION = 44
-    OUT_OF_ORDER_SEQUENCE_NUMBER = 45
-    DUPLICATE_SEQUENCE_NUMBER = 46
-    INVALID_PRODUCER_EPOCH = 47
-    TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
-    OPERATION_NOT_ATTEMPTED = 55
-    KAFKA_STORAGE_ERROR = 56
-    LOG_DIR_NOT_FOUND = 57
-    UNKNOWN_PRODUCER_ID = 59
-    FETCH_SESSION_ID_NOT_FOUND = 70
-    INVALID_FETCH_SESSION_EPOCH = 71
-    LISTENER_NOT_FOUND = 72
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    UNSUPPORTED_COMPRESSION_TYPE = 76
-    STALE_BROKER_EPOCH = 77
-    OFFSET_NOT_AVAILABLE = 78
-    PREFERRED_LEADER_NOT_AVAILABLE = 80
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-    ELECTION_NOT_NEEDED = 84
-    NO_REASSIGNMENT_IN_PROGRESS = 85
-    THROTTLING_QUOTA_EXCEEDED = 89
-    INVALID_RECORD = 87
-    INVALID_UPDATE_VERSION = 95
-    FEATURE_UPDATE_FAILED = 96
-    UNKNOWN_TOPIC_ID = 100
-    DUPLICATE_BROKER_REGISTRATION = 101
-    BROKER_ID_NOT_REGISTERED = 102
-    INCONSISTENT_TOPIC_ID = 103
-    INCONSISTENT_CLUSTER_ID = 104
-    FETCH_SESSION_TOPIC_ID_ERROR = 106
-    INELIGIBLE_REPLICA = 107
-    NEW_LEADER_ELECTED = 108
-    UNSUPPORTED_VERSION = 35
-    MISMATCHED_ENDPOINT_TYPE = 114
-    UNSUPPORTED_ENDPOINT_TYPE = 115
-    INVALID_VOTER_KEY = 125
-    DUPLICATE_VOTER = 126
-    VOTER_NOT_FOUND = 127
 
 
 class ReplogError(Exception):
@@ -201,7 +134,8 @@ class ThrottledError(RetriableError):
 class DiskFullError(ThrottledError):
     """The disk of a log directory is full, or nearly; nothing was appended.  It ends when there is room again.
 
-    To a client it is a bound of the broker that is reached (89), which clients of Kafka retry too.
+    To our clients it is a bound of the broker that is reached (89).  Kafka's are told KAFKA_STORAGE_ERROR, since not all of
+    them ask again after 89.
 
     Attributes:
         directory: The log directory on that disk.

@@ -1,0 +1,156 @@
+"""Gives all members as equal a number of partitions as their subscriptions allow, and moves as few as that takes.
+
+1. Each member keeps what it had, as far as the topics are there and it still reads them.
+2. Each partition that is left over goes to the member with the fewest among those that read its topic; partitions that few
+   read go first, since they have the least choice.
+3. While one member has at least two more than another that reads a topic of its partitions, one of these moves, from who
+   has most to who has fewest.
+
+A move makes the sum of the squares of the counts smaller, so there is an end.  Where all members read the same topics it is
+the best balance, with the fewest moves; where they do not, no single move could improve it.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+from uuid import UUID
+
+from replog.coordinator.assignors.model import (
+    Assignment,
+    Members,
+    TopicPartition,
+    Topics,
+    assignment_of,
+    in_order,
+    partitions_of,
+    readers_by_topic,
+)
+
+
+def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
+    """Assigns as equal numbers of partitions as can be, and moves as few as that takes.
+
+    Args:
+        members: The members of the group, with what they had.
+        topics: The topics that exist.
+
+    Returns:
+        The partitions of each member.
+    """
+    readers = readers_by_topic(members, topics)
+    kept = _kept(members, topics)
+    taken = {each for partitions in kept.values() for each in partitions}
+    shares = _Shares(kept, readers)
+    for topic_id in sorted(readers, key=lambda each: (len(readers[each]), each)):
+        for partition in range(topics[topic_id]):
+            if (topic_id, partition) not in taken:
+                shares.give(topic_id, partition)
+    shares.balance()
+    return shares.result()
+
+
+def _kept(members: Members, topics: Topics) -> dict[str, set[TopicPartition]]:
+    """Returns what each member keeps, members in an order that outlives restarts; nobody has what another one has."""
+    taken: set[TopicPartition] = set()
+    kept: dict[str, set[TopicPartition]] = {}
+    for member_id in in_order(members):
+        member = members[member_id]
+        kept[member_id] = {
+            (topic_id, partition)
+            for topic_id, partition in partitions_of(member.target) - taken
+            if topic_id in member.topic_ids and partition < topics.get(topic_id, 0)
+        }
+        taken |= kept[member_id]
+    return kept
+
+
+class _Shares:
+    """What each member has, and who has fewest and most: heaps whose entries are passed over once a count has changed.
+
+    Topics that the same members read have one heap: a group reads hundreds of topics, and as a rule each member all of them.
+    """
+
+    def __init__(self, given: dict[str, set[TopicPartition]], readers: dict[UUID, list[str]]) -> None:
+        self._counts = {member_id: len(partitions) for member_id, partitions in given.items()}
+        self._places = {member_id: place for place, member_id in enumerate(given)}
+        keys = {topic_id: tuple(members) for topic_id, members in readers.items()}
+        heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
+        self._heaps_of: dict[str, list[list[tuple[int, int, str]]]] = {member_id: [] for member_id in given}
+        for members in dict.fromkeys(keys.values()):
+            heap = heaps[members] = [self._entry(each) for each in members]
+            heapify(heap)
+            for member_id in members:
+                self._heaps_of[member_id].append(heap)
+        self._owned: dict[str, dict[UUID, list[int]]] = {member_id: {} for member_id in given}
+        for member_id, partitions in given.items():
+            for topic_id, partition in sorted(partitions):
+                self._owned[member_id].setdefault(topic_id, []).append(partition)
+        self._fewest = {topic_id: heaps[members] for topic_id, members in keys.items()}
+
+    def result(self) -> dict[str, Assignment]:
+        """Returns the partitions of each member."""
+        return {
+            member_id: assignment_of((topic_id, each) for topic_id, partitions in owned.items() for each in partitions)
+            for member_id, owned in self._owned.items()
+        }
+
+    def give(self, topic_id: UUID, partition: int) -> None:
+        """Gives a partition to the member with the fewest among those that read its topic."""
+        self._add(self._with_fewest(topic_id), topic_id, partition)
+
+    def balance(self) -> None:
+        """Moves one partition after the other, from whoever has most of those that have too many."""
+        most = [(-count, place, member_id) for count, place, member_id in map(self._entry, self._counts)]
+        heapify(most)
+        stuck: list[str] = []
+        while most:
+            count, _, giver = heappop(most)
+            if -count != self._counts[giver]:
+                continue
+            taker = self._move_from(giver)
+            if taker is None:
+                stuck.append(giver)
+                continue
+            for each in (giver, taker, *stuck):
+                heappush(most, (-self._counts[each], self._places[each], each))
+            stuck.clear()
+
+    def _move_from(self, giver: str) -> str | None:
+        """Moves a partition to the member with the fewest that can take one; returns it, None where that is no better."""
+        least, choice = self._counts[giver] - 1, None
+        asked: set[int] = set()  # heaps
+        for topic_id, partitions in self._owned[giver].items():
+            heap = id(self._fewest[topic_id])
+            if not partitions or heap in asked:
+                continue
+            taker = self._with_fewest(topic_id)
+            if self._counts[taker] < least:
+                least, choice = self._counts[taker], (topic_id, taker)
+            asked.add(heap)
+            if len(asked) == len(self._heaps_of[giver]):
+                break
+        if choice is None:
+            return None
+        topic_id, taker = choice
+        moved = self._owned[giver][topic_id].pop()
+        self._set_count(giver, self._counts[giver] - 1)
+        self._add(taker, topic_id, moved)
+        return taker
+
+    def _add(self, member_id: str, topic_id: UUID, partition: int) -> None:
+        self._owned[member_id].setdefault(topic_id, []).append(partition)
+        self._set_count(member_id, self._counts[member_id] + 1)
+
+    def _set_count(self, member_id: str, count: int) -> None:
+        self._counts[member_id] = count
+        for heap in self._heaps_of[member_id]:
+            heappush(heap, self._entry(member_id))
+
+    def _with_fewest(self, topic_id: UUID) -> str:
+        heap = self._fewest[topic_id]
+        while heap[0][0] != self._counts[heap[0][2]]:
+            heappop(heap)
+        return heap[0][2]
+
+    def _entry(self, member_id: str) -> tuple[int, int, str]:
+        return self._counts[member_id], self._places[member_id], member_id

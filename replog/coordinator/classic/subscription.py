@@ -1,0 +1,140 @@
+"""Reads and writes what consumers tell each other: bytes that only members have to understand otherwise.
+
+    int16   version
+    int32   number of topics, then for each of them a text: int16 length, UTF-8
+            of what it has got: with its partitions behind it, int32 their number, then that many int32
+    int32   bytes of what an assignor adds for itself, then these; -1 for none
+            what a member wants goes on, from version 1 on, with what it reads now, as what it has got;
+            from 2 on with the generation of that, int32; from 3 on with its rack, a text that may be left out
+
+Every version begins so.  Whoever sends something else is taken for a member of which nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from struct import Struct
+from typing import Final, NamedTuple, TypeAlias
+
+from replog.errors import ReplogError
+from replog.wire import Reader, Writer
+
+CONSUMER_PROTOCOL_TYPE: Final = "consumer"
+NEWEST_VERSION: Final = 3
+_version = Struct(">h")
+_generation = Struct(">i")
+
+NamedPartitions: TypeAlias = tuple[tuple[str, int], ...]
+"""Partitions by topic name."""
+
+
+class Subscription(NamedTuple):
+    """What a consumer tells of itself.
+
+    Attributes:
+        version: The version that it speaks.
+        topics: The topics that it reads.
+        owned: The partitions that it reads now.
+        rack_id: Where it is; None where it does not say.
+    """
+
+    version: int
+    topics: tuple[str, ...]
+    owned: NamedPartitions = ()
+    rack_id: str | None = None
+
+
+class GivenPartitions(NamedTuple):
+    """What a consumer has got.
+
+    Attributes:
+        user_data: The bytes that the assignor has added for the next time.
+    """
+
+    partitions: NamedPartitions
+    user_data: bytes = b""
+
+
+def read_subscription(metadata: bytes) -> Subscription | None:
+    """Returns what a consumer tells; None where it is no consumer."""
+    reader = Reader(memoryview(metadata))
+    try:
+        version = min(reader.fixed(_version)[0], NEWEST_VERSION)
+        if version < 0:
+            return None
+        topics = tuple(reader.text(flexible=False) for _ in range(reader.count(flexible=False, least_bytes=2)))
+        reader.nullable_raw(flexible=False)
+        owned = _read_partitions(reader) if version >= 1 else ()
+        if version >= 2:
+            reader.fixed(_generation)
+        return Subscription(
+            version, topics, owned, (reader.nullable_text(flexible=False) if version >= 3 else None) or None
+        )
+    except (ReplogError, UnicodeDecodeError):
+        return None
+
+
+def read_assignment(assignment: bytes) -> GivenPartitions | None:
+    """Returns what a consumer has got; None where that cannot be told.  No bytes are no partitions."""
+    if not assignment:
+        return GivenPartitions(())
+    reader = Reader(memoryview(assignment))
+    try:
+        if reader.fixed(_version)[0] < 0:
+            return None
+        return GivenPartitions(_read_partitions(reader), reader.nullable_raw(flexible=False) or b"")
+    except (ReplogError, UnicodeDecodeError):
+        return None
+
+
+def write_assignment(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:
+    """Returns the bytes of what a consumer gets, in the version that it speaks."""
+    writer = Writer()
+    writer.fixed(_version, version)
+    writer.count(list(partitions), flexible=False)
+    for topic, numbers in partitions.items():
+        writer.text(topic, flexible=False)
+        writer.count(numbers, flexible=False)
+        writer.numbers(numbers, "i")
+    writer.nullable_raw(None, flexible=False)
+    return writer.joined()
+
+
+def _read_partitions(reader: Reader) -> NamedPartitions:
+    found: list[tuple[str, int]] = []
+    for _ in range(reader.count(flexible=False, least_bytes=6)):
+        topic = reader.text(flexible=False)
+        count = reader.count(flexible=False, least_bytes=4)
+        found += [(topic, partition) for partition in reader.numbers(count, "i")]
+    return tuple(found)
+
+
+def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
+    """Returns the topics that a consumer reads; None where that cannot be told."""
+    reader = Reader(memoryview(metadata))
+    try:
+        reader.fixed(_version)
+        return frozenset(reader.text(flexible=False) for _ in range(reader.count(flexible=False, least_bytes=2)))
+    except (ReplogError, UnicodeDecodeError):
+        return None
+
+
+def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
+    """Returns the partitions that a consumer has got, by topic name; none where that cannot be told."""
+    reader = Reader(memoryview(assignment))
+    try:
+        reader.fixed(_version)
+        return _read_partitions(reader)
+    except (ReplogError, UnicodeDecodeError):
+        return ()
+
+
+def topics_of_all(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """Returns the topics that any of several consumers reads; None where that cannot be told of one."""
+    found: set[str] = set()
+    for each in metadata:
+        topics = subscribed_topics(each)
+        if topics is None:
+            return None
+        found |= topics
+    return frozenset(found)

@@ -1,0 +1,277 @@
+"""The groups of KIP-848 of a shard, as the log says them.
+
+A record of a member may stand before that of its group, and one of an assignment before that of its member: compaction keeps
+the last of each key where it was.  So each kind is kept by itself, and a member is there when its metadata are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.consumers.member import MemberAssignment
+from replog.coordinator.consumers.records import group_removal
+from replog.coordinator.messages.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from replog.coordinator.messages.consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from replog.coordinator.messages.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from replog.coordinator.records import Record
+from replog.group_errors import (
+    FencedInstanceIdError,
+    IllegalGenerationError,
+    StaleMemberEpochError,
+    UnknownMemberIdError,
+)
+from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong
+
+MemberMetadata = ConsumerGroupMemberMetadataValue
+ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+
+
+def classic_of(told: MemberMetadata) -> ClassicMetadata | None:
+    """Returns what only a member of the classic protocol tells; None of a member of KIP-848."""
+    classic = told.classic_member_metadata
+    return classic if classic is not None and classic.supported_protocols else None
+
+
+class ConsumerGroup:
+    """One group.
+
+    Attributes:
+        epoch: The number of changes of members, subscriptions and topics.
+        metadata_hash: The hash of the topics that its members read.
+        target_epoch: The epoch in which the targets were decided.
+        members: The members, by id.
+        patterns: The topics that match each pattern of the members, once they have been looked for.
+        current: What each member has.
+        targets: What each member is to have.
+        instances: The member of each instance id.
+        holders: Who has a partition, or has to give it back.
+    """
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self.epoch = TimelineLong(registry)
+        self.metadata_hash = TimelineLong(registry)
+        self.target_epoch = TimelineLong(registry)
+        self.members = TimelineHashMap[str, MemberMetadata](registry)
+        self.patterns = TimelineHashMap[str, frozenset[str]](registry)
+        self.current = TimelineHashMap[str, MemberAssignment](registry)
+        self.targets = TimelineHashMap[str, Assignment](registry)
+        self.instances = TimelineHashMap[str, str](registry)
+        self.holders = TimelineHashMap[TopicPartition, str](registry)
+
+    # ---- who may ask ------------------------------------------------------------------------------------------------
+
+    def member_or_raise(self, member_id: str, instance_id: str | None) -> tuple[MemberMetadata, MemberAssignment]:
+        """Returns a member, and what it has.
+
+        Raises:
+            UnknownMemberIdError: There is none of this id.
+            FencedInstanceIdError: Its instance id is that of another one.
+        """
+        if instance_id is not None:
+            holder = self.instances.get(instance_id)
+            if holder is None:
+                raise UnknownMemberIdError(f"the group has no instance {instance_id!r}: it has to join it anew")
+            if holder != member_id:
+                raise FencedInstanceIdError(
+                    f"instance {instance_id!r} is member {holder!r} now: two processes use the same instance id"
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise UnknownMemberIdError(f"the group has no member {member_id!r}: it has to join it anew")
+        return member, self.current.get(member_id, MemberAssignment())
+
+    # ---- as the keeper of its offsets sees it (replog.coordinator.offsets.owners) ---------------------------------------
+
+    def check_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:  # noqa: ARG002 - ids are enough
+        """Checks that a member commits, in its epoch; anybody may where there is none.
+
+        Raises:
+            UnknownMemberIdError: It is no member.
+            StaleMemberEpochError: The member has been told another epoch: another one may own its partitions.
+            IllegalGenerationError: As above, of a member of the classic protocol, whose generation is its epoch.
+        """
+        if member_epoch < 0 and not self.members:
+            return
+        self._check_epoch(member_id, member_epoch)
+
+    def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
+        """Checks that a member asks in its epoch; whoever does not say that it is one may ask.
+
+        Raises:
+            UnknownMemberIdError: It is no member.
+            StaleMemberEpochError: The member has been told another epoch.
+            IllegalGenerationError: As above, of a member of the classic protocol.
+        """
+        if member_id is not None or member_epoch >= 0:
+            self._check_epoch(member_id or "", member_epoch)
+
+    def _check_epoch(self, member_id: str, member_epoch: int) -> None:
+        told, current = self.members.get(member_id), self.current.get(member_id)
+        if told is None or current is None:
+            raise UnknownMemberIdError(f"the group has no member {member_id!r}: it has to join again")
+        if member_epoch == current.epoch:
+            return
+        if classic_of(told) is not None:
+            raise IllegalGenerationError(
+                f"member {member_id!r} comes with generation {member_epoch}, and is in {current.epoch}: join again"
+            )
+        raise StaleMemberEpochError(f"member {member_id!r} comes with epoch {member_epoch}, and is in {current.epoch}")
+
+    def check_delete_offsets(self) -> None:
+        """Lets offsets be deleted: those of topics that members read are kept one by one."""
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Whether a member reads the topic."""
+        is_named = any(topic in each.subscribed_topic_names for each in self.members.values())
+        return is_named or any(topic in topics for topics in self.patterns.values())
+
+    def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
+        """Returns the time of the commit: what members read is kept anyway."""
+        return commit_timestamp_ms
+
+    # ---- replay -----------------------------------------------------------------------------------------------------
+
+    def replay_member(self, member_id: str, value: MemberMetadata | None) -> None:
+        """Keeps what a member has told of itself, or forgets the member."""
+        old = self.members.get(member_id)
+        if old is not None and old.instance_id is not None and self.instances.get(old.instance_id) == member_id:
+            del self.instances[old.instance_id]
+        if value is None:
+            self.members.pop(member_id, None)
+            return
+        self.members[member_id] = value
+        if value.instance_id is not None:
+            self.instances[value.instance_id] = member_id
+
+    def replay_pattern(self, pattern: str, topics: frozenset[str] | None) -> None:
+        """Keeps which topics match a pattern."""
+        if topics is None:
+            self.patterns.pop(pattern, None)
+        else:
+            self.patterns[pattern] = topics
+
+    def replay_current(self, member_id: str, current: MemberAssignment | None) -> None:
+        """Keeps what a member has, and that nobody else has it."""
+        old = self.current.pop(member_id, None)
+        if old is not None:
+            for partition in partitions_of(old.assigned) | partitions_of(old.revoked):
+                if self.holders.get(partition) == member_id:
+                    del self.holders[partition]
+        if current is not None:
+            self.current[member_id] = current
+            for partition in partitions_of(current.assigned) | partitions_of(current.revoked):
+                self.holders[partition] = member_id
+
+    def replay_target(self, member_id: str, target: Assignment | None) -> None:
+        """Keeps what a member is to have."""
+        if target is None:
+            self.targets.pop(member_id, None)
+        else:
+            self.targets[member_id] = target
+
+
+class ConsumerGroups:
+    """All groups of a shard."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self._registry = registry
+        self._groups = TimelineHashMap[str, ConsumerGroup](registry)
+
+    def group_ids(self) -> Iterable[str]:
+        """Returns their ids."""
+        return self._groups.keys()
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        """Returns a group; None where there is none."""
+        return self._groups.get(group_id)
+
+    def removal(self, group_id: str) -> tuple[Record, ...]:
+        """Returns the records that remove a group; none where there is none, or it has members."""
+        group = self._groups.get(group_id)
+        if group is None or group.members:
+            return ()
+        patterns = tuple(Record(ConsumerGroupRegularExpressionKey(group_id, each), None) for each in group.patterns)
+        return (*patterns, *group_removal(group_id))
+
+    # ---- replay -----------------------------------------------------------------------------------------------------
+
+    def replays(self) -> dict[type, Any]:
+        """Returns the functions that replay a key and a value, by the class of the key."""
+        return {
+            ConsumerGroupMetadataKey: self._replay_epoch,
+            ConsumerGroupMemberMetadataKey: self._replay_member,
+            ConsumerGroupRegularExpressionKey: self._replay_pattern,
+            ConsumerGroupTargetAssignmentMetadataKey: self._replay_target_epoch,
+            ConsumerGroupTargetAssignmentMemberKey: self._replay_target,
+            ConsumerGroupCurrentMemberAssignmentKey: self._replay_current,
+        }
+
+    def _group(self, group_id: str, value: object) -> ConsumerGroup | None:
+        """Returns a group, new where a value is to be kept and there is none."""
+        group = self._groups.get(group_id)
+        if group is None and value is not None:
+            group = self._groups[group_id] = ConsumerGroup(self._registry)
+        return group
+
+    def _replay_epoch(self, key: ConsumerGroupMetadataKey, value: ConsumerGroupMetadataValue | None) -> None:
+        group = self._group(key.group_id, value)
+        if value is None:
+            self._groups.pop(key.group_id, None)
+        elif group is not None:
+            group.epoch.set(value.epoch)
+            group.metadata_hash.set(value.metadata_hash)
+
+    def _replay_member(self, key: ConsumerGroupMemberMetadataKey, value: MemberMetadata | None) -> None:
+        group = self._group(key.group_id, value)
+        if group is not None:
+            group.replay_member(key.member_id, value)
+
+    def _replay_pattern(
+        self, key: ConsumerGroupRegularExpressionKey, value: ConsumerGroupRegularExpressionValue | None
+    ) -> None:
+        group = self._group(key.group_id, value)
+        if group is not None:
+            group.replay_pattern(key.regular_expression, None if value is None else frozenset(value.topics))
+
+    def _replay_target_epoch(
+        self, key: ConsumerGroupTargetAssignmentMetadataKey, value: ConsumerGroupTargetAssignmentMetadataValue | None
+    ) -> None:
+        group = self._group(key.group_id, value)
+        if group is not None:
+            group.target_epoch.set(0 if value is None else value.assignment_epoch)
+
+    def _replay_target(
+        self, key: ConsumerGroupTargetAssignmentMemberKey, value: ConsumerGroupTargetAssignmentMemberValue | None
+    ) -> None:
+        group = self._group(key.group_id, value)
+        if group is not None:
+            topics = () if value is None else value.topic_partitions
+            found = assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
+            group.replay_target(key.member_id, None if value is None else found)
+
+    def _replay_current(
+        self, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None
+    ) -> None:
+        group = self._group(key.group_id, value)
+        if group is not None:
+            group.replay_current(key.member_id, None if value is None else MemberAssignment.from_value(value))

@@ -1,0 +1,86 @@
+"""One member of a group of KIP-848, as the log says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from replog.coordinator.assignors.model import Assignment, assignment_of
+from replog.coordinator.messages.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from replog.coordinator.records import Record
+
+JOINING_EPOCH: Final = 0
+LEAVING_EPOCH: Final = -1
+LEAVING_STATIC_EPOCH: Final = -2
+"""The epoch of a static member that has left for a while: its partitions wait for it."""
+
+
+class MemberState(IntEnum):
+    """Where a member is on its way to its target; the numbers are in the records."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        """Returns the state of a record; one that a newer release may have written is unknown."""
+        return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN
+
+
+def _nothing() -> Assignment:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class MemberAssignment:
+    """What a member may read, and what it has to give back.
+
+    Attributes:
+        epoch: The epoch that the member has to name in its next heartbeat.
+        previous_epoch: The one before, which it names if the last answer was lost.
+        state: Where it is on its way.
+        assigned: The partitions that it may read.
+        revoked: The partitions that it may read no more, and has not said that it does not.
+    """
+
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=_nothing)
+    revoked: Assignment = field(default_factory=_nothing)
+
+    @classmethod
+    def from_value(cls, value: ConsumerGroupCurrentMemberAssignmentValue) -> MemberAssignment:
+        """Returns what a record says."""
+        return cls(
+            value.member_epoch,
+            value.previous_member_epoch,
+            MemberState.of(value.state),
+            _from_topics(value.assigned_partitions),
+            _from_topics(value.partitions_pending_revocation),
+        )
+
+    def record(self, group_id: str, member_id: str) -> Record:
+        """Returns the record that says it."""
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            self.epoch, self.previous_epoch, int(self.state), _to_topics(self.assigned), _to_topics(self.revoked)
+        )
+        return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value)
+
+
+_Topics = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
+
+
+def _from_topics(topics: Iterable[_Topics]) -> Assignment:
+    return assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
+
+
+def _to_topics(assignment: Assignment) -> list[_Topics]:
+    return [_Topics(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]

@@ -1,0 +1,169 @@
+"""Keeps up to date which topics match the patterns of groups' members.
+
+A pattern that a member brings is resolved within its heartbeat if that takes one step; else it is work for the background, and
+the member has its topics some heartbeats later, as in Kafka.  A timer looks now and then for topics that have come or gone:
+each such change moves the group, so that topics which are made one after the other move it once, not each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
+from replog.coordinator.consumers.pattern_scans import PatternScans
+from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
+from replog.coordinator.consumers.targets import hash_of_topics
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.background import Background, Work
+from replog.coordinator.runtime.machine import Moment, Outcome, Timers
+from replog.group_errors import InvalidRegularExpressionError
+
+
+@dataclass(frozen=True, slots=True)
+class PatternTimer:
+    """It is time to look which topics match the patterns of a group."""
+
+    group_id: str
+
+
+class PatternKeeper:
+    """The patterns of the groups of a shard."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        topics: TopicView,
+        config: ConsumersConfig,
+        timers: Timers,
+        background: Background,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._config = config
+        self._timers = timers
+        self._background = background
+        self._scans = PatternScans(topics)
+        self._busy: set[str] = set()  # the groups whose patterns are being resolved
+
+    def stop(self) -> None:
+        """Forgets what is no part of the log."""
+        self._scans.clear()
+        self._busy.clear()
+
+    def begin(self, group_id: str, moment: Moment) -> None:
+        """Begins to look what the patterns of a group match, and does so again and again while it has some."""
+        if group_id not in self._busy and self._wanted(group_id):
+            self._busy.add(group_id)
+            self._background.add(self._refresh(group_id), moment)
+
+    def check(self, pattern: str) -> None:
+        """Checks the pattern of a member; "" where it has none.
+
+        Raises:
+            InvalidRegularExpressionError: It has been found to match too much.
+        """
+        self._scans.check(pattern)
+
+    def of_members(
+        self,
+        group_id: str,
+        known: Mapping[str, frozenset[str]],
+        members: Mapping[str, MemberMetadata],
+        pattern: str,
+        records: list[Record],
+        moment: Moment,
+    ) -> Mapping[str, frozenset[str]]:
+        """Adds the records of what a heartbeat changes in the patterns of a group.
+
+        Args:
+            group_id: The group.
+            known: What has been resolved before.
+            members: The members, as they are after the heartbeat.
+            pattern: The pattern of the member that speaks; "" where it has none.
+            records: The records of the heartbeat.
+            moment: The time.
+
+        Returns:
+            The patterns that are resolved now, with their topics.
+
+        Raises:
+            InvalidRegularExpressionError: The member's pattern cannot be used, or the group has too many.
+        """
+        if not pattern and not known:
+            return known
+        wanted = _patterns_of(members.values())
+        records += [pattern_removal(group_id, each) for each in known if each not in wanted]
+        found = {each: topics for each, topics in known.items() if each in wanted}
+        if pattern and pattern not in found:
+            if len(wanted) > self._config.max_patterns:
+                raise InvalidRegularExpressionError(
+                    f"the members of group {group_id!r} have {len(wanted)} patterns, and may have "
+                    f"{self._config.max_patterns}: use one that another member has, or name the topics"
+                )
+            topics = self._scans.step(pattern)
+            if topics is None:
+                self._timers.set_if_none(PatternTimer(group_id), moment.now_ms)
+            else:
+                found[pattern] = topics
+                records.append(self._record(group_id, pattern, topics, moment))
+                self._timers.set_if_none(PatternTimer(group_id), moment.now_ms + self._config.pattern_refresh_ms)
+        return found
+
+    def _refresh(self, group_id: str) -> Work:
+        """Resolves all patterns of a group, each in as many steps as it takes, and sets the timer for the next time."""
+        try:
+            for pattern in sorted(self._wanted(group_id)):
+                with suppress(
+                    InvalidRegularExpressionError
+                ):  # the members that have it are told with their next heartbeats
+                    while (topics := self._scans.step(pattern)) is None:
+                        yield Outcome()
+                    yield Outcome(self._news(group_id, pattern, topics))
+        finally:
+            self._busy.discard(group_id)
+        if self._wanted(group_id):
+            due_ms = self._background.moment.now_ms + self._config.pattern_refresh_ms
+            self._timers.set(PatternTimer(group_id), due_ms)
+
+    def _wanted(self, group_id: str) -> Collection[str]:
+        """Returns the patterns that members of a group have."""
+        group = self._groups.find(group_id)
+        return () if group is None else _patterns_of(group.members.values())
+
+    def _news(self, group_id: str, pattern: str, topics: frozenset[str]) -> tuple[Record, ...]:
+        """Returns the records of what a pattern matches, and of the group's new epoch; none where that is as it was."""
+        group = self._groups.find(group_id)
+        if (
+            group is None
+            or pattern not in _patterns_of(group.members.values())
+            or group.patterns.get(pattern) == topics
+        ):
+            return ()
+        patterns = {**group.patterns, pattern: topics}
+        metadata_hash = hash_of_topics(group.members.values(), self._topics, patterns)
+        epoch = epoch_record(group_id, group.epoch.get() + 1, metadata_hash)
+        return (self._record(group_id, pattern, topics, self._background.moment), epoch)
+
+    def _record(self, group_id: str, pattern: str, topics: frozenset[str], moment: Moment) -> Record:
+        return pattern_record(group_id, pattern, topics, self._topics.version, moment.wall_ms)
+
+
+def removal_of_patterns(group_id: str, group: ConsumerGroup, going: Collection[str]) -> list[Record]:
+    """Returns the records that forget the patterns which only members that go have had.
+
+    Args:
+        group_id: The group.
+        group: Its state.
+        going: The ids of the members that go.
+    """
+    if not group.patterns:
+        return []
+    left = _patterns_of(each for member_id, each in group.members.items() if member_id not in going)
+    return [pattern_removal(group_id, each) for each in group.patterns if each not in left]
+
+
+def _patterns_of(members: Iterable[MemberMetadata]) -> set[str]:
+    return {each.subscribed_topic_regex for each in members if each.subscribed_topic_regex}

@@ -1,0 +1,129 @@
+"""What patterns match among the topics of the cluster, found out in short steps.
+
+A name that has been looked at is not looked at again: behind the first pass over all of them, only topics that have come or
+gone since cost something.  What is known is shared by all groups of a shard; it is no part of the log, and a pattern that was
+not asked for in a long time is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from replog.coordinator.consumers.checks import TOPICS_MAX
+from replog.coordinator.consumers.config import TopicView
+from replog.coordinator.consumers.patterns import TopicPattern
+from replog.group_errors import InvalidRegularExpressionError
+from replog.metadata.persistent_map import difference
+
+PATTERNS_KEPT: Final = 200
+"""The patterns that are remembered: each may hold a MiB of RE2's memory beside the names that it matches."""
+NAMES_CHARS_MAX: Final = 400_000
+"""The characters of the names that one pattern may match: they are written in one record."""
+STEP_COST: Final = 200_000
+"""What one step may cost, in instructions of RE2: a millisecond or two, unless a single name takes longer."""
+NAME_COST: Final = 200
+"""What a name costs beside RE2's work."""
+
+
+class PatternScans:
+    """The patterns of a shard.
+
+    Args:
+        topics: The topics of the cluster.
+    """
+
+    def __init__(self, topics: TopicView) -> None:
+        self._topics = topics
+        self._scans: OrderedDict[str, _Scan] = OrderedDict()
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        self._scans.clear()
+
+    def step(self, pattern: str) -> frozenset[str] | None:
+        """Looks at some names.
+
+        Returns:
+            The topics that match; None where there are names left to be looked at.
+
+        Raises:
+            InvalidRegularExpressionError: It is no pattern that can be used here, or matches too much.
+        """
+        scan = self._scans.get(pattern)
+        if scan is None:
+            scan = self._scans[pattern] = _Scan(TopicPattern(pattern))
+            if len(self._scans) > PATTERNS_KEPT:
+                self._scans.popitem(last=False)
+        self._scans.move_to_end(pattern)
+        return scan.step(self._topics.by_name)
+
+    def check(self, pattern: str) -> None:
+        """Checks a pattern that a member goes on to want.
+
+        Raises:
+            InvalidRegularExpressionError: It has been found to match too much.
+        """
+        scan = self._scans.get(pattern)
+        if scan is not None:
+            scan.check()
+
+
+class _Scan:
+    """What one pattern matches.
+
+    Invariants:
+        - `_found` is what matches in `_seen`, but for the names that `_pending` has not come to.
+    """
+
+    def __init__(self, pattern: TopicPattern) -> None:
+        self._pattern = pattern
+        self._seen: Mapping[str, object] = {}
+        self._pending: Iterator[tuple[str, bool]] | None = None
+        self._found: set[str] = set()
+        self._chars = 0
+        self._result: frozenset[str] = frozenset()
+
+    def step(self, now: Mapping[str, object]) -> frozenset[str] | None:
+        if self._pending is None:
+            if now is self._seen:
+                self.check()
+                return self._result
+            self._pending, self._seen = _changes(self._seen, now), now
+        cost = 0
+        for name, is_there in self._pending:
+            self._look_at(name, is_there=is_there)
+            cost += NAME_COST + len(name) * self._pattern.size
+            if cost >= STEP_COST:
+                return None
+        self._pending = None
+        self.check()
+        self._result = frozenset(self._found)
+        return self.step(now) if now is self._seen else None
+
+    def _look_at(self, name: str, *, is_there: bool) -> None:
+        if not is_there:
+            if name in self._found:
+                self._found.remove(name)
+                self._chars -= len(name)
+        elif name not in self._found and self._pattern.matches(name):
+            self._found.add(name)
+            self._chars += len(name)
+
+    def check(self) -> None:
+        if len(self._found) > TOPICS_MAX or self._chars > NAMES_CHARS_MAX:
+            raise InvalidRegularExpressionError(
+                f"the pattern matches {len(self._found)} topics, whose names have {self._chars} characters, and may match "
+                f"{TOPICS_MAX} with {NAMES_CHARS_MAX}: make it narrower, or name the topics"
+            )
+
+
+def _changes(before: Mapping[str, object], now: Mapping[str, object]) -> Iterator[tuple[str, bool]]:
+    """Yields the names that have come or gone, each with whether it is there now."""
+    if not before:  # nothing has been looked at: a difference of all of them would be one long step
+        yield from ((name, True) for name in now)
+        return
+    for name, value in difference(before, now).items():
+        if value is None or name not in before:
+            yield name, value is not None

@@ -1,0 +1,95 @@
+"""Moves one member towards its target: first it gives back, then it gets (KIP-848).
+
+============================ ======================== ==================================================================
+state                        comes on when            and then
+============================ ======================== ==================================================================
+STABLE                       there is a newer target  what is not in the target is revoked: UNREVOKED_PARTITIONS; where
+                                                      there is nothing to revoke, what nobody has is assigned
+UNREVOKED_PARTITIONS         it has told that it does as above, towards the newest target
+                             not read the revoked
+UNRELEASED_PARTITIONS        always                   what others have given back meanwhile is assigned; STABLE once it
+                                                      has all of its target
+============================ ======================== ==================================================================
+
+A member keeps its old epoch until it has given back what is not its own any more.  So whoever has a partition, assigned or not
+yet given back, has it alone, and its commits are told from those of a former owner by the epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.consumers.member import MemberAssignment, MemberState
+from replog.group_errors import FencedMemberEpochError
+
+
+def reconcile(
+    current: MemberAssignment,
+    *,
+    target: Assignment,
+    target_epoch: int,
+    owned: Assignment | None,
+    is_free: Callable[[TopicPartition], bool],
+) -> MemberAssignment:
+    """Returns what a member has after its next step; the same object where there is none.
+
+    Args:
+        current: What it has.
+        target: What it is to have.
+        target_epoch: The epoch of the group in which that was decided.
+        owned: The partitions that it says it reads; None where it says nothing.
+        is_free: The function that says whether nobody has a partition: neither assigned nor still to be given back.
+
+    Raises:
+        FencedMemberEpochError: The log has a state of the member that is not known here, and it reads something.
+    """
+    epoch = current.epoch
+    match current.state:
+        case MemberState.STABLE:
+            if epoch == target_epoch:
+                return current
+        case MemberState.UNREVOKED_PARTITIONS:
+            if owned is None or partitions_of(owned) & partitions_of(current.revoked):
+                return current
+            epoch += 1  # it is done with what it had in the epoch before; the commits of that are stale
+        case MemberState.UNRELEASED_PARTITIONS:
+            pass
+        case MemberState.UNKNOWN:
+            if owned is None or partitions_of(owned):
+                raise FencedMemberEpochError(
+                    "the member is in a state of a newer release; it has to join the group anew"
+                )
+            epoch = target_epoch
+    return _next(current, epoch, partitions_of(target), target_epoch, owned, is_free)
+
+
+def _next(
+    current: MemberAssignment,
+    epoch: int,
+    wanted: frozenset[TopicPartition],
+    target_epoch: int,
+    owned: Assignment | None,
+    is_free: Callable[[TopicPartition], bool],
+) -> MemberAssignment:
+    has = partitions_of(current.assigned)
+    kept, revoked = has & wanted, has - wanted
+    if revoked and (owned is None or revoked & partitions_of(owned)):
+        state = MemberState.UNREVOKED_PARTITIONS
+        return _changed(current, epoch, state, kept, revoked)
+    free = frozenset(filter(is_free, wanted - has))
+    state = MemberState.STABLE if free == wanted - has else MemberState.UNRELEASED_PARTITIONS
+    return _changed(current, target_epoch, state, kept | free, frozenset())
+
+
+def _changed(
+    current: MemberAssignment,
+    epoch: int,
+    state: MemberState,
+    assigned: frozenset[TopicPartition],
+    revoked: frozenset[TopicPartition],
+) -> MemberAssignment:
+    """Returns the new assignment; the same object where nothing is new."""
+    previous = current.previous_epoch if epoch == current.epoch else current.epoch
+    found = MemberAssignment(epoch, previous, state, assignment_of(assigned), assignment_of(revoked))
+    return current if found == current else found

@@ -1,0 +1,85 @@
+"""The records that a group of KIP-848 is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.messages.consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentKey
+from replog.coordinator.messages.consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from replog.coordinator.messages.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from replog.coordinator.records import Record
+
+_TargetPartitions = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """Returns the record of a new epoch of a group."""
+    return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
+
+
+def member_record(group_id: str, member_id: str, value: ConsumerGroupMemberMetadataValue) -> Record:
+    """Returns the record of what a member has told of itself."""
+    return Record(ConsumerGroupMemberMetadataKey(group_id, member_id), value)
+
+
+def pattern_record(group_id: str, pattern: str, topics: Iterable[str], version: int, wall_ms: int) -> Record:
+    """Returns the record of what a pattern matches.
+
+    Args:
+        group_id: The group.
+        pattern: The pattern.
+        topics: The topics that match.
+        version: The version of the topics that were looked at.
+        wall_ms: The milliseconds since 1970 at which that was.
+    """
+    value = ConsumerGroupRegularExpressionValue(sorted(topics), version, wall_ms)
+    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), value)
+
+
+def pattern_removal(group_id: str, pattern: str) -> Record:
+    """Returns the record that forgets what a pattern matches."""
+    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), None)
+
+
+def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+    """Returns the record of what a member is to have."""
+    topics = [_TargetPartitions(topic_id, sorted(target[topic_id])) for topic_id in sorted(target)]
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
+    return Record(key, ConsumerGroupTargetAssignmentMemberValue(topics))
+
+
+def target_epoch_record(group_id: str, epoch: int) -> Record:
+    """Returns the record of the epoch in which targets were decided; the last one of them."""
+    key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
+    return Record(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
+
+
+def member_removal(group_id: str, member_id: str) -> tuple[Record, ...]:
+    """Returns the records that forget a member and all that it had."""
+    return (
+        Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        Record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        Record(ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+    )
+
+
+def group_removal(group_id: str) -> tuple[Record, ...]:
+    """Returns the records that forget a group without members."""
+    keys = (ConsumerGroupTargetAssignmentMetadataKey(group_id), ConsumerGroupMetadataKey(group_id))
+    return tuple(Record(key, None) for key in keys)

@@ -1,0 +1,82 @@
+"""Decides who of a group is to have what, once in each epoch, and whether its topics are as they were."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from uuid import UUID
+
+from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor
+from replog.coordinator.consumers.config import TopicView
+from replog.coordinator.consumers.group import MemberMetadata
+
+
+def decide_targets(
+    members: Mapping[str, MemberMetadata],
+    targets: Mapping[str, Assignment],
+    topics: TopicView,
+    assignors: Mapping[str, Assignor],
+    patterns: Mapping[str, frozenset[str]],
+) -> dict[str, Assignment]:
+    """Returns the new targets of all members.
+
+    Args:
+        members: The members of the group.
+        targets: What they were to have before.
+        topics: The topics of the cluster.
+        assignors: The assignors by name; the one that most members want decides, the first where they want none.
+        patterns: The topics that match each pattern of the members.
+    """
+    found = {name: place for name in _names(members.values(), patterns) if (place := topics.find(name)) is not None}
+    matching = {pattern: frozenset(_ids(names, found)) for pattern, names in patterns.items()}
+    specs = {
+        member_id: AssignedMember(
+            _read_by(each, matching, found),
+            each.instance_id,
+            targets.get(member_id, {}),
+        )
+        for member_id, each in members.items()
+    }
+    assign = assignors[chosen_assignor(members.values(), assignors)]
+    return assign(specs, dict(found.values()))
+
+
+def chosen_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, Assignor]) -> str:
+    """Returns the name of the assignor that most members want; that of the first one where they want none."""
+    wanted = Counter(name for each in members if (name := each.server_assignor) is not None and name in assignors)
+    return min(wanted, key=lambda each: (-wanted[each], each)) if wanted else next(iter(assignors))
+
+
+def hash_of_topics(members: Iterable[MemberMetadata], topics: TopicView, patterns: Mapping[str, frozenset[str]]) -> int:
+    """Returns a number of 64 bits that is another one once a topic that members read has come, gone or grown."""
+    digest = hashlib.sha256()
+    for name in _names(members, patterns):
+        digest.update(repr((name, topics.find(name))).encode())
+    return int.from_bytes(digest.digest()[:8], "big", signed=True)
+
+
+def _read_by(
+    member: MemberMetadata, matching: Mapping[str, frozenset[UUID]], found: Mapping[str, tuple[UUID, int]]
+) -> frozenset[UUID]:
+    """Returns the topics that a member reads: those that it names, and those that match its pattern.
+
+    Args:
+        member: The member.
+        matching: The topics that match each pattern; members with the same one have them in common.
+        found: Id and number of partitions of all topics that are read, by name.
+    """
+    by_pattern = matching.get(member.subscribed_topic_regex or "", frozenset())
+    named = member.subscribed_topic_names
+    return by_pattern.union(_ids(named, found)) if named else by_pattern
+
+
+def _ids(names: Iterable[str], found: Mapping[str, tuple[UUID, int]]) -> Iterable[UUID]:
+    return (found[name][0] for name in names if name in found)
+
+
+def _names(members: Iterable[MemberMetadata], patterns: Mapping[str, frozenset[str]]) -> list[str]:
+    members = tuple(members)
+    named = {name for each in members for name in each.subscribed_topic_names}
+    wanted = {each.subscribed_topic_regex for each in members}
+    return sorted(named.union(*(names for pattern, names in patterns.items() if pattern in wanted)))

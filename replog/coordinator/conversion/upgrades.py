@@ -1,0 +1,197 @@
+"""A group of the classic protocol becomes one of KIP-848 when a member of that joins it.
+
+The others stay, with what they have: their generation is their epoch, and their assignment is their target.  Whoever joins
+makes a new epoch, which the others learn of by their next heartbeat; one that takes the place of a static member makes none where
+all has been given out.  All of it is one change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.classic.group import ClassicGroup, GroupState
+from replog.coordinator.classic.member import ClassicMember
+from replog.coordinator.classic.records import group_removal
+from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from replog.coordinator.consumers.config import TopicView
+from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
+from replog.coordinator.consumers.manager import ConsumerManager
+from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
+from replog.coordinator.consumers.records import epoch_record, member_record, target_epoch_record, target_record
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
+from replog.coordinator.consumers.targets import hash_of_topics
+from replog.coordinator.conversion.config import ConversionConfig
+from replog.coordinator.conversion.translation import by_id, classic_metadata, size_of
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.machine import Moment
+from replog.errors import InvariantViolationError
+from replog.group_errors import GroupIdNotFoundError
+from replog_timeline import SnapshotRegistry
+
+KNOWN_ASSIGNORS: Final = frozenset({"sticky", "cooperative-sticky"})
+"""Assignors of clients that keep what they have given: that is known from the assignment, too, and need not be kept."""
+
+
+class Upgrades:
+    """Converts groups."""
+
+    def __init__(self, config: ConversionConfig, max_size: int, topics: TopicView, consumers: ConsumerManager) -> None:
+        """Makes it.
+
+        Args:
+            config: The settings.
+            max_size: The members that a group of KIP-848 may have.
+            topics: The topics of the cluster.
+            consumers: The manager of groups of KIP-848.
+        """
+        self._config = config
+        self._max_size = max_size
+        self._topics = topics
+        self._consumers = consumers
+
+    def heartbeat(
+        self, request: ConsumerHeartbeat, group: ClassicGroup, moment: Moment
+    ) -> tuple[tuple[Record, ...], ConsumerHeartbeatResponse]:
+        """Lets a member of KIP-848 join a group of the classic protocol.
+
+        Returns:
+            The records, and the answer.
+
+        Raises:
+            GroupIdNotFoundError: The group cannot be converted.
+            ReplogError: The member may not join.
+        """
+        if request.member_epoch != JOINING_EPOCH:
+            raise GroupIdNotFoundError(
+                f"group {group.group_id!r} is one of the classic protocol now: the member has to join it anew"
+            )
+        self._check(group)
+        records = self._records(group)
+        converted = _replayed(group.group_id, records)
+        more, response = self._consumers.heartbeat(request, moment, converted)
+        records = (*records, *more)
+        if size_of(records) > self._config.max_change_bytes:
+            raise _refusal(
+                group, f"its members need more than the {self._config.max_change_bytes} bytes that one change may have"
+            )
+        self._consumers.begin_sessions(group.group_id, converted, moment)
+        return records, response
+
+    def _check(self, group: ClassicGroup) -> None:
+        """Checks that a group can be converted.
+
+        Raises:
+            GroupIdNotFoundError: It cannot.
+        """
+        if not self._config.upgrades:
+            raise _refusal(group, "group.consumer.migration.policy does not allow it")
+        if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            raise _refusal(group, f"its members are no consumers, but of the type {group.protocol_type!r}")
+        if len(group.members) > self._max_size:
+            raise _refusal(group, f"it has more than the {self._max_size} that group.consumer.max.size allows")
+
+    def _records(self, group: ClassicGroup) -> tuple[Record, ...]:
+        """Returns the records that make a group of KIP-848 of one of the classic protocol."""
+        group_id, epoch = group.group_id, group.generation
+        members = {each.member_id: _told(group, each) for each in group.members.values()}
+        taken: set[TopicPartition] = set()
+        has = {each.member_id: self._has(group, each, taken) for each in group.members.values()}
+        is_settled = group.state is GroupState.STABLE and self._places(members.values()) <= taken
+        topics_hash = hash_of_topics(members.values(), self._topics, {}) if is_settled else 0  # 0: a new epoch is due
+        current = {name: self._current(group, group.members[name], each, taken) for name, each in has.items()}
+        return (
+            group_removal(group_id),
+            *(member_record(group_id, member_id, told) for member_id, told in members.items()),
+            epoch_record(group_id, epoch, topics_hash),
+            *(target_record(group_id, member_id, each) for member_id, each in has.items()),
+            target_epoch_record(group_id, epoch),
+            *(each.record(group_id, member_id) for member_id, each in current.items()),
+        )
+
+    def _places(self, members: Iterable[MemberMetadata]) -> set[TopicPartition]:
+        """Returns the partitions that members want."""
+        names = {name for each in members for name in each.subscribed_topic_names}
+        found = [place for name in names if (place := self._topics.find(name)) is not None]
+        return {(topic_id, partition) for topic_id, count in found for partition in range(count)}
+
+    def _has(self, group: ClassicGroup, member: ClassicMember, taken: set[TopicPartition]) -> Assignment:
+        """Returns what a member has got, without what an earlier one has got, too.
+
+        Raises:
+            GroupIdNotFoundError: That cannot be told, or more would be lost than partitions.
+        """
+        found = read_assignment(member.assignment)
+        if found is None:
+            raise _refusal(group, f"what member {member.member_id!r} has got is not understood")
+        if found.user_data and group.protocol not in KNOWN_ASSIGNORS:
+            raise _refusal(
+                group,
+                f"the assignor of member {member.member_id!r} keeps data of its own, so give it another one first",
+            )
+        partitions = partitions_of(by_id(found.partitions, self._topics)) - taken
+        taken |= partitions
+        return assignment_of(partitions)
+
+    def _current(
+        self, group: ClassicGroup, member: ClassicMember, assigned: Assignment, taken: set[TopicPartition]
+    ) -> MemberAssignment:
+        """Returns what a member has; to give back is what it said that it reads beside that, and nobody else has got.
+
+        It may read that until it joins again: nobody knows whether it has been told of what it got.
+        """
+        subscription = read_subscription(_wish(group, member))
+        reads: frozenset[TopicPartition] = frozenset()
+        if subscription is not None:
+            reads = partitions_of(by_id(subscription.owned, self._topics)) - taken
+        taken |= reads
+        state = MemberState.UNREVOKED_PARTITIONS if reads else MemberState.STABLE
+        return MemberAssignment(group.generation, group.generation, state, assigned, assignment_of(reads))
+
+
+def _wish(group: ClassicGroup, member: ClassicMember) -> bytes:
+    """Returns what a member tells in the protocol of the generation, or, if it supports that no more, in another one."""
+    return member.metadata(group.protocol or "") or next((each.metadata for each in member.protocols), b"")
+
+
+def _told(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
+    """Returns what a member has told, in the words of KIP-848.
+
+    Raises:
+        GroupIdNotFoundError: It has not told it as a consumer does.
+    """
+    subscription = read_subscription(_wish(group, member))
+    if subscription is None or read_subscription(member.protocols[0].metadata) is None:
+        raise _refusal(group, f"what member {member.member_id!r} wants is not understood")
+    return MemberMetadata(
+        member.instance_id,
+        subscription.rack_id,
+        member.client_id,
+        member.client_host,
+        sorted(set(subscription.topics)),
+        "",
+        member.rebalance_timeout_ms,
+        None,
+        classic_metadata(member.session_timeout_ms, member.protocols),
+    )
+
+
+def _replayed(group_id: str, records: tuple[Record, ...]) -> ConsumerGroup:
+    """Returns the group that records make, without touching those that are there."""
+    groups = ConsumerGroups(SnapshotRegistry())
+    replays = groups.replays()
+    for each in records:
+        if type(each.key) in replays:
+            replays[type(each.key)](each.key, each.value)
+    found = groups.find(group_id)
+    if found is None:
+        raise InvariantViolationError(f"the records of group {group_id!r} do not make it")
+    return found
+
+
+def _refusal(group: ClassicGroup, reason: str) -> GroupIdNotFoundError:
+    return GroupIdNotFoundError(
+        f"group {group.group_id!r} is one of the classic protocol, with {len(group.members)} members, and cannot become one "
+        f"of the consumer protocol: {reason}; let this member use group.protocol=classic, or stop the others"
+    )

@@ -1,0 +1,1 @@
+"""What people are told of groups, of whichever kind."""

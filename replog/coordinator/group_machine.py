@@ -1,0 +1,286 @@
+"""The state machine of groups: which part replays which record, handles which request, owns which timer."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+from replog.coordinator.all_groups import AllGroups
+from replog.coordinator.classic.config import ClassicConfig
+from replog.coordinator.classic.group import ClassicGroup
+from replog.coordinator.classic.groups import ClassicGroups
+from replog.coordinator.classic.manager import ClassicManager
+from replog.coordinator.classic.manager import Request as ClassicRequest
+from replog.coordinator.classic.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
+from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, RecoveryTimer, SyncTimer
+from replog.coordinator.classic.turn import SessionTimer as ClassicSessionTimer
+from replog.coordinator.classic.turn import Timer as ClassicTimer
+from replog.coordinator.consumer_removals import remove_consumers
+from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
+from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer
+from replog.coordinator.consumers.news import GroupNewsWaits, NewsTimer, WaitTimer
+from replog.coordinator.consumers.pattern_keeper import PatternTimer
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
+from replog.coordinator.conversion.classic_members import ClassicMembers, LateJoinTimer, LateSyncTimer
+from replog.coordinator.conversion.config import ConversionConfig
+from replog.coordinator.conversion.downgrades import Downgrades
+from replog.coordinator.conversion.upgrades import Upgrades
+from replog.coordinator.deletions import Deletions
+from replog.coordinator.describing.describer import Describer
+from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
+from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey
+from replog.coordinator.messages.offset_commit import OffsetCommitKey
+from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner
+from replog.coordinator.offsets.config import OffsetsConfig
+from replog.coordinator.offsets.manager import OffsetManager
+from replog.coordinator.offsets.requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    ForgetTopics,
+    ForgetTopicsResponse,
+)
+from replog.coordinator.offsets.state import OffsetState
+from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.background import Background, StepTimer, Work
+from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
+from replog.coordinator.runtime.messages import Answer, Reply
+from replog.errors import InvariantViolationError
+from replog_timeline import SnapshotRegistry
+
+VISITS_PER_STEP: Final = 200
+"""Groups, and members of groups, that are taken up in one step when this coordinator begins to serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupsConfig:
+    """The settings of groups."""
+
+    offsets: OffsetsConfig = field(default_factory=OffsetsConfig)
+    consumers: ConsumersConfig = field(default_factory=ConsumersConfig)
+    classic: ClassicConfig = field(default_factory=ClassicConfig)
+    conversion: ConversionConfig = field(default_factory=ConversionConfig)
+
+
+class GroupMachine:
+    """Groups and their offsets, over one timeline."""
+
+    def __init__(
+        self,
+        registry: SnapshotRegistry,
+        timers: Timers,
+        config: GroupsConfig,
+        topics: TopicView,
+        rng: random.Random,
+        rebalances: RebalanceCounts | None = None,
+    ) -> None:
+        """Makes a machine without groups.
+
+        Args:
+            registry: The registry that can take changes back.
+            timers: The timers of the shard.
+            config: The settings.
+            topics: The topics of the cluster as this node knows them.
+            rng: The random generator that ids of members come from.
+            rebalances: The counts of rebalances, which may be those of other machines too; None: nobody wants them.
+        """
+        self._rebalances: RebalanceCounts = Counter() if rebalances is None else rebalances
+        consumers, classic = ConsumerGroups(registry), ClassicGroups(registry)
+        self._groups = AllGroups(classic, consumers)
+        self._offsets = OffsetState(registry)
+        self._offset_manager = OffsetManager(self._offsets, self._groups, config.offsets)
+        self._cleaner = OffsetCleaner(self._offsets, self._groups, config.offsets, timers)
+        self._background = Background(timers)
+        self._news = GroupNewsWaits(consumers, timers)
+        downgrades = Downgrades(config.conversion, config.classic, topics, timers)
+        self._consumers = ConsumerManager(
+            consumers, topics, config.consumers, timers, self._background, rng, downgrades.of_going, self._rebalances
+        )
+        self._upgrades = Upgrades(config.conversion, config.consumers.max_size, topics, self._consumers)
+        both = (config.classic, config.consumers)
+        self._classic_members = ClassicMembers(consumers, self._consumers, downgrades, topics, both, timers, rng)
+        self._classic = ClassicManager(classic, config.classic, timers, rng, consumers.removal, self._rebalances)
+        self._deletions = Deletions(self._groups, self._offsets, config.offsets)
+        self._describer = Describer(self._groups, self._offsets, config.consumers.assignors)
+        self._replays: dict[type, Any] = {
+            OffsetCommitKey: self._offsets.replay,
+            LegacyOffsetCommitKey: self._offsets.replay_legacy,
+            **{key: self._with_news(replay) for key, replay in consumers.replays().items()},
+            **classic.replays(),
+        }
+
+    def replay(self, record: Record, offset: int) -> None:  # noqa: ARG002 - all that counts is the order
+        """Takes in a record; those of kinds of groups that are not served here are passed over."""
+        replay = self._replays.get(type(record.key))
+        if replay is not None:
+            replay(record.key, record.value)
+
+    def _with_news(self, replay: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+        """Returns the replay of a record of a group whose members may wait for news."""
+
+        def replay_news(key: Any, value: Any) -> None:
+            replay(key, value)
+            self._news.note_change(key.group_id)
+
+        return replay_news
+
+    def start(self, moment: Moment) -> None:
+        """Begins the sessions of all members, and to look for what is to be removed."""
+        self._background.add(self._take_up(), moment)
+        self._cleaner.start(moment)
+
+    def _take_up(self) -> Work:
+        """Takes up all groups in steps; a member that speaks before its group's turn has a session already."""
+        consumers, classic = list(self._groups.consumers.group_ids()), list(self._groups.classic.group_ids())
+        visits = 0
+        for take_up, group_ids in ((self._consumers.take_up, consumers), (self._classic.take_up, classic)):
+            for group_id in group_ids:
+                visits += 1 + take_up(group_id, self._background.moment)
+                if visits >= VISITS_PER_STEP:
+                    visits = 0
+                    yield Outcome()
+
+    def stop(self) -> tuple[int, ...]:
+        """Forgets what has begun; returns the ids of the requests that wait: joins, syncs, and for news."""
+        self._consumers.stop()
+        self._cleaner.stop()
+        self._deletions.stop()
+        return (*self._groups.classic.stop(), *self._news.stop(), *self._background.stop())
+
+    def handle(self, request_id: int, request: Any, moment: Moment) -> Outcome:
+        """Handles a request.
+
+        Raises:
+            ReplogError: It is refused.
+            InvariantViolationError: It is no request to a coordinator of groups.
+        """
+        if isinstance(request, JoinGroup | ConsumerHeartbeat | CommitOffsets):
+            self._deletions.check_stays(request.group_id)
+        match request:
+            case DeleteGroup():
+                work = self._deletions.delete(request_id, request.group_id)
+                return self._background.answer(request_id, work, moment)
+            case ListGroups():
+                return self._background.answer(request_id, self._describer.list(request_id, request), moment)
+            case WaitForGroupNews():
+                return Outcome(answers=self._news.wait(request_id, request, moment))
+            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
+                return self._handle_classic(request_id, request, moment)
+            case ConsumerHeartbeat() if (
+                isinstance(group := self._groups.find(request.group_id), ClassicGroup) and group.members
+            ):
+                records, response = self._upgrades.heartbeat(request, group, moment)
+                answers = self._classic.dissolve(request.group_id, moment)
+                return Outcome(records, (*answers, Reply(request_id, response)))
+            case _:
+                records, response = self._handle(request, moment)
+        answers = self._forget_stale(request.group_id, moment) if isinstance(request, ConsumerHeartbeat) else ()
+        return Outcome(records, (*answers, Reply(request_id, response)))
+
+    def _handle_classic(self, request_id: int, request: ClassicRequest, moment: Moment) -> Outcome:
+        """Handles a request of a member of the classic protocol, to a group of whichever kind."""
+        group = self._groups.find(request.group_id)
+        if not isinstance(group, ConsumerGroup) or not group.members:
+            return self._classic.handle(request_id, request, moment)
+        records: tuple[Record, ...] = ()
+        response: Any
+        match request:
+            case JoinGroup():
+                records, response = self._classic_members.join(request, group, moment)
+            case SyncGroup():
+                response = self._classic_members.sync(request, group, moment)
+            case Heartbeat():
+                response = self._classic_members.heartbeat(request, group, moment)
+            case LeaveGroup():
+                remove = partial(self._consumers.remove, request.group_id, moment=moment, reason=RebalanceReason.LEFT)
+                records, response = remove_consumers(group, request, remove)
+        return Outcome(records, (*self._forget_stale(request.group_id, moment), Reply(request_id, response)))
+
+    def _forget_stale(self, group_id: str, moment: Moment) -> tuple[Answer, ...]:
+        """Forgets a group of the classic protocol which is one of KIP-848 again, as a change was taken back.
+
+        So it is not taken for the one that the next change makes.
+
+        Returns:
+            The answers to the requests that wait for it.
+        """
+        group = self._groups.find(group_id)
+        return self._classic.dissolve(group_id, moment) if isinstance(group, ConsumerGroup) and group.members else ()
+
+    def _handle(self, request: Any, moment: Moment) -> tuple[tuple[Record, ...], Any]:
+        """Handles a request that is answered at once; returns the records, and the answer."""
+        records: tuple[Record, ...] = ()
+        response: Any
+        match request:
+            case CommitOffsets():
+                records, response = self._offset_manager.commit(request, moment)
+            case FetchOffsets():
+                response = self._offset_manager.fetch(request)
+            case DeleteOffsets():
+                records, response = self._offset_manager.delete(request)
+            case ForgetTopics():
+                self._cleaner.forget_topics(request.topics, moment)
+                response = ForgetTopicsResponse()
+            case ConsumerHeartbeat():
+                removal = self._groups.classic.removal(request.group_id)
+                records, response = self._consumers.heartbeat(request, moment)
+                records = (*removal, *records)
+            case ReadOffsets():
+                response = self._describer.read_offsets(request)
+            case DescribeGroup():
+                response = self._describer.describe(request)
+            case DescribeConsumerGroup():
+                response = self._describer.describe_consumers(request)
+            case _:
+                raise InvariantViolationError(f"{type(request).__name__} is no request to a coordinator of groups")
+        return records, response
+
+    def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
+        """Puts out a member, goes on with a group, or makes a step of a pass over the offsets.
+
+        Raises:
+            InvariantViolationError: Nobody has set such a timer.
+        """
+        match key:
+            case ClassicSessionTimer() | JoinTimer() | SyncTimer() | EmptyTimer() | RecoveryTimer():
+                return self._handle_classic_timer(key, moment)
+            case SessionTimer() | RebalanceTimer() | LateJoinTimer() | LateSyncTimer():
+                return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
+            case PatternTimer():
+                self._consumers.refresh_patterns(key, moment)
+                return Outcome()
+            case NewsTimer():
+                return Outcome(answers=self._news.look(key, moment))
+            case WaitTimer():
+                return Outcome(answers=self._news.give_up(key))
+            case StepTimer():
+                return self._background.step(moment)
+            case CleaningPass():
+                return Outcome(self._cleaner.step(key, moment))
+            case _:
+                raise InvariantViolationError(f"nobody has set the timer {key!r}")
+
+    def _handle_classic_timer(self, key: ClassicTimer, moment: Moment) -> Outcome:
+        """Goes on with a group of the classic protocol; one that is of KIP-848 again, a change being taken back, is forgotten."""
+        group = self._groups.find(key.group_id)
+        if isinstance(group, ConsumerGroup) and group.members:
+            return Outcome(answers=self._forget_stale(key.group_id, moment))
+        return self._classic.handle_timer(key, moment)
+
+    def _put_out(
+        self, key: SessionTimer | RebalanceTimer | LateJoinTimer | LateSyncTimer, moment: Moment
+    ) -> tuple[Record, ...]:
+        """Returns the records that put out a member of a group of KIP-848; none where it has gone on."""
+        match key:
+            case SessionTimer():
+                return self._consumers.put_out_silent(key, moment)
+            case RebalanceTimer():
+                return self._consumers.put_out_slow(key, moment)
+            case _:
+                return self._classic_members.put_out_late(key, moment)

@@ -1,0 +1,57 @@
+"""The types of records in Kafka's topic of consumer groups, `__consumer_offsets`, and the versions that Kafka writes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from replog.coordinator.messages.consumer_group_current_member_assignment import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+)
+from replog.coordinator.messages.consumer_group_member_metadata import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
+from replog.coordinator.messages.consumer_group_partition_metadata import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from replog.coordinator.messages.consumer_group_regular_expression import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_member import (
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+)
+from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+)
+from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
+from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.offset_commit_reader import read_offset_commit
+from replog.coordinator.records import RecordCodec
+
+GROUP_RECORDS: Final = RecordCodec(
+    (
+        (LegacyOffsetCommitKey, LegacyOffsetCommitValue),
+        (OffsetCommitKey, OffsetCommitValue),
+        (GroupMetadataKey, GroupMetadataValue),
+        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+    ),
+    {OffsetCommitKey.RECORD_TYPE: read_offset_commit},
+)
+
+OFFSET_COMMIT_VERSION: Final = 4
+OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
+"""The only version that holds a time of expiry, which old clients choose for themselves."""
+GROUP_METADATA_VERSION: Final = 3

@@ -1,0 +1,1 @@
+"""Committed offsets: where each group was in each partition."""

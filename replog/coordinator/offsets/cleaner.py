@@ -1,0 +1,186 @@
+"""Removes offsets that nobody needs: those kept long enough after their group was empty, those of deleted topics.
+
+A pass over all groups is made in steps of bounded length, each a timer.  What is left of a pass when the leadership moves is
+found by the next leader's: an offset does no harm, and one of an earlier topic of the same name is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.offsets.config import OffsetsConfig
+from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
+from replog.coordinator.offsets.state import OffsetState, TopicPartition, removal_record
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.background import PAUSE_MS
+from replog.coordinator.runtime.machine import Moment, Timers
+
+_SIMPLE: Final = SimpleGroup()
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPass:
+    """The timer of a pass.
+
+    Attributes:
+        is_of_topics: Whether it looks for the offsets of topics that have been deleted; else for old ones.
+    """
+
+    is_of_topics: bool
+
+
+EXPIRY: Final = CleaningPass(is_of_topics=False)
+OF_TOPICS: Final = CleaningPass(is_of_topics=True)
+
+KEY_BYTES_BESIDE_GROUP: Final = 300
+"""Bytes that a key has at most beside the name of its group: that of a topic has 249."""
+
+
+class Removals:
+    """The records of one step, as many as fit into a change.
+
+    Attributes:
+        records: The records.
+    """
+
+    def __init__(self, config: OffsetsConfig) -> None:
+        self.records: list[Record] = []
+        self._left = config.removals_per_step
+        self._left_bytes = config.removal_bytes_per_step
+
+    def room(self, group_id: str) -> int:
+        """Returns how many more offsets of a group there is room for; of the first group, at least for one."""
+        room = min(self._left, self._left_bytes // _largest_bytes(group_id))
+        return room if self.records else max(room, 1)
+
+    def add(self, group_id: str, records: Collection[Record]) -> None:
+        """Adds records of a group."""
+        self.records += records
+        self._left -= len(records)
+        self._left_bytes -= len(records) * _largest_bytes(group_id)
+
+
+def _largest_bytes(group_id: str) -> int:
+    return len(group_id.encode()) + KEY_BYTES_BESIDE_GROUP
+
+
+@dataclass(slots=True)
+class _Pending:
+    """What a pass has not come to.
+
+    Attributes:
+        group_ids: The groups, the next one last.
+        partitions: The partitions of that one; None where it has not been begun with.
+    """
+
+    group_ids: list[str]
+    partitions: list[TopicPartition] | None = None
+
+
+class OffsetCleaner:
+    """Makes the passes, one step at a time."""
+
+    def __init__(self, state: OffsetState, owners: OffsetOwners, config: OffsetsConfig, timers: Timers) -> None:
+        self._state = state
+        self._owners = owners
+        self._config = config
+        self._timers = timers
+        self._pending: dict[CleaningPass, _Pending] = {}
+        self._deleted: set[str] = set()  # the topics of the pass over deleted ones
+        self._deleted_since: set[str] = set()  # those of the next one: a pass takes long, and a topic is not worth one
+
+    def start(self, moment: Moment) -> None:
+        """Begins to look for old offsets now and then."""
+        self._timers.set(EXPIRY, moment.now_ms + self._config.check_interval_ms)
+
+    def stop(self) -> None:
+        """Forgets the passes that have begun."""
+        self._pending.clear()
+        self._deleted.clear()
+        self._deleted_since.clear()
+
+    def forget_topics(self, topics: frozenset[str], moment: Moment) -> None:
+        """Begins to remove the offsets of all groups in topics that have been deleted."""
+        self._deleted_since |= topics
+        self._timers.set_if_none(OF_TOPICS, moment.now_ms)
+
+    def step(self, which: CleaningPass, moment: Moment) -> tuple[Record, ...]:
+        """Makes a step of a pass, and sets the timer of the next one.
+
+        Returns:
+            The records that remove what was found.
+        """
+        pending = self._pending.get(which)
+        if pending is None:
+            pending = self._pending[which] = _Pending(self._groups(which))
+        removals = Removals(self._config)
+        visits = 0
+        group_ids = pending.group_ids
+        while group_ids and visits < self._config.visits_per_step and removals.room(group_ids[-1]) > 0:
+            visits += self._visit(pending, which, removals, self._config.visits_per_step - visits, moment)
+        if group_ids:
+            self._timers.set(which, moment.now_ms + PAUSE_MS)
+        else:
+            self._end(which, moment)
+        return tuple(removals.records)
+
+    def _groups(self, which: CleaningPass) -> list[str]:
+        """Returns the groups that a pass visits, the last one first."""
+        if which == OF_TOPICS:
+            self._deleted, self._deleted_since = self._deleted_since, set()
+            return list(self._state.group_ids())
+        return list(dict.fromkeys([*self._state.group_ids(), *self._owners.group_ids()]))
+
+    def _end(self, which: CleaningPass, moment: Moment) -> None:
+        del self._pending[which]
+        if which == EXPIRY:
+            self.start(moment)
+        elif self._deleted_since:
+            self._timers.set(OF_TOPICS, moment.now_ms + PAUSE_MS)
+
+    def _visit(
+        self, pending: _Pending, which: CleaningPass, removals: Removals, visits_max: int, moment: Moment
+    ) -> int:
+        """Looks at offsets of one group, as many as may be, and adds the records that remove what is chosen.
+
+        Returns:
+            How many were looked at, and the group.
+        """
+        group_id = pending.group_ids[-1]
+        kept = self._state.of_group(group_id)
+        partitions = list(kept) if pending.partitions is None else pending.partitions
+        is_chosen = self._chooser(which, group_id, moment)
+        room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
+        while partitions and visits <= visits_max and len(chosen) < room:
+            partition = partitions.pop()
+            value = kept.get(partition)
+            visits += 1
+            if value is not None and is_chosen(partition, value):
+                chosen.append(partition)
+        removals.add(group_id, [removal_record(group_id, each) for each in chosen])
+        pending.partitions = partitions or None
+        if not partitions:
+            pending.group_ids.pop()
+            if which == EXPIRY and len(chosen) == len(kept):
+                removals.add(group_id, self._owners.removal(group_id))
+        return visits
+
+    def _chooser(
+        self, which: CleaningPass, group_id: str, moment: Moment
+    ) -> Callable[[TopicPartition, OffsetCommitValue], bool]:
+        if which == OF_TOPICS:
+            return lambda partition, _: partition[0] in self._deleted
+        owner = self._owners.find(group_id) or _SIMPLE
+        retention_ms = self._config.retention_ms
+
+        def is_old(partition: TopicPartition, value: OffsetCommitValue) -> bool:
+            start_ms = owner.retention_starts_ms(value.commit_timestamp)
+            if start_ms is None or owner.is_subscribed_to(partition[0]):
+                return False
+            end_ms = start_ms + retention_ms if value.expire_timestamp < 0 else value.expire_timestamp
+            return moment.wall_ms >= end_ms
+
+        return is_old

@@ -1,0 +1,180 @@
+"""Commits, fetches and deletions of offsets: a request becomes records and an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+from uuid import UUID
+
+from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.offsets.config import OffsetsConfig
+from replog.coordinator.offsets.owners import OffsetOwner, OffsetOwners, SimpleGroup
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    CommitOffsets,
+    CommitOffsetsResponse,
+    CommittedOffset,
+    DeleteOffsets,
+    DeleteOffsetsResponse,
+    FetchOffsets,
+    FetchOffsetsResponse,
+    OffsetToCommit,
+    PartitionOutcome,
+    TopicOffsets,
+    TopicOutcome,
+    TopicToCommit,
+    TopicToFetch,
+)
+from replog.coordinator.offsets.state import OffsetState, TopicPartition, commit_record, removal_record
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.machine import Moment
+from replog.errors import RecordTooLargeError
+from replog.group_errors import (
+    GroupIdNotFoundError,
+    GroupSubscribedToTopicError,
+    InvalidGroupIdError,
+    OffsetMetadataTooLargeError,
+)
+
+INT64_MAX: Final = 2**63 - 1
+"""The last moment that a record can name: offsets that are to be kept beyond it are kept until then."""
+
+_SIMPLE: Final = SimpleGroup()
+
+
+class OffsetManager:
+    """Decides on requests about offsets; the groups decide who may ask."""
+
+    def __init__(self, state: OffsetState, owners: OffsetOwners, config: OffsetsConfig) -> None:
+        self._state = state
+        self._owners = owners
+        self._config = config
+
+    # ---- commit -----------------------------------------------------------------------------------------------------
+
+    def commit(self, request: CommitOffsets, moment: Moment) -> tuple[tuple[Record, ...], CommitOffsetsResponse]:
+        """Keeps offsets.
+
+        A group that nobody has joined begins with its first commit.
+
+        Returns:
+            The records, and the answer.
+
+        Raises:
+            InvalidGroupIdError: The group id is empty.
+            RecordTooLargeError: These are more offsets than one request may commit.
+            GroupIdNotFoundError: A member commits, and there is no such group.
+            ReplogError: The group does not let it commit now.
+        """
+        if not request.group_id:
+            raise InvalidGroupIdError("the group id is empty; give the group a name")
+        count, most = sum(len(topic.partitions) for topic in request.topics), self._config.offsets_per_commit
+        if count > most:
+            raise RecordTooLargeError(f"{count} offsets in one request, and may be {most}: commit them in several")
+        owner = self._owner(request.group_id)
+        if owner is None and request.member_epoch >= 0:
+            raise GroupIdNotFoundError(f"there is no group {request.group_id!r}; its members have to join it again")
+        (owner or _SIMPLE).check_commit(request.member_id, request.instance_id, request.member_epoch)
+        records: list[Record] = []
+        topics = tuple(self._commit_topic(request, topic, moment, records) for topic in request.topics)
+        return tuple(records), CommitOffsetsResponse(topics)
+
+    def _commit_topic(
+        self, request: CommitOffsets, topic: TopicToCommit, moment: Moment, records: list[Record]
+    ) -> TopicOutcome:
+        expiry_ms = min(moment.wall_ms + request.retention_ms, INT64_MAX) if request.retention_ms >= 0 else -1
+        outcomes: list[PartitionOutcome] = []
+        for each in topic.partitions:
+            problem = self._metadata_problem(each)
+            outcomes.append(PartitionOutcome(each.partition, problem))
+            if problem is None:
+                value = OffsetCommitValue(
+                    each.offset, each.leader_epoch, each.metadata, moment.wall_ms, expiry_ms, topic.topic_id
+                )
+                records.append(commit_record(request.group_id, (topic.topic, each.partition), value))
+        return TopicOutcome(topic.topic, topic.topic_id, tuple(outcomes))
+
+    def _metadata_problem(self, each: OffsetToCommit) -> OffsetMetadataTooLargeError | None:
+        length, most = len(each.metadata), self._config.metadata_max_chars
+        if length <= most:
+            return None
+        return OffsetMetadataTooLargeError(f"the text beside the offset has {length} characters, and may have {most}")
+
+    # ---- fetch ------------------------------------------------------------------------------------------------------
+
+    def fetch(self, request: FetchOffsets) -> FetchOffsetsResponse:
+        """Tells offsets; of a group that does not exist there is none.
+
+        Raises:
+            ReplogError: Who asks says that it is a member, and is not, or is of another epoch.
+        """
+        owner = self._owner(request.group_id)
+        if owner is not None:
+            owner.check_fetch(request.member_id, request.member_epoch)
+        kept = self._state.of_group(request.group_id)
+        if request.topics is None:
+            return FetchOffsetsResponse(_all_offsets(kept.items()))
+        return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get) for topic in request.topics))
+
+    # ---- delete -----------------------------------------------------------------------------------------------------
+
+    def delete(self, request: DeleteOffsets) -> tuple[tuple[Record, ...], DeleteOffsetsResponse]:
+        """Forgets offsets of topics that no member reads.
+
+        Returns:
+            The records, and the answer.
+
+        Raises:
+            GroupIdNotFoundError: There is no such group.
+            ReplogError: The group does not let its offsets be deleted.
+        """
+        owner = self._owner(request.group_id)
+        if owner is None:
+            raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
+        owner.check_delete_offsets()
+        kept = self._state.of_group(request.group_id)
+        records: list[Record] = []
+        outcomes: list[TopicOutcome] = []
+        for each in request.topics:
+            topic, partitions = each.topic, each.partitions
+            problem = None
+            if owner.is_subscribed_to(topic):
+                problem = GroupSubscribedToTopicError(
+                    f"members of {request.group_id!r} read {topic!r}: stop them first"
+                )
+            else:
+                there = [(topic, each) for each in dict.fromkeys(partitions) if (topic, each) in kept]
+                records += [removal_record(request.group_id, each) for each in there]
+            results = tuple(PartitionOutcome(each, problem) for each in partitions)
+            outcomes.append(TopicOutcome(topic, NO_TOPIC_ID, results))
+        return tuple(records), DeleteOffsetsResponse(tuple(outcomes))
+
+    def _owner(self, group_id: str) -> OffsetOwner | None:
+        """Returns a group; one that is nothing but its offsets is a simple one, and None is no group at all."""
+        owner = self._owners.find(group_id)
+        return _SIMPLE if owner is None and self._state.of_group(group_id) else owner
+
+
+def _offsets_of(topic: TopicToFetch, find: Callable[[TopicPartition], OffsetCommitValue | None]) -> TopicOffsets:
+    found = tuple(_told(topic, each, find((topic.topic, each))) for each in topic.partitions)
+    return TopicOffsets(topic.topic, topic.topic_id, found)
+
+
+def _told(topic: TopicToFetch, partition: int, value: OffsetCommitValue | None) -> CommittedOffset:
+    """Returns an offset; none where it is of an earlier topic of the same name."""
+    if value is None or (value.topic_id != topic.topic_id and NO_TOPIC_ID not in {value.topic_id, topic.topic_id}):
+        return CommittedOffset(partition)
+    return _told_value(partition, value)
+
+
+def _told_value(partition: int, value: OffsetCommitValue) -> CommittedOffset:
+    return CommittedOffset(partition, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp)
+
+
+def _all_offsets(kept: Iterable[tuple[TopicPartition, OffsetCommitValue]]) -> tuple[TopicOffsets, ...]:
+    topics: dict[str, list[CommittedOffset]] = {}
+    ids: dict[str, UUID] = {}
+    for (topic, partition), value in sorted(kept, key=lambda each: each[0]):
+        topics.setdefault(topic, []).append(_told_value(partition, value))
+        ids[topic] = value.topic_id
+    return tuple(TopicOffsets(topic, ids[topic], tuple(found)) for topic, found in topics.items())

@@ -1,0 +1,144 @@
+"""The records of an internal topic, and their bytes, which are Kafka's.
+
+    key    int16  type of the record
+           ...    the key's message, version 0
+    value  int16  version of the value's message
+           ...    the value's message
+
+A record without a value says that what its key names is gone.  A type that is not known here is left out by whoever reads:
+the same topic holds groups of other kinds, and a newer release may add some.  A version that is not known is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from struct import Struct
+from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+
+from replog.errors import InvariantViolationError, MalformedFrameError, UnsupportedVersionError
+from replog.wire import Reader, Writer
+
+_prefix = Struct(">h")
+KEY_VERSION = 0
+
+
+class RecordPart(Protocol):
+    """What the generated classes of keys and values have in common."""
+
+    RECORD_TYPE: ClassVar[int]
+    VERSIONS: ClassVar[range]
+
+    def write(self, w: Writer, version: int) -> None:
+        """Writes it."""
+
+
+class RecordPartClass(Protocol):
+    """A generated class of keys or values."""
+
+    @property
+    def RECORD_TYPE(self) -> int:  # noqa: N802 - named as in the generated classes
+        """The number of the type of records."""
+        ...
+
+    @property
+    def VERSIONS(self) -> range:  # noqa: N802 - as above
+        """The versions that can be read and written."""
+        ...
+
+    def read(self, r: Reader, version: int) -> RecordPart:
+        """Reads one."""
+        ...
+
+
+class Record(NamedTuple):
+    """One record.
+
+    Attributes:
+        key: The key.
+        value: The value; None where what the key names is gone.
+        version: The version in which the value is written.
+    """
+
+    key: RecordPart
+    value: RecordPart | None
+    version: int = 0
+
+
+EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value."""
+
+FastReader: TypeAlias = Callable[[bytes, bytes], Record | None]
+"""Reads key and value of a record; None where it is not of the usual shape."""
+
+
+class RecordCodec:
+    """Reads and writes the records of one topic.
+
+    Args:
+        types: The class of the key and that of the value, of each type of records.
+        fast_readers: The functions that read the bulk of some types faster, by type; one returns None for a record that it
+            leaves to the classes.
+    """
+
+    def __init__(
+        self,
+        types: Iterable[tuple[RecordPartClass, RecordPartClass]],
+        fast_readers: Mapping[int, FastReader] | None = None,
+    ) -> None:
+        self._fast_readers = {_prefix.pack(number): reader for number, reader in (fast_readers or {}).items()}
+        self._types: Mapping[int, tuple[RecordPartClass, RecordPartClass]] = {
+            each[0].RECORD_TYPE: each for each in types
+        }
+
+    def encode(self, record: Record) -> EncodedRecord:
+        """Returns the bytes of key and value.
+
+        Raises:
+            InvariantViolationError: The record is of a type that this topic does not have.
+            ValueError: A text is longer than its field can hold.
+        """
+        key, value = record.key, record.value
+        if key.RECORD_TYPE not in self._types or (value is not None and value.RECORD_TYPE != key.RECORD_TYPE):
+            raise InvariantViolationError(f"no record of this topic: {record!r}")
+        encoded = None if value is None else _written(value, record.version, record.version)
+        return _written(key, key.RECORD_TYPE, KEY_VERSION), encoded
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Record | None:
+        """Returns a record; None where its type is not known here.
+
+        Raises:
+            MalformedFrameError: The bytes are no key, or no value, of their type.
+            UnsupportedVersionError: The value has a version that is not known here.
+        """
+        if key is None:
+            raise MalformedFrameError("a record has no key")
+        fast_reader = self._fast_readers.get(key[: _prefix.size])
+        if fast_reader is not None and value is not None and (found := fast_reader(key, value)) is not None:
+            return found
+        reader = Reader(memoryview(key))
+        record_type: int = reader.fixed(_prefix)[0]
+        classes = self._types.get(record_type)
+        if classes is None:
+            return None
+        key_class, value_class = classes
+        parsed_key = key_class.read(reader, KEY_VERSION)
+        reader.finish()
+        if value is None:
+            return Record(parsed_key, None)
+        reader = Reader(memoryview(value))
+        version: int = reader.fixed(_prefix)[0]
+        if version not in value_class.VERSIONS:
+            raise UnsupportedVersionError(
+                f"a record of type {record_type} has version {version}, and this release reads "
+                f"{value_class.VERSIONS[0]} to {value_class.VERSIONS[-1]}: a newer one wrote it, which has to read it too"
+            )
+        parsed_value = value_class.read(reader, version)
+        reader.finish()
+        return Record(parsed_key, parsed_value, version)
+
+
+def _written(part: RecordPart, prefix: int, version: int) -> bytes:
+    writer = Writer()
+    writer.fixed(_prefix, prefix)
+    part.write(writer, version)
+    return writer.joined()

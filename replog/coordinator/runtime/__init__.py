@@ -1,0 +1,1 @@
+"""What every state that lives in a partition of an internal topic needs: loading, replay, commits, timers."""

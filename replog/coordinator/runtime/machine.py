@@ -1,0 +1,113 @@
+"""What a shard runs: a state machine whose state is what its records say, and the timers that it sets."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.messages import Answer
+from replog.deadlines import Deadlines
+
+TimerKey: TypeAlias = Hashable
+"""What a timer is for, such as a session of a member; whoever has set it knows it again."""
+
+
+class Moment(NamedTuple):
+    """The time by two clocks.
+
+    Attributes:
+        now_ms: The monotonic milliseconds, for everything that is waited for.
+        wall_ms: The milliseconds since 1970, for what is written down.
+    """
+
+    now_ms: int
+    wall_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one request, or one timer, leads to.
+
+    Attributes:
+        records: The records of one change, all of it or nothing, in order; empty when nothing changes.
+        answers: The answers, to this request or to others that have waited for it; they leave once everything that was
+            replayed before them has committed.
+    """
+
+    records: tuple[Record, ...] = ()
+    answers: tuple[Answer, ...] = ()
+
+
+class Timers:
+    """One deadline for each thing that is waited for.  They are no part of the log: each new leader sets its own."""
+
+    def __init__(self) -> None:
+        self._deadlines = Deadlines[TimerKey]()
+
+    def __len__(self) -> int:
+        return len(self._deadlines)
+
+    def set(self, key: TimerKey, deadline_ms: int) -> None:
+        """Sets a timer, in place of one that was set for the same."""
+        self._deadlines.discard(key)
+        self._deadlines.add(key, deadline_ms)
+
+    def set_if_none(self, key: TimerKey, deadline_ms: int) -> None:
+        """Sets a timer unless there is one for the same."""
+        if self._deadlines.get(key) is None:
+            self._deadlines.add(key, deadline_ms)
+
+    def get(self, key: TimerKey) -> int | None:
+        """Returns when a timer is due; None where there is none."""
+        return self._deadlines.get(key)
+
+    def cancel(self, key: TimerKey) -> None:
+        """Forgets a timer; does nothing if there is none."""
+        self._deadlines.discard(key)
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        self._deadlines.clear()
+
+    def take_due(self, now_ms: int) -> TimerKey | None:
+        """Takes out and returns the one that is due first; None where none is."""
+        due = self._deadlines.pop_expired(now_ms, 1)
+        return due[0] if due else None
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns when the next one is due; None where none is set."""
+        return self._deadlines.next_deadline_ms()
+
+
+class StateMachine(Protocol):
+    """A state in timeline structures of the shard's registry, changed by `replay` and by nothing else."""
+
+    def replay(self, record: Record, offset: int) -> None:
+        """Takes in a record that stands, or is to stand, at an offset of the log."""
+        ...
+
+    def start(self, moment: Moment) -> None:
+        """Begins to serve: the state is that of the whole log, and timers may be set."""
+        ...
+
+    def stop(self) -> tuple[int, ...]:
+        """Forgets what is no part of the log, since the state goes away.
+
+        Returns:
+            The ids of the requests that it has kept without an answer.
+        """
+        ...
+
+    def handle(self, request_id: int, request: Any, moment: Moment) -> Outcome:
+        """Makes records and answers of a request; changes no state but timers, and what is no part of the log.
+
+        Raises:
+            ReplogError: The request is refused.
+        """
+        ...
+
+    def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
+        """Makes records and answers of a timer that is due."""
+        ...

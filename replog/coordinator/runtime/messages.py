@@ -1,0 +1,146 @@
+"""Messages and effects of a shard: plain data, both ways.  Offsets are offsets of its partition's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from replog.coordinator.records import EncodedRecord
+from replog.errors import ReplogError
+
+# ---- messages from the driver ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """This node leads the partition from now on; nothing is asked of the shard before it has read the log.
+
+    Attributes:
+        epoch: The leader epoch.
+        start_offset: The start of the log.
+        end_offset: The end of the log, before this leader has appended anything.
+        high_watermark: The end of what has committed.
+    """
+
+    epoch: int
+    start_offset: int
+    end_offset: int
+    high_watermark: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Answers a `ReadLog`: a piece of the log, as long as may be handled in one step.
+
+    Attributes:
+        epoch: The leader epoch of the `ReadLog`.
+        offset: Where it was to begin.
+        records: The committed records with their offsets, in order: none of aborted transactions, no control records.
+        next_offset: Where the next piece begins.
+    """
+
+    epoch: int
+    offset: int
+    records: tuple[tuple[int, EncodedRecord], ...]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFailed:
+    """Answers a `ReadLog`: the log cannot be read; the shard serves nobody until it leads anew."""
+
+    epoch: int
+    error: ReplogError
+
+
+@dataclass(frozen=True, slots=True)
+class Resigned:
+    """This node does not lead the partition any more: forget everything, fail everything that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class HighWatermarkMoved:
+    """Everything below `offset` has committed."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRefused:
+    """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
+
+    Attributes:
+        epoch: The leader epoch of the `AppendRecords`.
+        base_offset: The offset at which they were to go.
+        error: The error with which the requests that need them are answered.
+    """
+
+    epoch: int
+    base_offset: int
+    error: ReplogError
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A request; answered by exactly one `Reply` or `ReplyError` with this `request_id`.
+
+    Attributes:
+        deadline_ms: The time at which it is given up; None for one that may wait as long as it takes, such as a join: its
+            answer, once there is one, waits for a commit no longer than `ShardConfig.commit_timeout_ms`.
+    """
+
+    request_id: int
+    request: Any
+    deadline_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; look at deadlines and timers."""
+
+
+Message: TypeAlias = Lead | LogRead | ReadFailed | Resigned | HighWatermarkMoved | AppendRefused | Submit | Tick
+
+# ---- effects --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read a piece of the log from `offset` on, up to `end_offset`; answer with `LogRead` or `ReadFailed`."""
+
+    epoch: int
+    offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRecords:
+    """Append under leader epoch `epoch`; the records must land exactly at `base_offset`, all of them or none.
+
+    What is made in one turn may go into the log as one batch.  Where they are refused, so are those that are in the same turn
+    behind them, and one `AppendRefused` tells of all.
+    """
+
+    epoch: int
+    base_offset: int
+    records: tuple[EncodedRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """Answer a request."""
+
+    request_id: int
+    response: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyError:
+    """Answer a request with an error."""
+
+    request_id: int
+    error: ReplogError
+
+
+Effect: TypeAlias = ReadLog | AppendRecords | Reply | ReplyError
+Answer: TypeAlias = Reply | ReplyError

@@ -1,0 +1,240 @@
+"""Requests that take long: they go on in steps, others have their turn in between, and each is answered once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from classic_kit import classic_host, joining, stable
+from shard_kit import FULL, WALL_MS, Host
+
+from replog.coordinator import group_machine
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse
+from replog.coordinator.describing import describer
+from replog.coordinator.describing.requests import ListGroups
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    CommitOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+    TopicToCommit,
+)
+from replog.coordinator.runtime import background
+from replog.coordinator.runtime.background import PAUSE_MS, Background
+from replog.coordinator.runtime.machine import Moment, Outcome, Timers
+from replog.coordinator.runtime.messages import Reply, ReplyError, Resigned, Tick
+from replog.errors import ReplogError
+from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, GroupIdNotFoundError
+
+OFFSETS = 10_000
+
+
+@pytest.fixture
+def host() -> Host:
+    found = classic_host()
+    found.piece = 100_000
+    return found
+
+
+def commit(host: Host, group_id: str = "g", partitions: range = range(1)) -> None:
+    offsets = tuple(OffsetToCommit(each, 1) for each in partitions)
+    host.ask(CommitOffsets(group_id, (TopicToCommit("t" * 249, NO_TOPIC_ID, offsets),)))
+
+
+def commit_many(host: Host, count: int = OFFSETS) -> None:
+    for start in range(0, count, 2_000):
+        commit(host, partitions=range(start, min(start + 2_000, count)))
+
+
+def steps(host: Host, count: int) -> None:
+    """Lets so many steps go on."""
+    for _ in range(count):
+        host.now_ms += PAUSE_MS
+        host.step(Tick())
+        host.commit()
+
+
+def left(host: Host) -> int:
+    return sum(len(topic.partitions) for topic in host.ask(FetchOffsets("g")).topics)
+
+
+# ---- deletions ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_with_more_offsets_than_one_change_may_have_is_deleted(host: Host) -> None:
+    commit_many(host)
+    records = len(host.log)
+    request_id = host.submit(DeleteGroup("g"))
+    host.commit()
+    assert request_id not in host.answers
+    steps(host, 20)
+    assert host.response(request_id) == DeleteGroupResponse()
+    assert left(host) == 0
+    assert len(host.log) - records == OFFSETS
+    host.lead()
+    with pytest.raises(GroupIdNotFoundError):
+        host.ask(DeleteGroup("g"))
+
+
+def test_nobody_joins_or_commits_while_a_group_goes(host: Host) -> None:
+    """Goal: an offset that is acknowledged meanwhile does not go with the rest."""
+    commit_many(host)
+    request_id = host.submit(DeleteGroup("g"))
+    for request in (
+        joining(),
+        ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=1, subscribed_topics=("t",), owned={}),
+        DeleteGroup("g"),
+    ):
+        with pytest.raises(CoordinatorLoadInProgressError, match="is being deleted"):
+            host.ask(request)
+    with pytest.raises(CoordinatorLoadInProgressError):
+        commit(host)
+    commit(host, "other")
+    steps(host, 20)
+    assert host.response(request_id) == DeleteGroupResponse()
+    commit(host)
+    assert left(host) == 1
+
+
+def test_a_deletion_that_another_coordinator_does_not_know_is_asked_for_again(host: Host) -> None:
+    commit_many(host)
+    request_id = host.submit(DeleteGroup("g"))
+    steps(host, 2)
+    host.step(Resigned())
+    assert isinstance(host.answers[request_id], ReplyError)
+    host.lead()
+    assert 0 < left(host) < OFFSETS
+    commit(host)
+    again = host.submit(DeleteGroup("g"))
+    steps(host, 20)
+    assert host.response(again) == DeleteGroupResponse()
+    assert left(host) == 0
+
+
+def test_a_deletion_goes_on_when_the_log_takes_records_again_and_ends_when_it_does_not(host: Host) -> None:
+    commit_many(host, 3_000)
+    request_id = host.submit(DeleteGroup("g"))
+    host.refuses = FULL
+    steps(host, 3)
+    host.refuses = None
+    steps(host, 5)
+    assert host.response(request_id) == DeleteGroupResponse()
+    commit_many(host, 2_001)
+    request_id = host.submit(DeleteGroup("g"))
+    host.refuses = FULL
+    steps(host, 5_000)
+    host.refuses = None
+    with pytest.raises(CoordinatorNotAvailableError, match="could not be deleted; ask again"):
+        host.response(request_id)
+    commit(host)
+
+
+# ---- lists ----------------------------------------------------------------------------------------------------------------
+
+
+def test_many_groups_are_listed_in_steps(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(describer, "VISITS_PER_STEP", 10)
+    for number in range(35):
+        commit(host, f"g{number:02}")
+    request_id = host.submit(ListGroups())
+    steps(host, 2)
+    assert request_id not in host.answers
+    host.ask(DeleteGroup("g34"))
+    host.ask(DeleteGroup("g00"))
+    steps(host, 2)
+    assert [each.group_id for each in host.response(request_id).groups] == [f"g{number:02}" for number in range(34)]
+
+
+# ---- work in turns ----------------------------------------------------------------------------------------------------------
+
+
+def counting(told: list[str], name: str, count: int, request_id: int | None = None) -> Iterator[Outcome]:
+    for _ in range(count):
+        told.append(name)
+        yield Outcome()
+    if request_id is not None:
+        yield Outcome(answers=(Reply(request_id, name),))
+
+
+def run(timers: Timers, work: Background, count: int, now_ms: int = 0) -> list[object]:
+    """The answers of so many steps, each of which is due."""
+    found: list[object] = []
+    for _ in range(count):
+        now_ms += PAUSE_MS
+        if timers.take_due(now_ms) is not None:
+            found += [each.response for each in work.step(Moment(now_ms, WALL_MS)).answers if isinstance(each, Reply)]
+    return found
+
+
+def test_works_have_their_steps_in_turn_one_at_a_time() -> None:
+    told: list[str] = []
+    timers = Timers()
+    work = Background(timers)
+    work.add(counting(told, "a", 2), Moment(0, WALL_MS))
+    work.answer(1, counting(told, "b", 3, 1), Moment(0, WALL_MS))
+    assert (told, len(timers)) == (["b"], 1)
+    assert run(timers, work, 20) == ["b"]
+    assert told == ["b", "a", "b", "a", "b"]
+    assert len(timers) == 0
+    work.add(counting(told, "c", 1), Moment(100, WALL_MS))
+    run(timers, work, 5, 100)
+    assert told[-1] == "c"
+
+
+def test_a_work_that_fails_ends_alone_and_whoever_waits_is_told() -> None:
+    def failing(error: Exception) -> Iterator[Outcome]:
+        yield Outcome()
+        raise error
+
+    told: list[str] = []
+    timers = Timers()
+    work = Background(timers)
+    work.answer(1, failing(FULL), Moment(0, WALL_MS))
+    work.answer(2, failing(ZeroDivisionError("a bug")), Moment(0, WALL_MS))
+    work.add(failing(ZeroDivisionError("another one")), Moment(0, WALL_MS))
+    work.add(counting(told, "a", 2), Moment(0, WALL_MS))
+    answers = [work.step(Moment(each, WALL_MS)).answers for each in range(2)]
+    errors = [each.error for (each,) in answers if isinstance(each, ReplyError)]
+    assert [type(each) for each in errors] == [ReplogError, ReplogError]
+    assert "a bug" in str(errors[1])
+    work.step(Moment(3, WALL_MS))
+    work.step(Moment(4, WALL_MS))
+    with pytest.raises(ZeroDivisionError):
+        work.step(Moment(5, WALL_MS))
+    assert run(timers, work, 5, 10) == []
+    assert told == ["a", "a"]
+
+
+def test_only_so_many_requests_are_worked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "REQUESTS_MAX", 2)
+    work = Background(Timers())
+    for number in range(2):
+        work.answer(number, counting([], "a", 5, number), Moment(0, WALL_MS))
+    with pytest.raises(CoordinatorLoadInProgressError, match="2 requests"):
+        work.answer(3, counting([], "a", 5, 3), Moment(0, WALL_MS))
+    assert work.stop() == [0, 1]
+    work.answer(3, counting([], "a", 5, 3), Moment(0, WALL_MS))
+
+
+# ---- a new coordinator ------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_coordinator_gives_sessions_in_steps_and_serves_meanwhile(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what is read of 100,000 groups does not hold the loop when the last piece has come; nobody is forgotten."""
+    stable(host, "one", "two")
+    for number in range(30):
+        host.ask(ConsumerHeartbeat(f"k{number}", "m", 0, rebalance_timeout_ms=1, subscribed_topics=("t",), owned={}))
+    monkeypatch.setattr(group_machine, "VISITS_PER_STEP", 10)
+    host.lead()
+    assert host.shard.status().timers < 10
+    assert host.ask(ConsumerHeartbeat("k29", "m", 1)).member_epoch == 1
+    steps(host, 10)
+    assert host.shard.status().timers >= 32
+    host.now_ms += 100_000
+    steps(host, 10)
+    host.now_ms += 100_000
+    steps(host, 10)
+    states = {each.group_id: each.state for each in host.ask(ListGroups()).groups}
+    assert states == {"g": "Empty", **{f"k{number}": "Empty" for number in range(30)}}
