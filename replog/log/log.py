@@ -1,10 +1,8 @@
 """The log of one partition replica: segments, indexes, leader epochs and producers behind one owner.
 
 The work is done by parts, which `replog.log` lists; this is their face.  A batch is in the log when its bytes are in the
-active segment, its epoch is in the cache (written before the batch), and its producer is updated; the log end offset moves
-last.  What a crash leaves, each part says for itself.
-
-Not thread-safe: one owner, the event loop.  Only the `run` of its jobs may run in another thread.
+active segment, its epoch is in the cache (written before), and its producer is updated; the log end offset moves last.  What
+a crash leaves, each part says for itself.  Not thread-safe: only the `run` of its jobs may run in another thread.
 """
 
 from __future__ import annotations
@@ -96,14 +94,12 @@ class Log:
             directory: The partition folder of this replica.
             config: Settings of the log.
             topic_partition: Name for messages, such as "flights-3".
-            recovery_point: The checkpointed offset below which everything was flushed; 0 = unknown: check the whole
-                log.  The log's own `flushed-offset` file says more after an unclean stop.
+            recovery_point: The checkpointed offset below which all was flushed; 0: unknown.  `flushed-offset` may say more.
             log_start_offset: The checkpointed log start; 0 = unknown: the first segment's base offset.
             clean: Whether the last stop was clean and wrote `recovery_point`.
             now_ms: Wall time.
-            checkpoint: A function that makes `recovery_point` and `log_start_offset` of this log durable before it
-                returns; called when a truncation has lowered them.  None: the caller does not keep a recovery point (it
-                passes 0 to `open`).
+            checkpoint: A function that makes `recovery_point` and `log_start_offset` durable when a truncation has
+                lowered them.  None: the caller does not keep a recovery point (it passes 0 to `open`).
             admission: A function that is asked with the number of bytes before each append; raises `DiskFullError`.
             on_progress: A function that is told, in this thread, about every MiB or so that recovery has checked.
             is_compacted: Whether a cleaner's checkpoint names this log: then gaps between batches say nothing.
@@ -381,6 +377,10 @@ class Log:
     def offset_for_timestamp(self, timestamp_ms: int | None, *, end_offset: int) -> tuple[int, int] | None:
         """Returns the first record with at least this timestamp; see `LogReader.offset_for_timestamp`."""
         return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+
+    def first_record(self, start_offset: int, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns offset and time of the first record at or after an offset; see `LogReader.first_record`."""
+        return self._reader.first_record(start_offset, end_offset=end_offset)
 
     def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
         """Cuts a range of offsets into parts of about equal size, by indexes alone; see `LogReader.find_cuts`."""

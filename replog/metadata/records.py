@@ -51,7 +51,7 @@ class BrokerEndpoint:
     """Where a broker serves one kind of clients.
 
     Attributes:
-        name: The name of the listener, as `KAFKA_LISTENER`.
+        name: The name of the listener, as `CLIENT_LISTENER`.
         host: The host that clients connect to.
         port: The port there.
     """
@@ -61,8 +61,8 @@ class BrokerEndpoint:
     port: int
 
 
-KAFKA_LISTENER = "KAFKA"
-"""The listener at which Kafka's clients are served."""
+CLIENT_LISTENER = "CLIENT"
+"""The listener at which clients are served: our own, and Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)

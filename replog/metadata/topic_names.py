@@ -11,6 +11,12 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+\Z")
 RESERVED_NAME = "__cluster_metadata"
 """The name of the metadata log: a topic of this name would have its folder on every node."""
 
+OFFSETS_TOPIC = "__consumer_offsets"
+"""The topic of consumer groups and committed offsets: only their coordinators write it."""
+
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+"""The topics that only the cluster itself writes."""
+
 
 def topic_name_trouble(name: str) -> str | None:
     """Returns why no topic may have this name; None: one may."""

@@ -66,7 +66,7 @@ from replog.records.model import (
     RecordsSurvey,
     TimestampType,
 )
-from replog.records.produced import RecordRules, validate_produced
+from replog.records.produced import KeylessRecordsError, RecordRules, validate_produced
 from replog.records.quorum_control import (
     QuorumVoter,
     VoterEndpoint,
@@ -97,6 +97,7 @@ __all__ = [
     "ControlRecordType",
     "Header",
     "HeaderColumns",
+    "KeylessRecordsError",
     "LeaderChange",
     "QuorumVoter",
     "Record",

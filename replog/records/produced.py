@@ -9,10 +9,11 @@ largest timestamp is the one the header states; readers refuse records whose off
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from replog.records.batch import survey_records
+from replog.records.batch import decode_columns, survey_records
 from replog.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -39,7 +40,25 @@ LEADER_DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, timestamp, offset, no key, no value and no headers, a byte each (docs/KAFKA.md 1.2)."""
 
+KEYLESS_TOLD_MAX: Final = 1_000
+"""How many records without a key are named: an answer is not to be larger than what was asked."""
+
+ALL_PRESENT: Final = 0xFF
+"""A byte of a bitmap of what is not null, with nothing missing."""
+
 UNDEFINED_BITS: Final = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
+
+
+class KeylessRecordsError(InvalidRecordError):
+    """Records have no key, and that is all that is wrong with their batch.
+
+    Attributes:
+        places: Where they stand in the batch, counted from 0; the first `KEYLESS_TOLD_MAX` of them.
+    """
+
+    def __init__(self, message: str, places: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.places = places
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +179,31 @@ def _check_topic_rules(buffer: Buffer, header: BatchHeader, rules: RecordRules, 
     if rules.are_keys_required or (has_limits and rules.timestamp_before_max_ms != UNLIMITED_MS):
         survey = survey_records(buffer, max_decompressed_bytes=LEADER_DECOMPRESSED_BYTES_MAX)
         if rules.are_keys_required and survey.null_keys_count:
-            raise InvalidRecordError(
+            raise KeylessRecordsError(
                 f"{survey.null_keys_count} of {survey.records_count} records have no key: "
-                "a compacted topic (cleanup.policy) keeps the newest record of every key"
+                "a compacted topic (cleanup.policy) keeps the newest record of every key",
+                _keyless_places(buffer),
             )
         min_timestamp, max_timestamp = survey.min_timestamp, max(max_timestamp, survey.max_timestamp)
     if has_limits:
         _check_timestamps(min_timestamp, max_timestamp, rules, now_ms)
+
+
+def _keyless_places(buffer: Buffer) -> tuple[int, ...]:
+    """Returns the places of the first records without a key in a batch that was surveyed and has some."""
+    columns = decode_columns(
+        buffer,
+        with_offsets=False,
+        with_timestamps=False,
+        with_values=False,
+        max_decompressed_bytes=LEADER_DECOMPRESSED_BYTES_MAX,
+        is_checked=False,
+    )
+    validity = columns.key_validity or b""
+    some_missing = (at for at, bits in enumerate(validity) if bits != ALL_PRESENT)
+    places = (place for at in some_missing for place in range(8 * at, min(8 * at + 8, columns.count)))
+    missing = (place for place in places if not validity[place >> 3] >> (place & 7) & 1)
+    return tuple(islice(missing, KEYLESS_TOLD_MAX))
 
 
 def _check_timestamps(min_timestamp: int, max_timestamp: int, rules: RecordRules, now_ms: int) -> None:

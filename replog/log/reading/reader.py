@@ -23,7 +23,7 @@ from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
-from replog.log.reading.time_search import first_record_from
+from replog.log.reading.time_search import first_record_at, first_record_from
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError, SegmentRead
 from replog.log.segments.scan import scan_headers
@@ -178,6 +178,27 @@ class LogReader:
                 state.segments,
                 wanted_ms,
                 start_offset=state.log_start_offset,
+                end_offset=min(end_offset, state.log_end_offset),
+                flushed_offset=state.recovery_point,
+            )
+        except OSError as error:
+            raise unreadable(state, error) from error
+
+    def first_record(self, start_offset: int, *, end_offset: int) -> tuple[int, int] | None:
+        """Returns (offset, timestamp) of the first record at or after an offset; None: none is below the end.
+
+        Args:
+            start_offset: The offset; one below the log start means the log start.
+            end_offset: Exclusive end of what counts.
+
+        Raises:
+            CorruptRecordError, StorageError: See `read`.
+        """
+        state = self._state
+        try:
+            return first_record_at(
+                state.segments,
+                max(start_offset, state.log_start_offset),
                 end_offset=min(end_offset, state.log_end_offset),
                 flushed_offset=state.recovery_point,
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open_log, stored
@@ -15,7 +16,7 @@ from replog.errors import (
     RecordTooLargeError,
 )
 from replog.log import LogConfig
-from replog.records import encode_batch, parse_header
+from replog.records import HEADER_BYTES, Codec, encode_batch, parse_header
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 
@@ -183,6 +184,34 @@ def test_the_first_record_with_the_largest_timestamp() -> None:
     assert log.offset_for_timestamp(None, end_offset=35) is None  # not visible yet
     log.append_as_leader(batch(b"a", timestamp_ms=T0 + 600), leader_epoch=0, now_ms=T0)
     assert log.offset_for_timestamp(None, end_offset=121) == (120, T0 + 600)
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_the_first_record_at_an_offset_and_its_time(codec: Codec) -> None:
+    log = open_log(SimulatedFileSystem(), config=TINY)
+    for number in range(12):  # 3 records each, timestamps fall back inside of a batch
+        stamps = (T0 + number * 10, T0 + number * 10 - 7, T0 + number * 10 + 2)
+        data = encode_batch([(stamp, b"k", b"v", ()) for stamp in stamps], codec=codec)
+        log.append_as_leader(data, leader_epoch=0, now_ms=T0)
+    assert len(log.segment_base_offsets) > 1
+    for offset in range(36):
+        expected = offset, T0 + offset // 3 * 10 + (0, -7, 2)[offset % 3]
+        assert log.first_record(offset, end_offset=36) == expected
+        assert log.first_record(offset, end_offset=offset) is None
+    log.set_log_start_offset(20)
+    assert log.first_record(3, end_offset=36) == (20, T0 + 62)
+
+
+def test_the_time_of_a_record_that_nobody_can_read_is_that_of_its_batch() -> None:
+    """The leader takes what a client says is a batch without looking into it; nor is it the log's fault."""
+    log = open_log(SimulatedFileSystem())
+    data = encode_batch([(T0 + number, b"k", b"v" * 9, ()) for number in range(3)])
+    broken = bytearray(data[:HEADER_BYTES] + b"\x02" * (len(data) - HEADER_BYTES))
+    broken[17:21] = crc32c(broken[21:]).to_bytes(4, "big")
+    log.append_as_leader(bytes(broken), leader_epoch=0, now_ms=T0)
+    assert [log.first_record(offset, end_offset=3) for offset in range(3)] == [(0, T0), (1, T0 + 2), (2, T0 + 2)]
+    assert log.offset_for_timestamp(T0 + 1, end_offset=3) == (0, T0 + 2)
+    assert log.offset_for_timestamp(T0 + 3, end_offset=3) is None
 
 
 def test_a_closed_log_says_so() -> None:

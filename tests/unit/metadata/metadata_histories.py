@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
-    KAFKA_LISTENER,
+    CLIENT_LISTENER,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
@@ -39,7 +39,7 @@ bounded = settings(max_examples=40, deadline=None)
 brokers = st.integers(1, 3)
 replicas = st.lists(brokers, min_size=1, max_size=3, unique=True).map(tuple)
 maybe_replicas = st.none() | st.just(()) | replicas
-endpoints = st.sampled_from([(), (BrokerEndpoint(KAFKA_LISTENER, "host", 9001),)])
+endpoints = st.sampled_from([(), (BrokerEndpoint(CLIENT_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
     "partition", "change", "change", "change", "config", "config", "producer_ids", "feature", "no_op",

@@ -10,7 +10,7 @@ import pytest
 from replog.errors import InvariantViolationError
 from replog.metadata import BrokerRegistration, PartitionRegistration
 from replog.metadata.records import (
-    KAFKA_LISTENER,
+    CLIENT_LISTENER,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     LeaderRecoveryState,
@@ -67,9 +67,9 @@ def test_broker_changes() -> None:
 
 
 def test_endpoints_are_told_later_and_change_nothing_else() -> None:
-    kafka, other = BrokerEndpoint(KAFKA_LISTENER, "localhost", 9), BrokerEndpoint("OTHER", "localhost", 8)
-    assert BROKER.endpoint(KAFKA_LISTENER) is None
+    kafka, other = BrokerEndpoint(CLIENT_LISTENER, "localhost", 9), BrokerEndpoint("OTHER", "localhost", 8)
+    assert BROKER.endpoint(CLIENT_LISTENER) is None
     told = BROKER.merge(BrokerRegistrationChangeRecord(1, 7, endpoints=(other, kafka)))
-    assert told.endpoint(KAFKA_LISTENER) == kafka
+    assert told.endpoint(CLIENT_LISTENER) == kafka
     assert replace(told, endpoints=()) == BROKER
     assert told.merge(BrokerRegistrationChangeRecord(1, 7, fenced=True)).endpoints == (other, kafka)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 import crc32c
@@ -151,6 +152,13 @@ class TestRulesOfATopic:
         checked(timed(1, codec=codec), are_keys_required=True)
         with pytest.raises(InvalidRecordError, match="1 of 2 records have no key"):
             checked(keyless, are_keys_required=True)
+
+    @pytest.mark.parametrize("keyless", [[0], [7, 8, 16], range(17), range(1_200)], ids=len)
+    def test_the_places_of_records_without_a_key_are_told(self, codec: r.Codec, keyless: Sequence[int]) -> None:
+        batch = r.encode_batch([(1, None if at in keyless else b"", b"v", ()) for at in range(1_201)], codec=codec)
+        with pytest.raises(r.KeylessRecordsError) as raised:
+            checked(batch, are_keys_required=True)
+        assert raised.value.places == tuple(keyless)[:1_000]
 
     def test_offsets_out_of_order_are_refused_where_the_records_are_looked_at(self, codec: r.Codec) -> None:
         plain = bytearray(r.encode_batch([(1, b"k", None, ()), (1, b"k", None, ())]))
