@@ -84,7 +84,13 @@ async def run_node(config: ServerConfig) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     node = await Node.start(config, on_recovery=RecoveryLog())
-    _log.info("node %d of cluster %s listens on %s", config.node_id, node.cluster_id, node.address)
+    _log.info(
+        "node %d of cluster %s listens on %s for clients, on %s for other nodes",
+        config.node_id,
+        node.cluster_id,
+        node.address,
+        node.peer_address,
+    )
     closed = asyncio.ensure_future(node.wait_closed())
     stopping = asyncio.ensure_future(stop.wait())
     await asyncio.wait({closed, stopping}, return_when=asyncio.FIRST_COMPLETED)

@@ -6,8 +6,11 @@ hold, and they are better refused before a socket or a file is touched.
 
 from __future__ import annotations
 
+from replog.config.kinds import Endpoint
 from replog.config.server_keys import ServerKeys
 from replog.errors import ConfigError
+
+PORT_MAX = 65_535
 
 
 def check_together(config: ServerKeys) -> None:
@@ -17,73 +20,58 @@ def check_together(config: ServerKeys) -> None:
         ConfigError: A rule is broken; the error names the key to change first.
     """
     _check_listeners(config)
-    _check_advertised(config)
-    _check_kafka(config)
     _check_metrics(config)
     _check_quorum(config)
     _check_sizes(config)
     _check_times(config)
+    _check_groups(config)
 
 
 def _check_listeners(config: ServerKeys) -> None:
-    for listener in config.listeners:
-        if not config.allow_insecure and not listener.is_loopback:
-            raise ConfigError(
-                "listeners",
-                str(listener),
-                f'listeners = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
-                " yet. Listen on 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
-            )
-        if listener.is_wildcard and not config.advertised_listeners:
-            raise ConfigError(
-                "advertised.listeners",
-                (),
-                f"advertised.listeners is missing: nobody can connect to {listener.host}, which listeners binds. Set it to"
-                " the host:port under which clients and other brokers reach this node",
-            )
+    advertised = config.advertised_listeners[0] if config.advertised_listeners else None
+    _check_bound(config, "listeners", config.client_listener)
+    _check_told("advertised.listeners", config.client_listener, advertised, "clients reach this node")
+    _check_bound(config, "inter.broker.listener", config.peer_listener)
+    told = config.inter_broker_advertised_listener or advertised  # the host, where there is only the other
+    _check_told("inter.broker.advertised.listener", config.peer_listener, told, "other nodes reach this one")
+    if config.peer_listener.port > PORT_MAX:
+        raise ConfigError(
+            "inter.broker.listener",
+            "",
+            f"inter.broker.listener is missing: there is no port after {config.client_listener.port}",
+        )
+    if config.client_listener == config.peer_listener and config.client_listener.port:
+        raise ConfigError(
+            "inter.broker.listener",
+            str(config.peer_listener),
+            f'inter.broker.listener and listeners are both "{config.peer_listener}": clients and nodes come at ports of their own',
+        )
 
 
-def _check_advertised(config: ServerKeys) -> None:
-    for endpoint in config.advertised_listeners:
-        if endpoint.port == 0 or endpoint.is_wildcard:
-            raise ConfigError(
-                "advertised.listeners",
-                str(endpoint),
-                f'advertised.listeners = "{endpoint}" cannot be connected to. Write the real host and port, or leave the'
-                " key out to advertise the bound listener",
-            )
-
-
-def _check_kafka(config: ServerKeys) -> None:
-    listener, advertised = config.kafka_listener, config.kafka_advertised_listener
-    if listener is None:
-        if advertised is not None:
-            raise ConfigError(
-                "kafka.advertised.listener",
-                str(advertised),
-                f'kafka.advertised.listener = "{advertised}" is the address of nothing: set kafka.listener too',
-            )
-        return
+def _check_bound(config: ServerKeys, key: str, listener: Endpoint) -> None:
     if not config.allow_insecure and not listener.is_loopback:
         raise ConfigError(
-            "kafka.listener",
+            key,
             str(listener),
-            f'kafka.listener = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
-            " yet. Use 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
+            f'{key} = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
+            " yet. Listen on 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
         )
-    if listener.is_wildcard and advertised is None:
+
+
+def _check_told(key: str, listener: Endpoint, advertised: Endpoint | None, who: str) -> None:
+    if advertised is None:
+        if listener.is_wildcard:
+            raise ConfigError(
+                key,
+                "",
+                f"{key} is missing: nobody can connect to {listener.host}. Set it to the host:port under which {who}",
+            )
+    elif advertised.port == 0 or advertised.is_wildcard:
         raise ConfigError(
-            "kafka.advertised.listener",
-            "",
-            f"kafka.advertised.listener is missing: nobody can connect to {listener.host}, which kafka.listener binds. Set"
-            " it to the host and port that clients use",
-        )
-    if advertised is not None and (advertised.is_wildcard or advertised.port == 0):
-        raise ConfigError(
-            "kafka.advertised.listener",
+            key,
             str(advertised),
-            f'kafka.advertised.listener = "{advertised}" cannot be connected to. Write the real host and port, or leave the'
-            " key out to advertise the bound listener",
+            f'{key} = "{advertised}" cannot be connected to. Write the real host and port, or leave the key out to'
+            " advertise the bound listener",
         )
 
 
@@ -126,13 +114,14 @@ def _check_own_vote(config: ServerKeys) -> None:
             config.process_roles,
             f"process.roles lacks controller, but {key} names this node: {_shown(config)}",
         )
-    reached_at = (*config.listeners, *config.advertised_listeners)
+    reached_at = (config.peer_listener, config.told_peer_listener(config.peer_listener.port))
     if own.endpoint not in reached_at:
         raise ConfigError(
             key,
             voters,
-            f"{key} says that this node is at {own.endpoint}, but it listens on"
-            f" {', '.join(str(endpoint) for endpoint in reached_at)}. Make the two equal (port 0 cannot be used by a voter)",
+            f"{key} says that this node is at {own.endpoint}, but other nodes reach it at"
+            f" {' and '.join(dict.fromkeys(map(str, reached_at)))} (inter.broker.listener; listeners is for clients). Make the two"
+            " equal (port 0 cannot be used by a voter)",
         )
 
 
@@ -179,6 +168,17 @@ def _check_times(config: ServerKeys) -> None:
             "request.timeout.ms",
             config.request_timeout_ms - 1,
         )
+
+
+def _check_groups(config: ServerKeys) -> None:
+    heartbeat, session = config.group_consumer_heartbeat_interval_ms, config.group_consumer_session_timeout_ms
+    if heartbeat >= session:
+        _refuse_above(
+            "group.consumer.heartbeat.interval.ms", heartbeat, "group.consumer.session.timeout.ms", session - 1
+        )
+    shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if shortest > longest:
+        _refuse_above("group.min.session.timeout.ms", shortest, "group.max.session.timeout.ms", longest)
 
 
 def _refuse_above(key: str, value: int, bound_key: str, bound: int) -> None:

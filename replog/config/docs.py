@@ -11,14 +11,19 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from itertools import chain, pairwise
 
+from replog.config.group_keys import GroupKeys
 from replog.config.keys import Key
+from replog.config.log_keys import LogKeys
 from replog.config.server_keys import KEYS, ServerKeys
+
+_PARTS = (ServerKeys, LogKeys, GroupKeys)
 
 INTRODUCTION = """\
 # Configuration of a node
 
-<!-- Made by `make docs` from replog/config/server_keys.py; change it there. -->
+<!-- Made by `make docs` from replog/config/server_keys.py, log_keys.py and group_keys.py; change it there. -->
 
 `replog server start --config server.toml` reads one TOML file. Keys carry Kafka's names, quoted or as tables. An
 unknown key, a value out of range and values that contradict each other are refused before anything is opened.
@@ -56,17 +61,21 @@ def render() -> str:
 
 def field_meanings() -> dict[str, str]:
     """Reads the string under each field from the source; returns it as one line, by field name."""
-    body = ast.parse(textwrap.dedent(inspect.getsource(ServerKeys))).body[0]
-    if not isinstance(body, ast.ClassDef):
-        raise TypeError("ServerKeys is not a class")
     meanings = {}
-    for statement, following in zip(body.body, body.body[1:], strict=False):
+    for statement, following in pairwise(chain.from_iterable(map(_statements, _PARTS))):
         match statement, following:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str() as text)):
                 meanings[name] = " ".join(text.split())
             case _:
                 pass
     return meanings
+
+
+def _statements(keys: type) -> list[ast.stmt]:
+    body = ast.parse(textwrap.dedent(inspect.getsource(keys))).body[0]
+    if not isinstance(body, ast.ClassDef):
+        raise TypeError(f"{keys.__name__} is not a class")
+    return body.body
 
 
 def _difference_rows() -> Iterator[str]:

@@ -11,6 +11,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
+from inspect import get_annotations
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -84,10 +85,14 @@ class Key:
 
 
 def keys_of(config_class: type[Any]) -> dict[str, Key]:
-    """Makes the table of a configuration dataclass: keys by dotted name, in the order in which they are written."""
+    """Makes the table of a configuration dataclass: keys by dotted name, in the order in which they are written.
+
+    Those that it has from other classes come behind its own, one class after the other.
+    """
     hints = get_type_hints(config_class, include_extras=True)
+    written = [name for part in config_class.__mro__ for name in get_annotations(part)]
     table = {}
-    for field in fields(config_class):
+    for field in sorted(fields(config_class), key=lambda field: written.index(field.name)):
         kind, *rest = hints[field.name].__metadata__
         name = field.name.replace("_", ".")
         table[name] = Key(name, field.name, kind, field.default, rest[0] if rest else None)

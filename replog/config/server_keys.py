@@ -1,7 +1,7 @@
 """Every configuration key of a node once, with Kafka's name, type, unit, range, default and meaning.
 
 Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
-fields of `ServerKeys`.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
+fields of `ServerKeys`, of which `LogKeys` and `GroupKeys` are parts.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
 is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be set for a topic or while a cluster runs stands in
 `replog.metadata.config_keys`, too; what a core is told of a key, in `replog.broker.node.core_settings`.
 """
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
+from replog.config.group_keys import GroupKeys
 from replog.config.keys import Differs, Key, keys_of
 from replog.config.kinds import (
     Choice,
@@ -20,7 +21,6 @@ from replog.config.kinds import (
     Endpoint,
     Endpoints,
     Flag,
-    Fraction,
     Number,
     OneEndpoint,
     Paths,
@@ -30,18 +30,10 @@ from replog.config.kinds import (
     milliseconds,
     size_bytes,
 )
+from replog.config.log_keys import LogKeys
 from replog.config.log_output import LoggingFormat
-from replog.metadata.config_keys import CleanupPolicy, FlushPolicy, MessageTimestampType
-
-INT_MAX = 2**31 - 1
-LONG_MAX = 2**63 - 1
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
-YEAR_MS = 365 * DAY_MS
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-DIRTY_WINDOW_BYTES = 8 * MIB
+from replog.config.units import DAY_MS, GIB, HOUR_MS, INT_MAX, KIB, LONG_MAX, MIB
+from replog.metadata.config_keys import MessageTimestampType
 
 
 class ProcessRole(Enum):
@@ -49,6 +41,13 @@ class ProcessRole(Enum):
 
     BROKER = "broker"
     CONTROLLER = "controller"
+
+
+class InterBrokerTransport(Enum):
+    """What nodes meet over (`inter.broker.transport`)."""
+
+    GRPC = "grpc"
+    TCP = "tcp"
 
 
 class ReplicaSelector(Enum):
@@ -59,8 +58,8 @@ class ReplicaSelector(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerKeys:
-    """The keys as fields, in the order of the page.  `ServerConfig` is what checks their values."""
+class ServerKeys(LogKeys, GroupKeys):
+    """The keys as fields, in the order of the page, those of the parts behind them.  `ServerConfig` is what checks their values."""
 
     # ---- who and where ----------------------------------------------------------------------------------------------
 
@@ -124,32 +123,37 @@ class ServerKeys:
         Endpoints("list with one host:port, port 0 to 65,535", count_max=1),
         Differs('"PLAINTEXT://:9092"', "until there is TLS and authentication, only this machine may connect"),
     ] = (Endpoint("127.0.0.1", 9092),)
-    """The address to bind: one.  Port 0 takes a free port, which suits tests and single nodes; a quorum voter needs a fixed one.
-    Anything but loopback needs allow.insecure."""
+    """The address at which clients are served, over TCP: our own, and Kafka's in Kafka's protocol.  One.  Port 0 takes a free
+    port, which the log tells.  Anything but loopback needs allow.insecure."""
 
     advertised_listeners: Annotated[
         tuple[Endpoint, ...],
         Endpoints("list with one host:port, port 1 to 65,535", may_be_empty=True, count_max=1),
     ] = ()
-    """The address told to clients and other nodes: one.  Not set: the bound one.  Needed where that cannot be connected
-    to (0.0.0.0, address translation)."""
+    """The address told to clients, by every broker: one.  Not set: the bound one.  Needed where that cannot be connected to
+    (0.0.0.0, address translation)."""
 
-    kafka_listener: Annotated[
+    inter_broker_listener: Annotated[
         Endpoint | None,
         OneEndpoint(),
-        Differs("no such key; it is one of `listeners`", "our own clients still come by gRPC"),
+        Differs("inter.broker.listener.name, one of `listeners`", "nodes and clients come to ports of their own"),
     ] = None
-    """The address at which Kafka's clients are served, over TCP in Kafka's protocol.  Not set, or empty: none, as on a
-    node that is a controller only.  Port 0 takes a free one, which the log tells.  Anything but loopback needs
-    allow.insecure."""
+    """The address at which other nodes reach this one, over what inter.broker.transport says: followers, the quorum, controllers.  Not set: the host of
+    listeners, and the port after its port; where that is 0, a free one, which suits tests and single nodes: a quorum voter
+    needs a fixed one.  Anything but loopback needs allow.insecure."""
 
-    kafka_advertised_listener: Annotated[
+    inter_broker_advertised_listener: Annotated[
         Endpoint | None,
         OneEndpoint(),
-        Differs("no such key; it is one of `advertised.listeners`", "as kafka.listener"),
+        Differs("no such key; it is one of `advertised.listeners`", "as inter.broker.listener"),
     ] = None
-    """The address told to Kafka's clients, by every broker.  Not set, or empty: the bound one.  Needed where that cannot be
-    connected to."""
+    """The address told to other nodes.  Not set: the bound port at the host of advertised.listeners, or at the bound one."""
+
+    inter_broker_transport: Annotated[
+        InterBrokerTransport, Choice(InterBrokerTransport), Differs("no such key", "Kafka has one way")
+    ] = InterBrokerTransport.GRPC
+    """What nodes meet over: gRPC, or plain TCP as clients come, which is quicker.  The same on all nodes: one that has the other
+    is not heard, so that a cluster changes with all of its nodes stopped."""
 
     kafka_fetch_sessions: Annotated[
         int,
@@ -184,7 +188,7 @@ class ServerKeys:
         False
     )
     """true: a topic that a Kafka client asks for, and that is not there, is created with the two defaults below, unless the
-    client forbids it.  At the port of kafka.listener only."""
+    client forbids it.  Our own clients never ask for it."""
 
     num_partitions: Annotated[int, Number(1, 10_000)] = 1
     """Partitions of a topic created without a number.  More spread the work and order less: order holds per partition."""
@@ -218,113 +222,6 @@ class ServerKeys:
     unclean_leader_election_enable: Annotated[bool, Flag()] = False
     """true: a replica that misses acknowledged records may lead when no other is left.  Available again, with loss.  A new
     cluster takes it from its first controller; later it is changed in the cluster."""
-
-    # ---- log --------------------------------------------------------------------------------------------------------
-
-    log_segment_bytes: Annotated[int, size_bytes(KIB, INT_MAX)] = GIB
-    """Size at which a segment file is closed and the next begun.  Retention deletes whole segments, so large ones keep
-    data longer; small ones mean many files.  Kafka's least is 1 MiB."""
-
-    log_roll_ms: Annotated[int, milliseconds(1, LONG_MAX)] = 7 * DAY_MS
-    """Age at which a segment is closed even if it is small, so that retention can reach it."""
-
-    log_index_interval_bytes: Annotated[int, size_bytes(0, INT_MAX)] = 4 * KIB
-    """Record bytes between two index entries.  Smaller finds offsets faster and makes larger indexes."""
-
-    log_index_size_max_bytes: Annotated[int, size_bytes(KIB, GIB)] = 10 * MIB
-    """Largest offset index of a segment; a full index closes the segment."""
-
-    log_cleanup_policy: Annotated[tuple[CleanupPolicy, ...], Choices(CleanupPolicy, '"delete", "compact" or both')] = (
-        CleanupPolicy.DELETE,
-    )
-    """What happens to old records of topics that do not say it themselves.  delete: retention by age and size.  compact: of
-    every key the newest record stays, and records need keys."""
-
-    log_retention_ms: Annotated[int, milliseconds(-1, LONG_MAX, (-1, "for ever"))] = 7 * DAY_MS
-    """Age after which segments are deleted, by their newest timestamp: also the newest one of a quiet partition, behind
-    which an empty one begins."""
-
-    log_retention_bytes: Annotated[int, size_bytes(-1, LONG_MAX, (-1, "no limit"))] = -1
-    """Size of a partition above which its oldest segments are deleted; what is left is at least that large."""
-
-    log_segment_delete_delay_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 60_000
-    """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that whoever is
-    reading them can go on.  On a disk without room they are removed at once."""
-
-    log_retention_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = 300_000
-    """How often segments are checked for retention."""
-
-    # ---- compaction -------------------------------------------------------------------------------------------------
-
-    log_cleaner_backoff_ms: Annotated[int, milliseconds(1, DAY_MS)] = 15_000
-    """How often is looked for a log to compact when there was none."""
-
-    log_cleaner_min_cleanable_ratio: Annotated[float, Fraction(0, 1)] = 0.5
-    """Share of a log's bytes not compacted yet, above which it is compacted.  Smaller reads and writes the same data more
-    often; larger lets more superseded records wait."""
-
-    log_cleaner_min_compaction_lag_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 0
-    """How long a record is at least left alone, so that readers who lag see the versions between."""
-
-    log_cleaner_max_compaction_lag_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
-    """Age at which a record is compacted whatever the ratio.  Segments are rolled at this age too."""
-
-    log_cleaner_delete_retention_ms: Annotated[int, milliseconds(0, LONG_MAX)] = DAY_MS
-    """How long a tombstone is kept after the pass that first met it.  A reader slower than this misses the deletion."""
-
-    log_cleaner_dedupe_buffer_size: Annotated[int, size_bytes(MIB, 64 * GIB)] = 128 * MIB
-    """Memory for the keys of one pass, 24 bytes each.  Too small for the keys of the dirty part: several passes."""
-
-    log_cleaner_io_buffer_load_factor: Annotated[float, Fraction(0.1, 0.99)] = 0.9
-    """How full that memory may get.  Larger: fewer passes, slower look-ups."""
-
-    log_cleaner_io_buffer_size: Annotated[int, size_bytes(4 * KIB, GIB)] = 512 * KIB
-    """Bytes that compaction reads and works on at once.  Larger: requests wait longer for their turn of the processor."""
-
-    log_cleaner_io_max_bytes_per_second: Annotated[int | None, size_bytes(KIB, LONG_MAX)] = None
-    """Bytes that compaction reads and writes in a second, together.  Not set: no limit."""
-
-    # ---- producers --------------------------------------------------------------------------------------------------
-
-    producer_id_expiration_ms: Annotated[int, milliseconds(1, YEAR_MS)] = DAY_MS
-    """How long a silent idempotent producer is remembered.  Too short: its retry after a pause is refused."""
-
-    # ---- flushing ---------------------------------------------------------------------------------------------------
-
-    flush_policy: Annotated[
-        FlushPolicy,
-        Choice(FlushPolicy),
-        Differs("no such key; Kafka acts as os", "an acknowledgement should survive the loss of any one machine"),
-    ] = FlushPolicy.AUTO
-    """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
-    the record then.  always: on every in-sync replica; survives a power loss of all.  os: never.  A new cluster takes
-    always and os from its first controller; later it is changed in the cluster.  Changed to always, it covers what was
-    acknowledged before once that is on every disk, which begins at once: change it while all replicas are in sync."""
-
-    log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
-    """Records after which a partition is flushed whatever the policy.  The default is never."""
-
-    log_flush_interval_ms: Annotated[int | None, milliseconds(1, LONG_MAX)] = None
-    """Age of unflushed records at which a partition is flushed whatever the policy.  Not set: never."""
-
-    log_flush_scheduler_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
-    """How often partitions are looked at for log.flush.interval.ms and flush.ms.  The default: twice in the shortest of
-    these (Kafka never looks unless this is set too)."""
-
-    log_dirty_window_bytes: Annotated[
-        int,
-        size_bytes(0, GIB, (0, "off")),
-        Differs("no such key; Kafka leaves it to the kernel", "steady writes, and memory that is used again"),
-    ] = DIRTY_WINDOW_BYTES
-    """Bytes appended to a partition after which the older half is handed to the disk, without waiting for it, and its
-    memory is given back behind what followers and consumers close to the end still read.  Too small: many small writes.
-    Too large: bursts, and more memory for each busy partition.  At four windows producers wait for the disk."""
-
-    log_flush_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
-    """How often recovery points are written.  Longer means that more of the log is checked after a crash."""
-
-    log_flush_start_offset_checkpoint_interval_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 60_000
-    """How often log start offsets are written.  Longer means that more deleted records may reappear after a crash."""
 
     # ---- replication ------------------------------------------------------------------------------------------------
 
@@ -442,6 +339,15 @@ class ServerKeys:
     ] = 64 * MIB
     """Bytes of received requests that may wait to be handled.  When full, the broker stops reading from its clients."""
 
+    queued_max_response_bytes: Annotated[
+        int,
+        size_bytes(MIB, 64 * GIB),
+        Differs("no such key; records go from a file to the network", "consumers that do not read fill no memory"),
+    ] = 256 * MIB
+    """Bytes of records that were read for consumers and that these have not received.  While it fills, each gets less at a
+    time, down to one batch; when full, they wait for one another, and connections that do not read end.  Followers have no
+    part in it."""
+
     request_timeout_ms: Annotated[int, milliseconds(1, HOUR_MS)] = 30_000
     """How long this node waits for an answer of another node, and at most lets an acks=all write wait for followers."""
 
@@ -463,6 +369,13 @@ class ServerKeys:
     """Address that serves metrics to Prometheus, at /metrics.  Not set, or empty: off, at no cost.  Port 0 takes a free one,
     which the log tells.  Needs the extra `replog[metrics]`, and allow.insecure for anything but loopback."""
 
+    metrics_group_offsets_max: Annotated[
+        int,
+        Number(0, 1_000_000),
+        Differs("no such key", "each partition of each group is a series of its own"),
+    ] = 1_000
+    """Committed offsets of groups that a broker tells Prometheus of; `replog_group_offsets_left_out` counts the others."""
+
     # ---- what follows from it ---------------------------------------------------------------------------------------
 
     @property
@@ -477,6 +390,39 @@ class ServerKeys:
     def log_dir(self) -> str:
         """The first folder of `log_dirs`."""
         return self.log_dirs[0]
+
+    @property
+    def client_listener(self) -> Endpoint:
+        """Where clients are served."""
+        return self.listeners[0]
+
+    @property
+    def peer_listener(self) -> Endpoint:
+        """Where other nodes are served."""
+        if self.inter_broker_listener is not None:
+            return self.inter_broker_listener
+        listener = self.client_listener
+        return Endpoint(listener.host, listener.port + 1 if listener.port else 0)
+
+    def told_client_listener(self, port: int) -> Endpoint:
+        """Returns the address that clients are told.
+
+        Args:
+            port: The port that was bound.
+        """
+        return self.advertised_listeners[0] if self.advertised_listeners else Endpoint(self.client_listener.host, port)
+
+    def told_peer_listener(self, port: int) -> Endpoint:
+        """Returns the address that other nodes are told.
+
+        Args:
+            port: The port that was bound.
+        """
+        if self.inter_broker_advertised_listener is not None:
+            return self.inter_broker_advertised_listener
+        return Endpoint(
+            self.advertised_listeners[0].host if self.advertised_listeners else self.peer_listener.host, port
+        )
 
     @property
     def voter_ids(self) -> tuple[int, ...]:

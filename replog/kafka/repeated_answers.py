@@ -1,12 +1,14 @@
 """Written answers that follow from the metadata alone: while these are the same, so are the answers.
 
 Clients of a cluster ask for the same again and again, all at once where a leader has moved; of thousands of partitions an
-answer takes tens of milliseconds to write.
+answer takes tens of milliseconds to write.  So those who ask for one that is being written wait for that, and where the
+metadata have changed meanwhile, for one more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from replog.metadata.image import MetadataImage
@@ -32,42 +34,115 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class RepeatedAnswers:
-    """Keeps answers until the metadata change, as many as there is room for.  Of one event loop."""
+class Source(NamedTuple):
+    """What an answer is made from.
 
-    def __init__(self) -> None:
-        self._image: MetadataImage | None = None
-        self._controller_id = -1
+    Attributes:
+        image: The metadata.
+        controller_id: The active controller.
+    """
+
+    image: MetadataImage
+    controller_id: int
+
+    def is_as(self, other: Source) -> bool:
+        """Whether the same answers follow."""
+        return self.image is other.image and self.controller_id == other.controller_id
+
+
+class Answered(NamedTuple):
+    """An answer.
+
+    Attributes:
+        buffers: The answer as it was written, behind its header.
+        is_repeated: Whether everybody who asks the same gets it, until the metadata change.
+    """
+
+    buffers: Buffers
+    is_repeated: bool
+
+
+class _Writing:
+    """An answer that is being written, for as long as anybody waits for it."""
+
+    def __init__(self, source: Source, task: asyncio.Task[Answered]) -> None:
+        self.source = source
+        self.task = task
+        self.waiting_count = 0
+
+
+class RepeatedAnswers:
+    """Keeps answers until the metadata change, as many as there is room for.  Of one event loop.
+
+    Args:
+        source: The function that returns what answers are made from now.
+    """
+
+    def __init__(self, source: Callable[[], Source]) -> None:
+        self._now = source
+        self._source = Source(MetadataImage(), -1)
         self._kept: dict[Asked, Buffers] = {}
         self._kept_bytes = 0
+        self._writings: dict[Asked, _Writing] = {}
 
-    def find(self, image: MetadataImage, controller_id: int, asked: Asked) -> Buffers | None:
-        """Returns what was kept; None: nothing that still holds.
+    async def answer(self, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> Buffers:
+        """Returns the answer that was or is being written to the same request, or has it written.
 
         Args:
-            image: The metadata now.
-            controller_id: The active controller now.
             asked: The request.
+            write: The function that answers it.
         """
-        if image is not self._image or controller_id != self._controller_id:
-            self._image, self._controller_id = image, controller_id
+        if len(asked.body) > ASKED_BYTES_MAX:
+            return (await write()).buffers
+        while True:
+            source = self._now()
+            if (kept := self._find(source, asked)) is not None:
+                return kept
+            writing = self._writings.get(asked)
+            if writing is None or writing.task.done():
+                writing = self._begin(source, asked, write)
+            if writing.source.is_as(source):
+                return (await self._written(asked, writing)).buffers
+            await asyncio.wait([writing.task])  # of metadata of the past: one at a time is written of each
+
+    def _begin(self, source: Source, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> _Writing:
+        task = asyncio.ensure_future(self._write(source, asked, write))
+        writing = self._writings[asked] = _Writing(source, task)
+        task.add_done_callback(lambda _: self._end(asked, writing))
+        return writing
+
+    async def _write(self, source: Source, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> Answered:
+        answered = await write()
+        if answered.is_repeated:
+            self._keep(source, asked, answered.buffers)
+        return answered
+
+    async def _written(self, asked: Asked, writing: _Writing) -> Answered:
+        """Waits for an answer; the last one who leaves ends the work."""
+        writing.waiting_count += 1
+        try:
+            return await asyncio.shield(writing.task)
+        finally:
+            writing.waiting_count -= 1
+            if not writing.waiting_count and not writing.task.done():
+                self._end(asked, writing)
+                writing.task.cancel()
+
+    def _end(self, asked: Asked, writing: _Writing) -> None:
+        if self._writings.get(asked) is writing:
+            del self._writings[asked]
+
+    def _find(self, source: Source, asked: Asked) -> Buffers | None:
+        """Returns what was kept; None: nothing that still holds."""
+        if not source.is_as(self._source):
+            self._source = source
             self._kept.clear()
             self._kept_bytes = 0
         return self._kept.get(asked)
 
-    def keep(self, image: MetadataImage, controller_id: int, asked: Asked, written: Buffers) -> None:
-        """Keeps an answer, where there is room for it and it is still one of the present.
-
-        Args:
-            image: The metadata from which it was made.
-            controller_id: The active controller at that time.
-            asked: The request.
-            written: The answer as it was written, behind its header.
-        """
+    def _keep(self, source: Source, asked: Asked, written: Buffers) -> None:
+        """Keeps an answer, where there is room for it and it is still one of the present."""
         size = sum(map(len, written))
-        is_present = image is self._image and controller_id == self._controller_id
-        if not is_present or self._kept_bytes + size > KEPT_BYTES_MAX or len(asked.body) > ASKED_BYTES_MAX:
-            return
-        if asked not in self._kept:
+        if source.is_as(self._source) and self._kept_bytes + size <= KEPT_BYTES_MAX:
             self._kept[asked] = written
             self._kept_bytes += size

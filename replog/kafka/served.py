@@ -5,11 +5,25 @@ A new API is a row here and functions in `handlers/`: one that answers, one that
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from replog.kafka.handlers import cluster, configs, log_dirs, producers, quorum, reassignments, topic_partitions, topics
+from replog.kafka.handlers import (
+    cluster,
+    configs,
+    consumer_groups,
+    group_members,
+    group_offsets,
+    groups,
+    log_dirs,
+    producers,
+    quorum,
+    reassignments,
+    topic_partitions,
+    topics,
+)
 from replog.kafka.handlers.coordinators import find_coordinator, refuse_find_coordinator
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.metadata import has_no_error, metadata, refuse_metadata
@@ -26,12 +40,16 @@ from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest
 from replog.kafka.messages.alter_configs import AlterConfigsRequest
 from replog.kafka.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest
 from replog.kafka.messages.create_topics import CreateTopicsRequest
+from replog.kafka.messages.delete_groups import DeleteGroupsRequest
 from replog.kafka.messages.delete_records import DeleteRecordsRequest
 from replog.kafka.messages.delete_topics import DeleteTopicsRequest
 from replog.kafka.messages.describe_cluster import DescribeClusterRequest
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest
+from replog.kafka.messages.describe_groups import DescribeGroupsRequest
 from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest
 from replog.kafka.messages.describe_producers import DescribeProducersRequest
 from replog.kafka.messages.describe_quorum import DescribeQuorumRequest
@@ -39,18 +57,34 @@ from replog.kafka.messages.describe_topic_partitions import DescribeTopicPartiti
 from replog.kafka.messages.elect_leaders import ElectLeadersRequest
 from replog.kafka.messages.fetch import FetchRequest
 from replog.kafka.messages.find_coordinator import FindCoordinatorRequest
+from replog.kafka.messages.heartbeat import HeartbeatRequest
 from replog.kafka.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from replog.kafka.messages.init_producer_id import InitProducerIdRequest
+from replog.kafka.messages.join_group import JoinGroupRequest
+from replog.kafka.messages.leave_group import LeaveGroupRequest
 from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest
+from replog.kafka.messages.list_groups import ListGroupsRequest
 from replog.kafka.messages.list_offsets import ListOffsetsRequest
 from replog.kafka.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from replog.kafka.messages.metadata import MetadataRequest
+from replog.kafka.messages.offset_commit import OffsetCommitRequest
+from replog.kafka.messages.offset_delete import OffsetDeleteRequest
+from replog.kafka.messages.offset_fetch import OffsetFetchRequest
 from replog.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
+from replog.kafka.messages.sync_group import SyncGroupRequest
 from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest
 from replog.kafka.messages.update_features import UpdateFeaturesRequest
-from replog.kafka.wire import Reader, Writer
+from replog.rpc.request_limits import MAX_PARTITIONS
+from replog.wire import ELEMENTS_MAX, Reader, Writer
+
+BATCH_ELEMENTS_MAX = 3 * MAX_PARTITIONS
+"""Of a Produce: it is read and begun in one piece, so that none overtakes another.  Java's max.request.size is 1 MiB, and a
+batch has 61 bytes at least; what is a little too much has an answer that says so."""
+
+READ_AT_ONCE_BYTES = 32 << 10
+"""Size up to which a request is read at once; a larger one, with a thousand names, is left to a thread unless it may overlap."""
 
 
 class Request(Protocol):
@@ -80,9 +114,13 @@ class Served:
         refuse: The function that answers where the request failed as a whole.
         advertised_from: The first version that is advertised, where that is not the first that is served.
         last_version: The last version that is served, where the class has later ones.
-        may_overlap: Whether a request may be in flight beside others of its connection.
+        overlapping_bytes_max: The size of the largest request that may be in flight beside others of its connection: it
+            takes its place among them before it waits for anything, so that none overtakes another.  0: none may.
         is_repeated: The function that says of an answer whether everybody who asks the same gets it, until the metadata
             change; None: of none.
+        elements_max: The most elements that the arrays of a request may have together; those of one that has more end the
+            connection.
+        has_records: Whether its answers have records, and a share of the memory for those.
     """
 
     request: type[Request]
@@ -90,8 +128,10 @@ class Served:
     refuse: Callable[[Any, Failure], Response]
     advertised_from: int | None = None
     last_version: int | None = None
-    may_overlap: bool = False
+    overlapping_bytes_max: int = 0
     is_repeated: Callable[[Any], bool] | None = None
+    elements_max: int = ELEMENTS_MAX
+    has_records: bool = False
 
     @property
     def key(self) -> int:
@@ -118,8 +158,15 @@ class Served:
 
 SERVED: tuple[Served, ...] = (
     # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
-    Served(ProduceRequest, produce, refuse_produce, advertised_from=0, may_overlap=True),
-    Served(FetchRequest, fetch, refuse_fetch),
+    Served(
+        ProduceRequest,
+        produce,
+        refuse_produce,
+        advertised_from=0,
+        overlapping_bytes_max=sys.maxsize,
+        elements_max=BATCH_ELEMENTS_MAX,
+    ),
+    Served(FetchRequest, fetch, refuse_fetch, has_records=True),
     Served(ListOffsetsRequest, list_offsets, refuse_list_offsets),
     Served(OffsetForLeaderEpochRequest, offset_for_leader_epoch, refuse_offset_for_leader_epoch),
     Served(InitProducerIdRequest, init_producer_id, refuse_init_producer_id, last_version=LAST_VERSION),
@@ -134,6 +181,29 @@ SERVED: tuple[Served, ...] = (
     Served(AlterConfigsRequest, configs.alter_configs, configs.refuse_alter_configs),
     Served(ListConfigResourcesRequest, configs.list_config_resources, configs.refuse_list_config_resources),
     Served(FindCoordinatorRequest, find_coordinator, refuse_find_coordinator),
+    Served(
+        OffsetCommitRequest,
+        group_offsets.offset_commit,
+        group_offsets.refuse_offset_commit,
+        last_version=group_offsets.LAST_VERSION,
+        overlapping_bytes_max=READ_AT_ONCE_BYTES,
+    ),
+    Served(
+        OffsetFetchRequest,
+        group_offsets.offset_fetch,
+        group_offsets.refuse_offset_fetch,
+        last_version=group_offsets.LAST_VERSION,
+    ),
+    Served(OffsetDeleteRequest, group_offsets.offset_delete, group_offsets.refuse_offset_delete),
+    Served(DeleteGroupsRequest, groups.delete_groups, groups.refuse_delete_groups),
+    Served(ListGroupsRequest, groups.list_groups, groups.refuse_list_groups),
+    Served(DescribeGroupsRequest, groups.describe_groups, groups.refuse_describe_groups),
+    Served(ConsumerGroupDescribeRequest, consumer_groups.describe, consumer_groups.refuse_describe),
+    Served(ConsumerGroupHeartbeatRequest, consumer_groups.heartbeat, consumer_groups.refuse_heartbeat),
+    Served(JoinGroupRequest, group_members.join_group, group_members.refuse_join_group),
+    Served(SyncGroupRequest, group_members.sync_group, group_members.refuse_sync_group),
+    Served(HeartbeatRequest, group_members.heartbeat, group_members.refuse_heartbeat),
+    Served(LeaveGroupRequest, group_members.leave_group, group_members.refuse_leave_group),
     Served(DescribeClusterRequest, cluster.describe_cluster, cluster.refuse_describe_cluster),
     Served(UnregisterBrokerRequest, cluster.unregister_broker, cluster.refuse_unregister_broker),
     Served(UpdateFeaturesRequest, cluster.update_features, cluster.refuse_update_features),

@@ -11,22 +11,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.kafka.connection import Answer
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.handlers.produce import has_failed
 from replog.kafka.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.kafka.messages.headers import RequestHeader, ResponseHeader
 from replog.kafka.messages.produce import ProduceRequest
-from replog.kafka.repeated_answers import Asked, Buffers, RepeatedAnswers
+from replog.kafka.repeated_answers import Answered, Asked, Buffers, RepeatedAnswers, Source
 from replog.kafka.request_counts import RequestCounts
-from replog.kafka.served import SERVED, Response, Served
-from replog.kafka.wire import Reader, Writer
+from replog.kafka.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
+from replog.tcp.connection import Answer
+from replog.wire import Reader, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _start = struct.Struct(">hhi")
 _size = struct.Struct(">i")
@@ -35,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaServer:
-    """Answers requests, one by one; `replog.kafka.connection` keeps their order.
+    """Answers requests, one by one; `replog.tcp.connection` keeps their order.
 
     Args:
         node: The node that they are for.
@@ -50,31 +55,36 @@ class KafkaServer:
         own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
         self._node = node
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
-        self._repeated = RepeatedAnswers()
+        self._repeated = RepeatedAnswers(lambda: Source(node.image, node.controller_id()))
         self.counts = RequestCounts()
         self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
 
     def may_overlap(self, frame: memoryview) -> bool:
         """Whether a request may be in flight beside others of its connection."""
         api = self._served.get(_start.unpack_from(frame)[0])
-        return api is not None and api.may_overlap
+        return api is not None and len(frame) <= api.overlapping_bytes_max
 
-    async def serve(self, frame: memoryview) -> Answer | None:
+    def carries_records(self, frame: memoryview) -> bool:
+        """Whether a request brings records."""
+        return bool(_start.unpack_from(frame)[0] == ProduceRequest.API_KEY)
+
+    async def serve(self, frame: memoryview, address: str = "") -> Answer | None:
         """Answers a request; None: it has no answer.
 
         Args:
             frame: The request without its size.
+            address: The address of the client.
 
         Raises:
             MalformedFrameError: The bytes are no request that is served; nothing was done.
         """
         try:
-            return await self._serve(frame)
+            return await self._serve(frame, address)
         except MalformedFrameError:
             self.counts.malformed += 1
             raise
 
-    async def _serve(self, frame: memoryview) -> Answer | None:
+    async def _serve(self, frame: memoryview, address: str) -> Answer | None:
         key, version, correlation_id = _start.unpack_from(frame)
         api = self._served.get(key)
         if api is None:
@@ -84,37 +94,46 @@ class KafkaServer:
                 return _framed(correlation_id, _written(unsupported(self.advertised), 0), has_tags=False)
             raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
         is_flexible = version >= api.request.FLEXIBLE_FROM
-        reader = Reader(frame)
+        reader = Reader(frame, api.elements_max)
         header = RequestHeader.read(reader, 2 if is_flexible else 1)
         self.counts.requests[api.name, version] += 1
-        call = Call(version, header.client_id or "")
+        unread = self._node.open_answer() if api.has_records else None
+        call = Call(version, header.client_id or "", unread, address)
         body = frame[len(frame) - reader.left :]
         has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
-        request = _read(api, reader, version)
-        response = await self._handle(api, request, call)
+        try:
+            run = _runner(api, len(frame))
+            request = await run(_read, api, reader, version)
+            response = await self._handle(api, request, call, run)
+            written = await run(_written, response, version)
+        except BaseException:  # also where the client has gone
+            if unread is not None:
+                unread.close()
+            raise
         if isinstance(request, ProduceRequest) and request.acks == 0:
             return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
-        return _framed(correlation_id, _written(response, version), has_tags=has_tags)
+        answer = _framed(correlation_id, written, has_tags=has_tags)
+        return answer if unread is None else answer._replace(unread=unread)
 
     async def _repeated_or_new(self, api: Served, body: memoryview, call: Call) -> Buffers:
         """Returns the answer that was written to the same request under the same metadata, or writes one."""
-        image, controller_id = self._node.image, self._node.controller_id()
-        asked = Asked(api.key, call.version, bytes(body))
-        if (kept := self._repeated.find(image, controller_id, asked)) is not None:
-            return kept
-        response = await self._handle(api, _read(api, Reader(body), call.version), call)
-        written = _written(response, call.version)
-        if api.is_repeated is not None and api.is_repeated(response):
-            self._repeated.keep(image, controller_id, asked, written)
-        return written
 
-    async def _handle(self, api: Served, request: object, call: Call) -> Response:
+        async def write() -> Answered:
+            run = _runner(api, len(body))
+            request = await run(_read, api, Reader(body, api.elements_max), call.version)
+            response = await self._handle(api, request, call, run)
+            is_repeated = api.is_repeated is not None and api.is_repeated(response)
+            return Answered(await run(_written, response, call.version), is_repeated)
+
+        return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+
+    async def _handle(self, api: Served, request: object, call: Call, run: _Run) -> Response:
         try:
             return await api.handle(self._node, request, call)
         except ReplogError as error:
-            return api.refuse(request, Failure(error.code, str(error)))
+            return await run(api.refuse, request, Failure(error.code, str(error)))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1
             number = self.counts.failures
@@ -129,6 +148,24 @@ class KafkaServer:
         if call.version >= SOFTWARE_FROM:
             self.counts.note_software(request.client_software_name, request.client_software_version)
         return response
+
+
+class _Run(Protocol):
+    """Calls a function that needs nothing but its arguments."""
+
+    async def __call__(self, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T: ...
+
+
+async def _at_once(function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:
+    return function(*args, **others)
+
+
+def _runner(api: Served, size: int) -> _Run:
+    """Returns what reads and writes: a large request, which may name thousands of things, is left to a thread.
+
+    One that may overlap others is not, for it would be overtaken.
+    """
+    return asyncio.to_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:

@@ -156,6 +156,11 @@ class BrokerLifecycle:
             return f"catching up with the metadata after {silent_ms} ms without the controller"
         return f"cut off from the controller for {silent_ms} ms"
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker has been unfenced in this run."""
+        return self._running.is_set()
+
     async def wait_until_running(self) -> None:
         """Waits until the broker is unfenced."""
         await self._running.wait()

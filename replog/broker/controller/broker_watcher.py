@@ -17,7 +17,7 @@ from replog.broker.tasks import watched_task
 from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.errors import BrokerClosedError, ReplogError
 from replog.rpc.messages import Hello
-from replog.rpc.transport import ConnectionLostError, Transport
+from replog.rpc.transport import ConnectionLostError, PeerTransport
 
 PROBE_TIMEOUT_S = 1.0
 PROBE_PAUSE_S = 0.5
@@ -40,7 +40,7 @@ class BrokerWatcher:
 
     def __init__(
         self,
-        transport: Transport,
+        transport: PeerTransport,
         hello: Callable[[], Hello],
         loop_lag: LoopLag,
         on_gone: Callable[[BrokerGone], None],

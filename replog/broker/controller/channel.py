@@ -14,7 +14,7 @@ from replog.broker.clock import Clock
 from replog.broker.controller.driver import ControllerDriver
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import NotControllerError, RequestTimedOutError, RetriableError
-from replog.rpc.transport import Connection, ConnectionLostError, Transport
+from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
 
 RETRY_DELAY_S = 0.05
 ATTEMPT_TIMEOUT_MS = 2_000
@@ -39,7 +39,7 @@ class ControllerChannel:
         address_of: Callable[[int], str | None],
         leader_id: Callable[[], int | None],
         local: ControllerDriver | None,
-        transport: Transport,
+        transport: PeerTransport,
         clock: Clock,
     ) -> None:
         self._node_id = node_id
@@ -49,7 +49,7 @@ class ControllerChannel:
         self._local = local
         self._transport = transport
         self._clock = clock
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, PeerConnection] = {}
 
     async def send(self, request: ControllerRequest, answer: type[R], *, timeout_ms: int, forwarded: bool = False) -> R:
         """Sends a request to the active controller until it is answered, and returns the answer.
@@ -102,7 +102,7 @@ class ControllerChannel:
             request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=forwarded
         )
 
-    async def _connection(self, leader_id: int) -> Connection:
+    async def _connection(self, leader_id: int) -> PeerConnection:
         """Returns the one connection to the controller, to where it listens now.
 
         Raises:

@@ -49,7 +49,7 @@ from replog.errors import (
 )
 from replog.metadata.records import AbortTransactionRecord
 from replog.rpc.messages import Hello
-from replog.rpc.transport import Transport
+from replog.rpc.transport import PeerTransport
 from replog_quorum import AccumulatorFullError, AppendTooLargeError
 
 MAX_OPEN_REQUESTS = 20_000
@@ -73,7 +73,7 @@ class ControllerDriver:
         self,
         core: Controller,
         clock: Clock,
-        transport: Transport,
+        transport: PeerTransport,
         hello: Callable[[], Hello],
         loop_lag: LoopLag,
         on_failure: Callable[[BaseException], None],

@@ -11,7 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from replog.broker.metrics.readings import KafkaReading, LeaderReading, QuorumReading, Readings
+from replog.broker.metrics.readings import CoordinatorReading, KafkaReading, LeaderReading, QuorumReading, Readings
+from replog.coordinator.rebalance_reasons import RebalanceReason
+from replog.coordinator.runtime.shard import ShardState
 from replog.metadata.records import ElectionType
 
 
@@ -32,6 +34,7 @@ class NodeCollector(Collector):
         yield from _lags(readings.leaders)
         yield from _waiting(readings)
         yield from _quorum(readings.quorum)
+        yield from _coordinators(readings.coordinators)
         yield _elections(readings.elections)
         if readings.kafka is not None:
             yield from _kafka(readings.kafka)
@@ -89,6 +92,12 @@ def _lags(leaders: tuple[LeaderReading, ...]) -> Iterator[Metric]:
             seconds.add_metric(values, math.inf if follower.lag_ms is None else follower.lag_ms / 1000)
     yield records
     yield seconds
+    ends = GaugeMetricFamily(
+        "replog_partition_high_watermark", "Records below are committed; of partitions led here.", labels=labels[:2]
+    )
+    for leader in leaders:
+        ends.add_metric((leader.topic, str(leader.partition_id)), leader.high_watermark)
+    yield ends
 
 
 def _waiting(readings: Readings) -> Iterator[Metric]:
@@ -102,6 +111,11 @@ def _waiting(readings: Readings) -> Iterator[Metric]:
     yield purgatory
     yield _gauge(
         "replog_incremental_fetches", "Streams of followers that fetch incrementally.", readings.incremental_fetches
+    )
+    yield _gauge(
+        "replog_unread_answers_bytes",
+        "Records that were read for consumers and that these have not received.",
+        readings.unread_bytes,
     )
     yield _gauge(
         "replog_event_loop_lag_seconds",
@@ -140,6 +154,51 @@ def _quorum(quorum: QuorumReading) -> Iterator[Metric]:
     yield lags
 
 
+def _coordinators(coordinators: CoordinatorReading) -> Iterator[Metric]:
+    shards = GaugeMetricFamily(
+        "replog_group_coordinators", "Partitions of __consumer_offsets that are led here, by state.", labels=("state",)
+    )
+    for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED):
+        shards.add_metric((state.name.lower(),), coordinators.shards.get(state, 0))
+    yield shards
+    groups = GaugeMetricFamily("replog_groups", "Groups that are coordinated here, by state.", labels=("state",))
+    for name, count in sorted(coordinators.groups.items()):
+        groups.add_metric((name.lower(),), count)
+    yield groups
+    yield _gauge(
+        "replog_group_open_requests",
+        "Requests that wait for coordinators of groups, joins among them.",
+        coordinators.open_requests,
+    )
+    yield CounterMetricFamily(
+        "replog_group_committed_offsets", "Offsets that groups have committed.", value=coordinators.committed_offsets
+    )
+    yield _gauge(
+        "replog_group_load_seconds",
+        "The longest that reading a log has taken of the coordinators that serve.",
+        coordinators.load_ms / 1000,
+    )
+    rebalances = CounterMetricFamily(
+        "replog_group_rebalances", "Times that groups were shared out anew, by what set it off.", labels=("reason",)
+    )
+    for reason in RebalanceReason:
+        rebalances.add_metric((reason.value,), coordinators.rebalances.get(reason, 0))
+    yield rebalances
+    offsets = GaugeMetricFamily(
+        "replog_group_committed_offset",
+        "The offset that a group has committed of a partition, of groups that are coordinated here.",
+        labels=("group", "topic", "partition"),
+    )
+    for group_id, topic, partition, offset in coordinators.offsets:
+        offsets.add_metric((group_id, topic, str(partition)), offset)
+    yield offsets
+    yield _gauge(
+        "replog_group_offsets_left_out",
+        "Committed offsets that are not told, because there are more than metrics.group.offsets.max.",
+        coordinators.left_out_count,
+    )
+
+
 def _elections(elections: Mapping[ElectionType, int]) -> Metric:
     family = CounterMetricFamily(
         "replog_elections",
@@ -153,10 +212,10 @@ def _elections(elections: Mapping[ElectionType, int]) -> Metric:
 
 def _kafka(kafka: KafkaReading) -> Iterator[Metric]:
     counts = kafka.counts
-    yield _gauge("replog_kafka_connections", "Connections of Kafka's clients.", kafka.connections)
+    yield _gauge("replog_client_connections", "Connections of clients, ours and Kafka's.", kafka.connections)
     for name, text, value in (
-        ("replog_kafka_connections_accepted", "Connections of Kafka's clients that were taken in.", kafka.accepted),
-        ("replog_kafka_connections_ended", "Connections that were ended from this side.", kafka.ended),
+        ("replog_client_connections_accepted", "Connections of clients that were taken in.", kafka.accepted),
+        ("replog_client_connections_ended", "Connections that were ended from this side.", kafka.ended),
         ("replog_kafka_malformed_requests", "Bytes that are no request that is served.", counts.malformed),
         ("replog_kafka_failures", "Requests that were answered with an error because of a bug.", counts.failures),
     ):

@@ -6,21 +6,31 @@ scrape.  So two partitions may be from moments some milliseconds apart.
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
 from replog.broker.controller.driver import ControllerDriver
+from replog.broker.coordinator.shards import Shards
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
+from replog.coordinator.describing.requests import GroupOffset, ListGroups, ReadOffsets
+from replog.coordinator.rebalance_reasons import RebalanceReason
+from replog.coordinator.runtime.shard import ShardState
+from replog.errors import ReplogError
 from replog.kafka.request_counts import RequestCounts
 from replog.metadata.records import ElectionType
 from replog.replication.leader import Leader
+
+TIMEOUT_MS = 1_000
+"""How long a coordinator is waited for that has changes to commit before it tells its groups."""
 
 REPLICAS_AT_ONCE = 100
 """Read in one piece; a millisecond or two."""
@@ -43,6 +53,7 @@ class LeaderReading:
     partition_id: int
     is_under_replicated: bool
     is_under_min_isr: bool
+    high_watermark: int
     followers: tuple[FollowerReading, ...]
 
 
@@ -86,6 +97,31 @@ class KafkaReading:
 
 
 @dataclass(frozen=True, slots=True)
+class CoordinatorReading:
+    """The coordinators of groups on this broker.
+
+    Attributes:
+        shards: The number of partitions of the offsets topic that are led here, by the state of their coordinator.
+        open_requests: The requests that wait for an answer, joins among them.
+        committed_offsets: The offsets that were committed since this node began.
+        groups: The number of groups by their state, of the coordinators that serve.
+        load_ms: The longest that reading a log has taken of those that serve now, in milliseconds; 0 where none does.
+        rebalances: The number of rebalances since this node began, by reason.
+        offsets: The offsets that groups have committed, as many as are told.
+        left_out_count: The number of those that are not told.
+    """
+
+    shards: Mapping[ShardState, int]
+    open_requests: int
+    committed_offsets: int
+    groups: Mapping[str, int]
+    load_ms: int
+    rebalances: Mapping[RebalanceReason, int]
+    offsets: Sequence[GroupOffset]
+    left_out_count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Readings:
     """A node at one moment, nearly.
 
@@ -107,8 +143,10 @@ class Readings:
     waiting_incremental_fetches: int
     waiting_deletions: int
     incremental_fetches: int
+    unread_bytes: int
     loop_lag_ms: int
     quorum: QuorumReading
+    coordinators: CoordinatorReading
     elections: Mapping[ElectionType, int]
     kafka: KafkaReading | None = None
 
@@ -120,6 +158,7 @@ class ReadParts:
     stepper: ReplicaStepper
     produce_path: ProducePath
     fetch_path: FetchPath
+    shards: Shards
     lifecycle: BrokerLifecycle
     quorum: QuorumDriver
     controller: ControllerDriver | None
@@ -153,8 +192,10 @@ class ReadParts:
             waiting_incremental_fetches=self.fetch_path.incremental.waiting_count,
             waiting_deletions=len(self.fetch_path.deletions),
             incremental_fetches=len(self.fetch_path.incremental),
+            unread_bytes=self.fetch_path.unread.held_bytes,
             loop_lag_ms=self.loop_lag.worst_ms(),
             quorum=read_quorum(self.quorum),
+            coordinators=await read_coordinators(self.shards, stepper.config.metrics_group_offsets_max),
             elections={} if self.controller is None else self.controller.status().elections,
             kafka=None if self.read_kafka is None else self.read_kafka(),
         )
@@ -179,6 +220,7 @@ def _read_leader(replica: Replica, leader: Leader, now_ms: int) -> LeaderReading
         partition_id=replica.partition_id,
         is_under_replicated=not expected <= set(status.isr),
         is_under_min_isr=len(status.isr) < status.min_insync_replicas,
+        high_watermark=leader.high_watermark,
         followers=tuple(
             FollowerReading(one.replica_id, one.lag, one.lag_ms(now_ms))
             for one in status.replicas
@@ -191,6 +233,31 @@ def _leaderless_count(stepper: ReplicaStepper, keys: Iterable[ReplicaKey]) -> in
     """Counts the partitions of this broker that nobody leads; one that was just deleted is left out."""
     known = (stepper.image.partition(*key) for key in keys)
     return sum(partition is not None and partition.leader < 0 for partition in known)
+
+
+async def read_coordinators(shards: Shards, offsets_max: int) -> CoordinatorReading:
+    """Reads the coordinators of groups, one after the other."""
+    groups: Counter[str] = Counter()
+    offsets: list[GroupOffset] = []
+    left_out_count = 0
+    for key, host in list(shards.hosts.items()):
+        if host.shard.state is ShardState.ACTIVE:
+            with contextlib.suppress(ReplogError):  # it has just moved
+                groups.update(each.state for each in (await shards.submit(key, ListGroups(), TIMEOUT_MS)).groups)
+                found = await shards.submit(key, ReadOffsets(offsets_max - len(offsets)), TIMEOUT_MS)
+                offsets += found.offsets
+                left_out_count += found.left_out_count
+    hosts = shards.hosts.values()
+    return CoordinatorReading(
+        shards=Counter(host.shard.state for host in hosts),
+        open_requests=shards.open_requests,
+        committed_offsets=shards.committed_offsets,
+        groups=groups,
+        load_ms=max((host.load_ms or 0 for host in hosts), default=0),
+        rebalances=shards.rebalances,
+        offsets=offsets,
+        left_out_count=left_out_count,
+    )
 
 
 def read_quorum(driver: QuorumDriver) -> QuorumReading:

@@ -11,15 +11,21 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
+from replog.broker.coordinator.coordinators import Coordinators
+from replog.broker.coordinator.image_topics import ImageTopics
+from replog.broker.coordinator.offsets_topic import WAIT_MS, OffsetsTopic
+from replog.broker.coordinator.shards import Shards
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
-from replog.broker.node.core_settings import controller_config, quorum_config, snapshot_limits
+from replog.broker.node.core_settings import controller_config, groups_config, quorum_config, snapshot_limits
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
 from replog.broker.node.resources import NodeResources
@@ -43,9 +49,16 @@ from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.byte_semaphore import ByteSemaphore
 from replog.controller.controller import Controller
-from replog.controller.requests import RegisterController
+from replog.controller.requests import CreateTopicsResponse, RegisterController
+from replog.coordinator.group_machine import GroupMachine
+from replog.coordinator.group_records import GROUP_RECORDS
+from replog.coordinator.rebalance_reasons import RebalanceCounts
+from replog.coordinator.runtime.config import ShardConfig
+from replog.coordinator.runtime.machine import Timers
+from replog.coordinator.runtime.shard import Shard
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog_quorum import Voter, VoterSet
+from replog_timeline import SnapshotRegistry
 
 
 def assemble(resources: NodeResources, make_links: Callable[[NodeResources], PartLinks] = PartLinks) -> NodeParts:
@@ -95,7 +108,7 @@ def _metadata_parts(
         address_of=quorum.address_of,
         leader_id=links.leader_id,
         local=controller,
-        transport=environment.transport,
+        transport=resources.peers,
         clock=environment.clock,
     )
     return MetadataParts(
@@ -118,9 +131,7 @@ def _controller(resources: NodeResources, loop_lag: LoopLag) -> ControllerDriver
         config=controller_config(config),
         rng=environment.new_rng(),
     )
-    return ControllerDriver(
-        core, environment.clock, environment.transport, resources.hello, loop_lag, resources.on_failure
-    )
+    return ControllerDriver(core, environment.clock, resources.peers, resources.hello, loop_lag, resources.on_failure)
 
 
 def _quorum(resources: NodeResources, links: PartLinks, flusher: LogFlusher) -> QuorumDriver:
@@ -136,7 +147,7 @@ def _quorum(resources: NodeResources, links: PartLinks, flusher: LogFlusher) -> 
         config=quorum_config(config),
     )
     surroundings = QuorumSurroundings(
-        transport=environment.transport,
+        transport=resources.peers,
         hello=resources.hello,
         clock=environment.clock,
         rng=environment.new_rng(),
@@ -236,7 +247,7 @@ def _fetchers(resources: NodeResources, links: PartLinks, stepper: ReplicaSteppe
         config=resources.config,
         driver=stepper.driver,
         clock=resources.environment.clock,
-        transport=resources.environment.transport,
+        transport=resources.peers,
         hello=resources.hello,
         broker_epoch=links.broker_epoch,
         address_of=links.address_of,
@@ -261,6 +272,7 @@ def _request_parts(
     if resources.metrics is not None:  # off, requests go straight into the paths
         produces = resources.metrics.metered_produce(produce_path)
         fetches = resources.metrics.metered_fetch(fetch_path, stepper.driver)
+    coordinators = _coordinators(resources, metadata, replicas)
     request_bytes = ByteSemaphore(config.queued_max_request_bytes)
     handler_parts = HandlerParts(
         config=config,
@@ -274,7 +286,7 @@ def _request_parts(
             config.node_id,
             resources.cluster_id,
             metadata.quorum,
-            resources.environment.transport,
+            resources.peers,
             resources.environment.clock,
         ),
         manager=replicas.manager,
@@ -285,6 +297,7 @@ def _request_parts(
         fetch_path=fetch_path,
         producer_ids=producer_ids,
         credits=request_bytes,
+        coordinators=coordinators,
     )
     handlers = RequestHandlers(handler_parts)
     return RequestParts(
@@ -293,7 +306,32 @@ def _request_parts(
         producer_ids=producer_ids,
         handlers=handlers,
         credits=request_bytes,
+        coordinators=coordinators,
         kafka_node=LocalKafkaNode(
-            handler_parts, handlers, None if resources.kafka is None else resources.kafka.endpoint
+            handler_parts,
+            handlers,
+            resources.clients.endpoint,
+            resources.environment.new_rng(),
         ),
+    )
+
+
+def _coordinators(resources: NodeResources, metadata: MetadataParts, replicas: ReplicaParts) -> Coordinators:
+    config, publisher = resources.config, replicas.publisher
+    topics = ImageTopics(lambda: publisher.image)
+    settings = groups_config(config)
+    rebalances: RebalanceCounts = Counter()
+
+    def make_machine(registry: SnapshotRegistry, timers: Timers) -> GroupMachine:
+        return GroupMachine(registry, timers, settings, topics, resources.environment.new_rng(), rebalances)
+
+    def make_shard(name: str) -> Shard:
+        return Shard(name=name, codec=GROUP_RECORDS, make_machine=make_machine, config=ShardConfig())
+
+    create = partial(metadata.channel.send, answer=CreateTopicsResponse, timeout_ms=WAIT_MS)
+    return Coordinators(
+        config.node_id,
+        lambda: publisher.image,
+        OffsetsTopic(config, publisher, create),
+        Shards(replicas.stepper, make_shard, replicas.lifecycle.refuses_because, replicas.images.run_later, rebalances),
     )

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from replog.broker.quorum.metadata_snapshots import SnapshotLimits
+from replog.config.group_keys import MigrationPolicy
 from replog.config.server import ServerConfig
 from replog.controller.config import ControllerConfig
+from replog.coordinator.classic.config import ClassicConfig
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.conversion.config import ConversionConfig
+from replog.coordinator.group_machine import GroupsConfig
+from replog.coordinator.offsets.config import OffsetsConfig
 from replog.log import DiskLimits, LogConfig
 from replog.log.config import UNLIMITED
 from replog_quorum import QuorumConfig
@@ -28,6 +34,33 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+    )
+
+
+def groups_config(config: ServerConfig) -> GroupsConfig:
+    """Returns the settings of consumer groups and their offsets."""
+    policy, both = config.group_consumer_migration_policy, MigrationPolicy.BIDIRECTIONAL
+    return GroupsConfig(
+        offsets=OffsetsConfig(
+            metadata_max_chars=config.offset_metadata_max_bytes,
+            retention_ms=config.offsets_retention_minutes * 60_000,
+            check_interval_ms=config.offsets_retention_check_interval_ms,
+        ),
+        classic=ClassicConfig(
+            min_session_timeout_ms=config.group_min_session_timeout_ms,
+            max_session_timeout_ms=config.group_max_session_timeout_ms,
+            initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+            max_size=config.group_max_size,
+        ),
+        consumers=ConsumersConfig(
+            session_timeout_ms=config.group_consumer_session_timeout_ms,
+            heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+            max_size=config.group_consumer_max_size,
+        ),
+        conversion=ConversionConfig(
+            upgrades=policy in {both, MigrationPolicy.UPGRADE},
+            downgrades=policy in {both, MigrationPolicy.DOWNGRADE},
+        ),
     )
 
 

@@ -13,11 +13,39 @@ from random import Random, SystemRandom
 from uuid import UUID
 
 from replog.broker.clock import Clock, SystemClock
-from replog.rpc.grpc_transport import GrpcTransport, bind
-from replog.rpc.transport import Server, Transport
+from replog.config.server_keys import InterBrokerTransport
+from replog.rpc.grpc.transport import GrpcTransport
+from replog.rpc.grpc.transport import bind as bind_grpc
+from replog.rpc.tcp.peers import TcpPeerTransport
+from replog.rpc.tcp.peers import bind as bind_peers
+from replog.rpc.transport import PeerTransport, Server
+from replog.tcp.port import Port
+from replog.tcp.port import bind as bind_tcp
 from replog_checkpoints import FileSystem, OsFileSystem
 
 _UUID_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PeerNetwork:
+    """How nodes reach each other.
+
+    Attributes:
+        transport: The way to other nodes.
+        bind: The function that takes a port of a host, for other nodes; see `replog.rpc.grpc.transport.bind`.
+    """
+
+    transport: PeerTransport
+    bind: Callable[[str, int], Server]
+
+
+def peer_network(kind: InterBrokerTransport) -> PeerNetwork:
+    """Returns the real network of a kind."""
+    match kind:
+        case InterBrokerTransport.GRPC:
+            return PeerNetwork(GrpcTransport(), bind_grpc)
+        case InterBrokerTransport.TCP:
+            return PeerNetwork(TcpPeerTransport(), bind_peers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +58,11 @@ class NodeEnvironment:
     clock: Clock = field(default_factory=SystemClock)
     """Its clocks; time-outs of tasks follow the event loop's."""
 
-    transport: Transport = field(default_factory=GrpcTransport)
-    """How it reaches other nodes."""
+    peers: Callable[[InterBrokerTransport], PeerNetwork] = peer_network
+    """Gives the network on which it meets other nodes."""
 
-    bind: Callable[[str, int], Server] = bind
-    """Takes a port of a host, for it to be reached at; see `replog.rpc.grpc_transport.bind`."""
+    bind_tcp: Callable[[str, int], Port] = bind_tcp
+    """Takes a port of a host, for clients; see `replog.tcp.port.bind`."""
 
     rng: Random = field(default_factory=SystemRandom)
     """Where its ids and the seeds of its state machines come from."""

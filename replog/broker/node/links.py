@@ -99,6 +99,7 @@ class PartLinks:
     def metadata_applied(self) -> None:
         """Notes that the replicas are as another image says."""
         stepper = self._parts.replicas.stepper
+        self._parts.requests.coordinators.image_applied(stepper.image)
         awaits_ends = has_awaited_ends(stepper.image, self._resources.config.node_id, stepper.replicas)
         if awaits_ends or self.untold_endpoints():
             self.hurry()

@@ -15,15 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from replog.broker.node.assembly import assemble
+from replog.broker.node.client_port import ClientPort
 from replog.broker.node.environment import NodeEnvironment
-from replog.broker.node.kafka_port import KafkaPort
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import NodeParts
 from replog.broker.node.resources import (
     DISK_THREADS,
     NodeResources,
-    address_of,
-    open_kafka_port,
+    open_client_port,
     open_logs,
     open_metadata_log,
     open_metrics,
@@ -61,7 +60,7 @@ class Node:
         self._environment = environment
         self._executor = environment.threads(DISK_THREADS, "replog-disk")
         self._server: Server | None = None
-        self._kafka: KafkaPort | None = None
+        self._clients: ClientPort | None = None
         self._metrics: MetricsService | None = None
         self._parts: NodeParts | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -112,33 +111,36 @@ class Node:
 
     async def _start(self, make_links: Callable[[NodeResources], PartLinks]) -> None:
         config, environment, loop = self.config, self._environment, asyncio.get_running_loop()
-        endpoint = config.listeners[0]
-        self._server = environment.bind(endpoint.host, endpoint.port)
-        self._kafka = open_kafka_port(config)
+        clients = self._clients = open_client_port(config, environment)
+        peers = environment.peers(config.inter_broker_transport)
+        self._server = peers.bind(config.peer_listener.host, config.peer_listener.port)
         self._metrics = open_metrics(config)
         resources = NodeResources(
             config=config,
             environment=environment,
+            peers=peers.transport,
             incarnation_id=self.incarnation_id,
             logs=self.logs,
             metadata_log=await finished(
                 loop.run_in_executor(self._executor, open_metadata_log, config, environment, self.logs)
             ),
             executor=self._executor,
-            address=self.address,
-            kafka=self._kafka,
+            address=self.peer_address,
+            clients=clients,
             metrics=self._metrics,
             on_failure=self._fail,
         )
         parts = self._parts = assemble(resources, make_links)
         await self._server.start(parts.requests.handlers)
         self._start_parts(parts)
+        requests, lifecycle = parts.requests, parts.replicas.lifecycle
+        await clients.start(requests.kafka_node, requests.handlers, requests.credits, lambda: lifecycle.is_running)
 
     def _start_parts(self, parts: NodeParts) -> None:
         metadata, replicas = parts.metadata, parts.replicas
         parts.loop_lag.start()
         if self._metrics is not None:
-            self._metrics.start(_read_parts(parts, self._kafka))
+            self._metrics.start(_read_parts(parts, self._clients))
         if metadata.controller is not None:
             metadata.controller.start(metadata.quorum)
             metadata.registrar.start()
@@ -150,18 +152,22 @@ class Node:
             replicas.lifecycle.start()
             replicas.keeper.start()
             replicas.cleaner.start()
-        if self._kafka is not None:
-            requests = parts.requests
-            self._kafka.start(requests.kafka_node, requests.credits, replicas.lifecycle.wait_until_running, self._fail)
 
     # ---- what users of a node see -------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
         """host:port that clients use."""
+        if self._clients is None:
+            raise BrokerClosedError("the node does not listen")
+        return self._clients.address
+
+    @property
+    def peer_address(self) -> str:
+        """host:port that other nodes use."""
         if self._server is None:
             raise BrokerClosedError("the node does not listen")
-        return address_of(self.config, self._server)
+        return str(self.config.told_peer_listener(self._server.port))
 
     @property
     def parts(self) -> NodeParts:
@@ -169,11 +175,6 @@ class Node:
         if self._parts is None:
             raise BrokerClosedError("the node has not started")
         return self._parts
-
-    @property
-    def kafka_address(self) -> str | None:
-        """host:port that Kafka's clients use; None: they are not served."""
-        return None if self._kafka is None else self._kafka.address
 
     @property
     def metrics_address(self) -> str | None:
@@ -261,8 +262,8 @@ class Node:
     async def _stop_tasks(self) -> None:
         if self._server is not None:
             await self._server.stop(SERVER_STOP_GRACE_S)
-        if self._kafka is not None:
-            await self._kafka.stop()
+        if self._clients is not None:
+            await self._clients.stop()
         if self._metrics is not None:
             await self._metrics.stop()
         if self._parts is not None:
@@ -301,6 +302,7 @@ async def _stop_parts(parts: NodeParts) -> None:
         metadata.registrar.stop,
         replicas.lifecycle.stop,
         replicas.manager.stop,
+        parts.requests.coordinators.stop,
         replicas.images.stop,
         metadata.snapshots.stop,
         metadata.quorum.stop,
@@ -314,7 +316,7 @@ async def _stop_parts(parts: NodeParts) -> None:
             stack.push_async_callback(stop)
 
 
-def _read_parts(parts: NodeParts, kafka: KafkaPort | None) -> ReadParts:
+def _read_parts(parts: NodeParts, clients: ClientPort | None) -> ReadParts:
     """Returns the parts that metrics read."""
     from replog.broker.metrics.readings import ReadParts
 
@@ -322,9 +324,10 @@ def _read_parts(parts: NodeParts, kafka: KafkaPort | None) -> ReadParts:
         stepper=parts.replicas.stepper,
         produce_path=parts.requests.produce_path,
         fetch_path=parts.requests.fetch_path,
+        shards=parts.requests.coordinators.shards,
         lifecycle=parts.replicas.lifecycle,
         quorum=parts.metadata.quorum,
         controller=parts.metadata.controller,
         loop_lag=parts.loop_lag,
-        read_kafka=None if kafka is None else kafka.read,
+        read_kafka=None if clients is None else clients.read,
     )

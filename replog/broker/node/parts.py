@@ -8,6 +8,7 @@ from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
+from replog.broker.coordinator.coordinators import Coordinators
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
@@ -67,6 +68,7 @@ class RequestParts:
 
     Attributes:
         credits: The byte credits of all requests together.
+        coordinators: The coordinators of groups.
         kafka_node: What Kafka's clients are served from.
     """
 
@@ -75,6 +77,7 @@ class RequestParts:
     producer_ids: ProducerIdAllocator
     handlers: RequestHandlers
     credits: ByteSemaphore
+    coordinators: Coordinators
     kafka_node: LocalKafkaNode
 
 

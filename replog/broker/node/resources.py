@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from replog.broker.node.client_port import ClientPort
 from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
-from replog.broker.node.kafka_port import KafkaPort
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.server import ServerConfig
@@ -21,7 +21,7 @@ from replog.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello
-from replog.rpc.transport import Server
+from replog.rpc.transport import PeerTransport
 
 if TYPE_CHECKING:
     from replog.broker.metrics.service import MetricsService
@@ -38,24 +38,26 @@ class NodeResources:
     Attributes:
         config: The configuration of the node.
         environment: Its disks, clocks and network.
+        peers: The way to other nodes.
         incarnation_id: The id of this run of the process.
         logs: The open log directories.
         metadata_log: The open metadata log.
         executor: The threads for the disk.
-        address: The host:port that clients use.
-        kafka: The port at which Kafka's clients are served; None: they are not.
+        address: The host:port that other nodes use.
+        clients: The port at which clients are served.
         metrics: What Prometheus reads; None: metrics are off.
         on_failure: The function that ends the node because of a bug or a failed disk.
     """
 
     config: ServerConfig
     environment: NodeEnvironment
+    peers: PeerTransport
     incarnation_id: UUID
     logs: LogManager
     metadata_log: MetadataLog
     executor: Executor
     address: str
-    kafka: KafkaPort | None
+    clients: ClientPort
     metrics: MetricsService | None
     on_failure: Callable[[BaseException], None]
 
@@ -66,8 +68,8 @@ class NodeResources:
 
     @property
     def endpoints(self) -> tuple[BrokerEndpoint, ...]:
-        """Where this broker serves clients of other protocols."""
-        return () if self.kafka is None else (self.kafka.endpoint,)
+        """Where this node serves clients."""
+        return (self.clients.endpoint,)
 
     def hello(self) -> Hello:
         """Makes the first message of every stream of this node."""
@@ -128,21 +130,14 @@ def make_room(logs: LogManager) -> bool:
     return home is not None and home.space.make_room()
 
 
-def address_of(config: ServerConfig, server: Server) -> str:
-    """Returns the host:port that clients use."""
-    if config.advertised_listeners:
-        return str(config.advertised_listeners[0])
-    return str(replace(config.listeners[0], port=server.port))
-
-
-def open_kafka_port(config: ServerConfig) -> KafkaPort | None:
-    """Takes the port for Kafka's clients, where they are wanted; a controller alone serves none.
+def open_client_port(config: ServerConfig, environment: NodeEnvironment) -> ClientPort:
+    """Takes the port for clients.
 
     Raises:
         ConfigError: The port cannot be bound.
     """
-    listener = config.kafka_listener
-    return None if listener is None or not config.is_broker else KafkaPort(config, listener)
+    listener = config.client_listener
+    return ClientPort(config, environment.bind_tcp(listener.host, listener.port))
 
 
 def open_metrics(config: ServerConfig) -> MetricsService | None:

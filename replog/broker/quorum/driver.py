@@ -41,7 +41,7 @@ from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.task_ends import end_tasks
-from replog.rpc.transport import Stream, Transport
+from replog.rpc.transport import PeerTransport, Stream
 from replog_quorum import Quorum, QuorumConfig, QuorumStatus, VoterSet
 from replog_quorum.messages import (
     AddVoter,
@@ -138,7 +138,7 @@ class QuorumSurroundings:
         on_failure: The function that is told about a bug or a failed disk; the node stops then.
     """
 
-    transport: Transport
+    transport: PeerTransport
     hello: Callable[[], Hello]
     clock: Clock
     rng: Random

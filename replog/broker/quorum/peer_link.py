@@ -16,7 +16,7 @@ from replog.errors import InconsistentClusterIdError, ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.task_ends import end_tasks, until_one_ends
-from replog.rpc.transport import Connection, ConnectionLostError, Stream, Transport
+from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport, Stream
 from replog_quorum.messages import Request, Response
 
 MAX_QUEUED_REQUESTS = 64
@@ -41,7 +41,7 @@ class PeerLink:
         *,
         peer_id: int,
         addresses: tuple[str, ...],
-        transport: Transport,
+        transport: PeerTransport,
         hello: Callable[[], Hello],
         request_timeout_s: float,
         on_response: Callable[[Response], None],
@@ -95,7 +95,7 @@ class PeerLink:
             finally:
                 await connection.close()
 
-    async def _serve_until_lost(self, connection: Connection) -> None:
+    async def _serve_until_lost(self, connection: PeerConnection) -> None:
         """Keeps one connection as long as its address is the one to use: opening it anew is dear."""
         while True:
             await self._wakeup.wait()
@@ -120,7 +120,7 @@ class PeerLink:
         self._address = address
         return moves
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: PeerConnection) -> None:
         stream = await connection.open_quorum(self._hello())
         self._last_problem = ""
         try:

@@ -6,8 +6,9 @@ from typing import TypeAlias, assert_never
 
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
-from replog.errors import NotControllerError
-from replog.rpc.client_messages import ClientResponse
+from replog.errors import InvalidRequestError, NotControllerError
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -17,7 +18,7 @@ from replog.rpc.quorum_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from replog.rpc.transport import Transport
+from replog.rpc.transport import PeerTransport
 from replog_quorum import AddVoter, QuorumReplicaStatus, QuorumStatus, RemoveVoter, Voter
 
 QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoterRequest
@@ -34,7 +35,9 @@ class QuorumRequests:
         clock: The clock of the node.
     """
 
-    def __init__(self, node_id: int, cluster_id: str, quorum: QuorumDriver, transport: Transport, clock: Clock) -> None:
+    def __init__(
+        self, node_id: int, cluster_id: str, quorum: QuorumDriver, transport: PeerTransport, clock: Clock
+    ) -> None:
         self._node_id = node_id
         self._cluster_id = cluster_id
         self._quorum = quorum
@@ -57,6 +60,23 @@ class QuorumRequests:
         address = None if leader_id is None else self._quorum.address_of(leader_id)
         if address is None or forwarded:
             raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum; try again")
+        return await self._ask(address, request, timeout_ms)
+
+    async def pass_on(
+        self, request: DescribeNodeConfigsRequest, node_id: int, *, timeout_ms: int, forwarded: bool
+    ) -> ClientResponse:
+        """Returns the answer of a voter, to which clients need not know the way.
+
+        Raises:
+            InvalidRequestError: No such voter is known.
+            ConnectionLostError: It cannot be reached.
+        """
+        address = None if forwarded else self._quorum.address_of(node_id)
+        if address is None:
+            raise InvalidRequestError(f"node {self._node_id} knows no voter {node_id} of the metadata quorum")
+        return await self._ask(address, request, timeout_ms)
+
+    async def _ask(self, address: str, request: ClientRequest, timeout_ms: int) -> ClientResponse:
         connection = self._transport.connect(address, purpose="quorum-admin")
         try:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)

@@ -32,7 +32,7 @@ from replog.rpc.messages import (
     Hello,
 )
 from replog.rpc.task_ends import end_tasks, until_one_ends
-from replog.rpc.transport import ConnectionLostError, Stream, Transport
+from replog.rpc.transport import ConnectionLostError, PeerTransport, Stream
 
 RECONNECT_DELAY_S = 0.1
 THROTTLED_DELAY_S = 0.1
@@ -316,7 +316,7 @@ class Fetchers:
         config: ServerConfig,
         driver: Driver,
         clock: Clock,
-        transport: Transport,
+        transport: PeerTransport,
         hello: Callable[[], Hello],
         broker_epoch: Callable[[], int],
         address_of: Callable[[int], str | None],

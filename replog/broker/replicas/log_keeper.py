@@ -18,7 +18,7 @@ from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.tasks import watched_task
 from replog.config.server import ServerConfig
-from replog.config.server_keys import LONG_MAX
+from replog.config.units import LONG_MAX
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import CheckpointJob, DiskState, LogManager
 from replog.rpc.task_ends import end_tasks

@@ -126,11 +126,14 @@ class ReplicaManager:
         replica = self._open(local, is_new)
         state = partition_state(replica, self.stepper.image, self.stepper.config)
         if isinstance(replica.role, Leader) and replica.role.leads_on(state.leader_epoch):
-            if state.leader_epoch > replica.role.leader_epoch:
+            is_new_epoch = state.leader_epoch > replica.role.leader_epoch
+            if is_new_epoch:
                 partition_events.leads_on(replica.name, state.leader_epoch, reason)
                 replica.log.assign_epoch_start(state.leader_epoch)
                 self.stepper.fetches.progressed(replica.key)  # fetches of the epoch before are answered now
             self.stepper.step_leader(replica, StateChanged(state))
+            if is_new_epoch:
+                self.stepper.leaderships.begun(replica)
             return
         high_watermark = replica.high_watermark
         self.stepper.leave_role(replica)
@@ -149,6 +152,7 @@ class ReplicaManager:
             now_ms=self.stepper.clock.now_ms(),
             proposal_ids=self._proposal_ids,
         )
+        self.stepper.leaderships.begun(replica)
         self.stepper.step_leader(replica, Tick())
 
     def _follow(self, local: LocalPartition, is_new: bool) -> None:

@@ -90,6 +90,25 @@ class FetchWaiters(Protocol):
         """Returns when the next one's time is over, on the monotonic clock; None: none waits for a time."""
 
 
+class Leaderships(Protocol):
+    """What is kept of partitions while this broker leads them: the state of coordinators."""
+
+    def begun(self, replica: Replica) -> None:
+        """Notes that a replica leads in a new epoch, in which nothing has been appended."""
+
+    def ended(self, replica: Replica) -> None:
+        """Notes that a replica that led does not lead any more."""
+
+    def committed(self, replica: Replica) -> None:
+        """Notes that the high watermark of a replica that leads has moved."""
+
+    def tick(self) -> None:
+        """Lets those act for which it is time."""
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns when something is due next, on the monotonic clock; None: nothing is."""
+
+
 class _Nobody:
     """Whoever waits before the request paths are there."""
 
@@ -104,6 +123,14 @@ class _Nobody:
     def answer_progressed(self) -> None: ...
 
     def expire(self) -> None: ...
+
+    def begun(self, replica: Replica) -> None: ...
+
+    def ended(self, replica: Replica) -> None: ...
+
+    def committed(self, replica: Replica) -> None: ...
+
+    def tick(self) -> None: ...
 
     def next_deadline_ms(self) -> int | None:
         return None
@@ -136,6 +163,7 @@ class ReplicaStepper:
         fetchers: The streams to the leaders that this broker follows; None: it follows nobody.
         produces: The produces that wait; `ProducePath` enters itself.
         fetches: The fetches that wait; `FetchPath` enters itself.
+        leaderships: What is kept of partitions that are led; `Shards` enters itself.
     """
 
     def __init__(
@@ -156,6 +184,7 @@ class ReplicaStepper:
         self.fetchers: Fetchers | None = None
         self.produces: ProduceWaiters = _Nobody()
         self.fetches: FetchWaiters = _Nobody()
+        self.leaderships: Leaderships = _Nobody()
         self.isr_changes = partition_events.IsrChanges()
         self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
         self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)
@@ -180,6 +209,7 @@ class ReplicaStepper:
         match replica.role:
             case Leader():
                 self.step_leader(replica, Resigned())
+                self.leaderships.ended(replica)
             case Follower() if self.fetchers is not None:
                 self.fetchers.remove(replica)
             case _:
@@ -206,6 +236,7 @@ class ReplicaStepper:
         match effect:
             case HighWatermarkAdvanced():
                 self.fetches.progressed(replica.key)
+                self.leaderships.committed(replica)
             case ProduceCompleted():
                 self.produces.completed(effect.request_id, effect.error)
             case ProposeIsr():
@@ -364,14 +395,13 @@ class ReplicaStepper:
         self._deadlines.add(replica.key, deadline)
 
     def _next_deadline_ms(self) -> int | None:
-        fetches, replicas = self.fetches.next_deadline_ms(), self._deadlines.next_deadline_ms()
-        if fetches is None or replicas is None:
-            return replicas if fetches is None else fetches
-        return min(fetches, replicas)
+        parts = (self.fetches, self._deadlines, self.leaderships)
+        return min((due for part in parts if (due := part.next_deadline_ms()) is not None), default=None)
 
     def _tick(self) -> None:
         """Steps what is due, of many replicas some: the driver ticks again as long as something is."""
         self.fetches.expire()
+        self.leaderships.tick()
         for key in self._deadlines.pop_expired(self.clock.now_ms(), REPLICAS_TOGETHER):
             replica = self.replicas.get(key)
             if replica is None:

@@ -4,7 +4,7 @@ else what this broker's configuration file says."""
 from __future__ import annotations
 
 from replog.config.server import ServerConfig
-from replog.config.server_keys import LONG_MAX
+from replog.config.units import LONG_MAX
 from replog.errors import InvariantViolationError
 from replog.log import Cleanup, LogConfig
 from replog.metadata import config_keys

@@ -15,7 +15,8 @@ from replog.config.docs import field_meanings
 from replog.config.keys import Key
 from replog.config.kinds import Flag, Fraction, Kind, ListOf, Number
 from replog.config.server import ServerConfig
-from replog.config.server_keys import INT_MAX, KEYS
+from replog.config.server_keys import KEYS
+from replog.config.units import INT_MAX
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.kafka.handlers.known_configs import ConfigType, KnownConfig
 from replog.metadata.config_keys import (

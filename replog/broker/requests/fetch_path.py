@@ -2,13 +2,16 @@
 
 Runs on the replica driver.  A fetch that finds less than it asked for waits in the purgatory; appends and high
 watermarks of the same drain wake it once, after the drain, so that one answer carries everything that arrived
-together.  A follower's stream keeps what it has asked for (`incremental_fetch`); a consumer's fetch stands for itself.
+together.  A follower's stream keeps what it has asked for (`incremental_fetch`); a consumer's fetch stands for itself, and
+is read within what consumers leave of the memory for answers (`replog.unread_answers`).  Where they leave nothing it waits in
+a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from replog.broker.replicas.image_queue import WaitForImage
@@ -17,6 +20,7 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.cut_finder import CutFinder
 from replog.broker.requests.fetch_reader import (
     FETCH_WAIT_MAX_MS,
+    MAX_RESPONSE_BYTES,
     NOT_FRESH,
     FetchReader,
     ProducersPartition,
@@ -36,6 +40,7 @@ from replog.replication.leader import Leader
 from replog.replication.purgatory import Purgatory
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
+    FROM_OFFSET_TIMESTAMP,
     LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEndPartition,
@@ -45,8 +50,15 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsResult,
 )
+from replog.unread_answers import UnreadAnswer, UnreadAnswers
 
 MAX_WAITING_FETCHES = 10_000
+
+ROOM_WAIT_MS = 1_000
+"""How long a fetch stands in the line for room, whatever it wants to wait: whoever leaves loses the place."""
+
+UNREAD_MS = 15_000
+"""How long an answer may be unread while others stand in the line in vain."""
 
 Answer = Callable[[FetchResponse], None]
 
@@ -56,10 +68,11 @@ Withdraw = Callable[[], None]
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """A request on its way; `operation_id` is that in the purgatory, 0 before."""
+    """A request on its way; `operation_id` is that in the purgatory, 0 before; without `unread` it has no share."""
 
     request: FetchRequest
     answer: Answer
+    unread: UnreadAnswer | None = None
     operation_id: int = 0
     is_withdrawn: bool = False
 
@@ -78,6 +91,7 @@ class FetchPath:
         cuts: The look-up of where partitions may be cut.
         watches: The watches of high watermarks and log starts.
         locations: What tells where records stand in files.
+        unread: The answers that consumers have not read.
     """
 
     def __init__(
@@ -92,6 +106,9 @@ class FetchPath:
         self.cuts = CutFinder(stepper, self._reader)
         self.watches = OffsetWatches(stepper, self._reader, serving)
         self.locations = SegmentLocations(stepper, self._reader)
+        self.unread = UnreadAnswers(stepper.config.queued_max_response_bytes, self._serve_line_soon)
+        self._line: OrderedDict[int, None] = OrderedDict()  # of operations that wait for room
+        self._serves_line = False
         self._touched: set[ReplicaKey] = set()
         self._next_id = 0
         self._wait_for_image = wait_for_image
@@ -102,9 +119,15 @@ class FetchPath:
         """Fetches that wait for records; incremental ones are counted by themselves."""
         return len(self._purgatory)
 
-    def submit(self, request: FetchRequest, answer: Answer) -> Withdraw:
-        """Queues a request; `answer` is called once, on the loop, unless the request is withdrawn before."""
-        asked = _Asked(request, answer)
+    def submit(self, request: FetchRequest, answer: Answer, unread: UnreadAnswer | None = None) -> Withdraw:
+        """Queues a request; `answer` is called once, on the loop, unless the request is withdrawn before.
+
+        Args:
+            request: The request.
+            answer: The function that takes the answer.
+            unread: The share of the answer, which holds its bytes; None: it has all the room that it wants.
+        """
+        asked = _Asked(request, answer, unread)
         self._stepper.driver.submit(lambda: self._fetch(asked))
         return partial(self._withdraw, asked)
 
@@ -114,6 +137,7 @@ class FetchPath:
 
     def _forget(self, asked: _Asked) -> None:
         self._purgatory.complete(asked.operation_id)
+        self._line.pop(asked.operation_id, None)
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
         """Queues a request of a stream that keeps what it asks for."""
@@ -135,13 +159,51 @@ class FetchPath:
             return
         wait_ms = min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
         until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
-        read_wholly(self._reader, request, frozenset(keys), lambda slots: self._answer_or_park(asked, slots, until_ms))
+        self._read(asked, frozenset(keys), until_ms)
 
-    def _answer_or_park(self, asked: _Asked, slots: Sequence[Slot], until_ms: int | None) -> None:
-        """Sends what has been read, or lets the fetch wait until `until_ms` for more; with None it is sent at once."""
+    def _read(
+        self, asked: _Asked, fresh: Collection[ReplicaKey], until_ms: int | None, *, has_turn: bool = False
+    ) -> None:
+        """Reads within the share of the answer.
+
+        Args:
+            asked: The request.
+            fresh: The partitions whose positions have just arrived.
+            until_ms: The time until which it may wait for more; None: it is answered at once.
+            has_turn: Whether it has stood in the line: it is answered with whatever there is room for, or nothing.
+        """
+        request = asked.request
+        if asked.unread is not None:
+            share_bytes = self.unread.share_bytes() if has_turn or not self._line else 0
+            if not share_bytes and not has_turn and request.partitions and len(self._purgatory) < MAX_WAITING_FETCHES:
+                self._enter_line(asked, until_ms)
+                return
+            request = _within(request, share_bytes)
+        read_wholly(
+            self._reader,
+            request,
+            fresh,
+            lambda slots: self._answer_or_park(asked, request, slots, until_ms),
+            partial(self._hold, asked),
+        )
+
+    def _hold(self, asked: _Asked, size_bytes: int) -> None:
+        if asked.unread is not None:
+            asked.unread.hold(size_bytes, self._stepper.clock.now_ms())
+
+    def _answer_or_park(
+        self, asked: _Asked, request: FetchRequest, slots: Sequence[Slot], until_ms: int | None
+    ) -> None:
+        """Sends what has been read, or lets the fetch wait until `until_ms` for more; with None it is sent at once.
+
+        Args:
+            asked: The fetch.
+            request: Its request, as it was read.
+            slots: What was found.
+            until_ms: The time until which it may wait.
+        """
         if asked.is_withdrawn:
             return
-        request = asked.request
         if (
             until_ms is None
             or is_worth_sending(request, slots)
@@ -149,12 +211,38 @@ class FetchPath:
             or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
         ):
             results = tuple(slot.result for slot in slots)
+            self._hold(asked, _size(slots))
             asked.answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
             return
+        self._hold(asked, 0)
+        self._park(asked, [(p.topic_id, p.partition_id) for p in request.partitions], until_ms)
+
+    def _park(self, asked: _Asked, keys: Sequence[ReplicaKey], until_ms: int) -> None:
         self._next_id += 1
         asked.operation_id = self._next_id
-        keys = [(p.topic_id, p.partition_id) for p in request.partitions]
         self._purgatory.add(asked.operation_id, keys, until_ms, asked)
+
+    # ---- the line for room ----------------------------------------------------------------------------------------------
+
+    def _enter_line(self, asked: _Asked, until_ms: int | None) -> None:
+        """Lets a fetch wait for room; what happens to its partitions does not wake it."""
+        least_ms = self._stepper.clock.now_ms() + ROOM_WAIT_MS
+        self._park(asked, (), least_ms if until_ms is None else max(until_ms, least_ms))
+        self._line[asked.operation_id] = None
+
+    def _serve_line_soon(self) -> None:
+        if self._line and not self._serves_line:
+            self._serves_line = True
+            self._stepper.driver.submit(self._serve_line)
+
+    def _serve_line(self) -> None:
+        """Reads for those for whom there is room now, in order."""
+        self._serves_line = False
+        while self._line and self.unread.share_bytes():
+            operation_id, _ = self._line.popitem(last=False)
+            waiting = self._purgatory.complete(operation_id)
+            if waiting is not None:
+                self._answer(waiting.payload, waiting.deadline_ms, has_turn=True)
 
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
@@ -184,8 +272,14 @@ class FetchPath:
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
     def expire(self) -> None:
-        for waiting in self._purgatory.expire(self._stepper.clock.now_ms()):
-            self._answer(waiting.payload)
+        now_ms = self._stepper.clock.now_ms()
+        expired = self._purgatory.expire(now_ms)
+        in_vain = [waiting for waiting in expired if waiting.operation_id in self._line]
+        if in_vain:
+            self.unread.end_oldest(now_ms, UNREAD_MS)
+        for waiting in expired:
+            self._line.pop(waiting.operation_id, None)
+            self._answer(waiting.payload, has_turn=True)
         self.incremental.expire()
 
     def _complete(self, operation_id: int) -> None:
@@ -193,12 +287,12 @@ class FetchPath:
         if waiting is not None:
             self._answer(waiting.payload)
 
-    def _answer(self, asked: _Asked) -> None:
+    def _answer(self, asked: _Asked, until_ms: int | None = None, *, has_turn: bool = False) -> None:
         reason = self._serving()  # the lease may have ended while it was parked
         if reason is not None:
             asked.answer(_all_refused(asked.request, reason))
             return
-        read_wholly(self._reader, asked.request, NOT_FRESH, lambda slots: self._answer_or_park(asked, slots, None))
+        self._read(asked, NOT_FRESH, until_ms, has_turn=has_turn)
 
     # ---- offsets --------------------------------------------------------------------------------------------------------
 
@@ -258,9 +352,22 @@ class FetchPath:
             end_offset = replica.log.last_stable_offset(end_offset)
         if timestamp == LATEST_TIMESTAMP:
             return end_offset, -1
+        if timestamp == FROM_OFFSET_TIMESTAMP:
+            return replica.log.first_record(partition.from_offset, end_offset=end_offset) or (-1, -1)
         wanted_ms = None if timestamp == LARGEST_TIMESTAMP else timestamp
         found = replica.log.offset_for_timestamp(wanted_ms, end_offset=end_offset)
         return (-1, -1) if found is None else found
+
+
+def _within(request: FetchRequest, share_bytes: int) -> FetchRequest:
+    """Returns the request with what it wants within its share."""
+    if share_bytes >= min(request.max_bytes, MAX_RESPONSE_BYTES):
+        return request
+    return replace(request, max_bytes=share_bytes, min_bytes=min(request.min_bytes, share_bytes))
+
+
+def _size(slots: Sequence[Slot]) -> int:
+    return sum(len(slot.data or b"") for slot in slots)
 
 
 def _all_refused(request: FetchRequest, reason: str) -> FetchResponse:

@@ -30,7 +30,7 @@ from replog.log import ReadJob
 from replog.replication.fetch_check import check_fetch
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
-from replog.replication.messages import FollowerFetched
+from replog.replication.messages import EpochEnd, FollowerFetched
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
     AbortedTransaction,
@@ -291,23 +291,7 @@ class FetchReader:
             return refused_fetch(partition, self.not_leader(partition)), b""
         if data and _is_being_filled(request.replica_id, replica, role):
             self._stepper.leader_throttle.count(len(data))
-        diverging = check.diverging
-        result = FetchResult(
-            topic_id=partition.topic_id,
-            partition_id=partition.partition_id,
-            error=ErrorCode.NONE,
-            fetch_offset=partition.fetch_offset,
-            high_watermark=role.high_watermark,
-            log_start_offset=replica.log.log_start_offset,
-            log_end_offset=replica.log.log_end_offset if is_follower else -1,
-            diverging=None if diverging is None else DivergingEpoch(diverging.epoch, diverging.end_offset),
-            leader_id=replica.registration.leader,
-            leader_epoch=role.leader_epoch,
-            last_stable_offset=-1 if is_follower else last_stable_offset(replica),
-            aborted=aborted,
-            preferred_replica=preferred,
-        )
-        return result, data
+        return _served(request, partition, replica, role, check.diverging, aborted, preferred), data
 
     def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
         """Returns what the throttle leaves for a replica that is being filled; other ones have no limit."""
@@ -413,6 +397,34 @@ def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
     """Whether what was found is enough for an answer before the request's time is over."""
     size_bytes = sum(len(slot.data or b"") for slot in slots)
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
+
+
+def _served(
+    request: FetchRequest,
+    partition: FetchPartition,
+    replica: Replica,
+    role: Leader | Follower,
+    diverging: EpochEnd | None,
+    aborted: tuple[AbortedTransaction, ...],
+    preferred: int,
+) -> FetchResult:
+    """Returns what is told of a partition that is served, beside its data."""
+    is_follower = request.replica_id != CONSUMER_REPLICA_ID
+    return FetchResult(
+        topic_id=partition.topic_id,
+        partition_id=partition.partition_id,
+        error=ErrorCode.NONE,
+        fetch_offset=partition.fetch_offset,
+        high_watermark=role.high_watermark,
+        log_start_offset=replica.log.log_start_offset,
+        log_end_offset=replica.log.log_end_offset if is_follower else -1,
+        diverging=None if diverging is None else DivergingEpoch(diverging.epoch, diverging.end_offset),
+        leader_id=replica.registration.leader,
+        leader_epoch=role.leader_epoch,
+        last_stable_offset=-1 if is_follower else last_stable_offset(replica),
+        aborted=aborted,
+        preferred_replica=preferred,
+    )
 
 
 def _check_asker(request: FetchRequest, partition: FetchPartition, role: Leader | Follower) -> ErrorCode:

@@ -15,6 +15,7 @@ from replog._version import __version__
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
+from replog.broker.coordinator.coordinators import Coordinators
 from replog.broker.process import resident_bytes
 from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
@@ -22,6 +23,7 @@ from replog.broker.quorum.requests import QuorumRequests
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.group_calls import answer_group_call
 from replog.broker.requests.metadata_views import described_topics, watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, FetchSession, Produces, ProduceSession
@@ -49,6 +51,9 @@ from replog.controller.requests import (
     UpdateFeatures,
     UpdateFeaturesResponse,
 )
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
+from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups
+from replog.coordinator.offsets.requests import CommitOffsets, DeleteOffsets, FetchOffsets
 from replog.errors import (
     BrokerNotAvailableError,
     InconsistentClusterIdError,
@@ -63,6 +68,7 @@ from replog.rpc.config_messages import (
     DescribeNodeConfigsRequest,
     DescribeNodeConfigsResponse,
 )
+from replog.rpc.group_messages import FindCoordinator
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -133,6 +139,7 @@ class HandlerParts:
         produces: The path that takes produce requests.
         fetches: The path that takes fetch requests; `fetch_path` knows offsets.
         credits: The byte credits of all produce streams together.
+        coordinators: The coordinators of groups.
     """
 
     config: ServerConfig
@@ -151,10 +158,11 @@ class HandlerParts:
     fetch_path: FetchPath
     producer_ids: ProducerIdAllocator
     credits: ByteSemaphore
+    coordinators: Coordinators
 
 
 class RequestHandlers:
-    """See `replog.rpc.transport.NodeHandlers`."""
+    """See `replog.rpc.transport.ClientHandlers` and `PeerHandlers`."""
 
     def __init__(self, parts: HandlerParts) -> None:
         self._parts = parts
@@ -178,7 +186,7 @@ class RequestHandlers:
     async def handle_client_call(
         self,
         call: IncomingCall[ClientRequest],
-        context: RequestContext,  # noqa: ARG002 -- for authorization
+        context: RequestContext,
     ) -> ClientResponse:
         self._check_cluster(call.cluster_id)
         match call.request:
@@ -198,9 +206,23 @@ class RequestHandlers:
                     call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
                 )
             case DescribeConfigsRequest() | DescribeNodeConfigsRequest():
-                return self._describe_configs(call.request)
+                return await self._describe_configs(call.request, call)
             case MoveReplicaRequest() | DescribeLogDirsRequest():
                 return await self._log_dirs(call.request)
+            case (
+                FindCoordinator()
+                | ListGroups()
+                | ConsumerHeartbeat()
+                | WaitForGroupNews()
+                | CommitOffsets()
+                | FetchOffsets()
+                | DeleteOffsets()
+                | DeleteGroup()
+                | DescribeGroup()
+                | DescribeConsumerGroup()
+            ):
+                timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
+                return await answer_group_call(self._parts.coordinators, call.request, context, timeout_ms)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -264,7 +286,7 @@ class RequestHandlers:
         stream: Stream[FetchResponse, FetchRequest],
         context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
-        await FetchSession(stream, self._parts.fetches).run()
+        await FetchSession(stream, self._parts.fetches, self._parts.fetch_path.unread).run()
 
     async def handle_quorum_stream(
         self,
@@ -321,13 +343,20 @@ class RequestHandlers:
             raise BrokerNotAvailableError(refused)
         return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
 
-    def _describe_configs(
-        self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest
-    ) -> DescribeConfigsResponse | DescribeNodeConfigsResponse:
+    async def _describe_configs(
+        self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest, call: IncomingCall[ClientRequest]
+    ) -> ClientResponse:
         image, config = self._parts.publisher.image, self._parts.config
-        if isinstance(request, DescribeNodeConfigsRequest):
+        if isinstance(request, DescribeConfigsRequest):
+            return DescribeConfigsResponse(
+                describe_configs(image, config, request.resource_type, request.resource_name)
+            )
+        if request.node_id is None or request.node_id == config.node_id:
             return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))
-        return DescribeConfigsResponse(describe_configs(image, config, request.resource_type, request.resource_name))
+        timeout_ms = _to_answer_in_time(call.timeout_ms or config.request_timeout_ms)
+        return await self._parts.quorum_requests.pass_on(
+            request, request.node_id, timeout_ms=timeout_ms, forwarded=call.forwarded
+        )
 
     async def _log_dirs(
         self, request: MoveReplicaRequest | DescribeLogDirsRequest

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from replog.broker.requests.config_description import known_configs
@@ -15,19 +15,20 @@ from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.refusals import Refusal
 from replog.byte_semaphore import ByteSemaphore
 from replog.controller.requests import ControllerRequest
-from replog.errors import InvariantViolationError, RequestTimedOutError
+from replog.errors import InvariantViolationError, ReplogError, RequestTimedOutError
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
 from replog.kafka.handlers.node import Failure
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ResourceType
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ResourceType
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
+from replog.unread_answers import UnreadAnswer
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -50,13 +51,20 @@ class LocalKafkaNode:
     Args:
         parts: What the handlers of our own requests hand over to.
         handlers: The handlers of our own requests.
-        own_endpoint: The endpoint at which this node serves Kafka's clients; None: it does not.
+        own_endpoint: The endpoint at which this node serves clients.
+        rng: The source of the ids of fetch sessions.
 
     Attributes:
         fetch_sessions: The fetch sessions of the node's consumers.
     """
 
-    def __init__(self, parts: HandlerParts, handlers: RequestHandlers, own_endpoint: BrokerEndpoint | None) -> None:
+    def __init__(
+        self,
+        parts: HandlerParts,
+        handlers: RequestHandlers,
+        own_endpoint: BrokerEndpoint,
+        rng: random.Random,
+    ) -> None:
         self._parts = parts
         self._handlers = handlers
         self._own_endpoint = own_endpoint
@@ -64,7 +72,7 @@ class LocalKafkaNode:
             slots=parts.config.kafka_fetch_sessions,
             partitions_max=SESSION_PARTITIONS_MAX,
             eviction_ms=SESSION_EVICTION_MS,
-            rng=random.Random(),  # noqa: S311 -- ids that differ, no secrets
+            rng=rng,
         )
 
     @property
@@ -94,7 +102,7 @@ class LocalKafkaNode:
         if broker_id == self.node_id:
             return self._own_endpoint  # whoever asks has reached it, whatever the metadata know
         broker = self.image.brokers.get(broker_id)
-        return None if broker is None or broker.fenced else broker.endpoint(KAFKA_LISTENER)
+        return None if broker is None or broker.fenced else broker.endpoint(CLIENT_LISTENER)
 
     async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
         return _checked(await self._handled(request, self._handlers.handle_client_call, timeout_ms), answer)
@@ -128,6 +136,15 @@ class LocalKafkaNode:
                 "this broker is behind with the metadata; try again, or ask another one"
             ) from None
 
+    async def find_coordinators(self, group_ids: Sequence[str]) -> Sequence[int | ReplogError]:
+        return await self._parts.coordinators.find_all(group_ids)
+
+    async def coordinate(self, group_id: str, request: Any, timeout_ms: int | None) -> Any:
+        return await self._parts.coordinators.submit(group_id, request, timeout_ms)
+
+    async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
+        return await self._parts.coordinators.submit_all(request, timeout_ms)
+
     def wall_ms(self) -> int:
         return self._parts.manager.stepper.clock.wall_ms()
 
@@ -152,9 +169,12 @@ class LocalKafkaNode:
             produce.hold(sum(map(len, request.batches)))
             raise
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse:
+    def open_answer(self) -> UnreadAnswer:
+        return self._parts.fetch_path.unread.open()
+
+    async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
         answered: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
-        withdraw = self._parts.fetches.submit(request, partial(_answer, answered))
+        withdraw = self._parts.fetches.submit(request, partial(_answer, answered), unread)
         try:
             return await answered
         except asyncio.CancelledError:  # the client has gone

@@ -20,6 +20,7 @@ def read_wholly(
     request: FetchRequest,
     fresh: Collection[ReplicaKey],
     done: Callable[[Sequence[Slot]], None],
+    hold: Callable[[int], None],
 ) -> None:
     """Reads every partition within the request's byte limit, also from the disk.
 
@@ -29,8 +30,11 @@ def read_wholly(
         fresh: The partitions whose positions have just arrived: they count as the follower's progress.
         done: The function that is called with a slot for each partition, none of them without data; now, or when the
             disk has answered.
+        hold: The function that is told how many bytes there are, or will be when the disk has answered.
     """
-    PendingFetch(reader, request, reader.read_warm(request, fresh), done).start()
+    slots = reader.read_warm(request, fresh)
+    hold(sum(slot.max_bytes if slot.data is None else len(slot.data) for slot in slots))
+    PendingFetch(reader, request, slots, done).start()
 
 
 class PendingFetch:

@@ -16,7 +16,8 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.refusals import refused, refused_by
 from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
 from replog.log import AppendInfo, AppendOutcome
-from replog.records import BatchHeader, TimestampType, validate_produced
+from replog.metadata.topic_names import INTERNAL_TOPICS
+from replog.records import BatchHeader, KeylessRecordsError, TimestampType, validate_produced
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended, AwaitProduce
 from replog.rpc.error_codes import error_code_of
@@ -149,6 +150,10 @@ class ProducePath:
         if replica is None or not isinstance(replica.role, Leader):
             state.decide(index, self._not_leader(partition, replica))
             return
+        if replica.topic in INTERNAL_TOPICS:
+            text = f"{replica.topic} is written by the coordinators of groups alone"
+            state.decide(index, _failed(partition, ErrorCode.INVALID_TOPIC_EXCEPTION, text, replica))
+            return
         leader = replica.role
         error = leader.check_produce(state.request.acks)
         if error is ErrorCode.NONE and partition.leader_epoch >= 0:
@@ -166,7 +171,7 @@ class ProducePath:
                 now_ms=self._stepper.clock.wall_ms(),
             )
         except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
-            state.decide(index, _failed(partition, error_code_of(failure), str(failure), replica))
+            state.decide(index, _invalid(partition, failure, replica))
             return
         ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header))
         self._ready_count += 1
@@ -303,3 +308,8 @@ def _failed(
     partition: ProducePartition, error: ErrorCode, message: str, replica: Replica | None = None
 ) -> ProduceResult:
     return refused(ProduceResult, partition, refused_by(replica, error, message))
+
+
+def _invalid(partition: ProducePartition, failure: ReplogError, replica: Replica) -> ProduceResult:
+    result = _failed(partition, error_code_of(failure), str(failure), replica)
+    return replace(result, keyless=failure.places) if isinstance(failure, KeylessRecordsError) else result

@@ -11,7 +11,7 @@ from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode
 from replog.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from replog.kafka.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 
 UPGRADE_TYPES_FROM = 1
 """The first version of UpdateFeatures that names the type of an update (KIP-778)."""
@@ -49,7 +49,7 @@ def refuse_describe_cluster(_request: DescribeClusterRequest, failure: Failure) 
 
 
 def _fenced(node: KafkaNode) -> dict[int, BrokerEndpoint]:
-    found = {one.broker_id: one.endpoint(KAFKA_LISTENER) for one in node.image.brokers.values() if one.fenced}
+    found = {one.broker_id: one.endpoint(CLIENT_LISTENER) for one in node.image.brokers.values() if one.fenced}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 
 

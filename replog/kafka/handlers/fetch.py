@@ -38,7 +38,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
     if isinstance(turn, SessionRefusal):
         return FetchResponse(error_code=turn.error)
     check_partitions(len(turn.partitions))
-    told = await _read(node, request, turn.partitions, call.version)
+    told = await _read(node, request, turn.partitions, call)
     session_id, news = turn.answer(told, loop.time() * 1000)
     response = FetchResponse(session_id=session_id, responses=[*_by_topic(news), *impossible])
     leaders = (each.current_leader.leader_id for each in told.values() if each.current_leader is not None)
@@ -73,21 +73,21 @@ def _take_out_impossible(request: FetchRequest) -> list[FetchResponse.FetchableT
 
 
 async def _read(
-    node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], version: int
+    node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], call: Call
 ) -> dict[FetchKey, Told]:
     """Returns what there is of each partition, in the order in which they are asked for."""
     placed = {key: _placed(node.image, key, partition) for key, partition in asked.items()}
     known = tuple(partition for partition in placed.values() if partition is not None)
     answers: Iterator[tuple[FetchResult, Buffer]] = iter(())
     if known:
-        answered = await node.fetch(_node_request(node, request, known))
+        answered = await node.fetch(_node_request(node, request, known), call.unread)
         answers = zip(answered.results, answered.batches, strict=True)
     is_committed = request.isolation_level == READ_COMMITTED
-    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, version)
+    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)
     return {
         key: _refused(key[1], unknown)
         if partition is None
-        else _told(*next(answers), version, is_committed=is_committed)
+        else _told(*next(answers), call.version, is_committed=is_committed)
         for key, partition in placed.items()
     }
 

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import cast
 from uuid import UUID
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.handlers.missing_topics import create_missing
-from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode
+from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.kafka.written_steps import Steps, WrittenElements, written_in_steps
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
-from replog.metadata.topic_names import topic_name_trouble
+from replog.metadata.topic_names import INTERNAL_TOPICS, topic_name_trouble
 
 BY_ID_FROM = 12
 """The first version in which a topic may be asked for by its id; 10 and 11 have the field, and are not to use it."""
+
+LISTENERS_FROM = 6
+"""The first version whose clients know LISTENER_NOT_FOUND; others are told LEADER_NOT_AVAILABLE, as by Kafka."""
 
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
@@ -27,19 +32,20 @@ NOT_ASKED = -(2**31)
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
-    brokers, endpoints = node.image.brokers, reachable(node)
-    found = _asked(node, request, call.version)
+    image, endpoints = node.image, reachable(node)
+    found = _asked(image, request, call.version)
     if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
+        found = await in_steps(found, lambda each: each)
         await _create_missing(node, found)
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, brokers[broker_id].rack)
+            MetadataResponse.MetadataResponseBroker(broker_id, at.host, at.port, image.brokers[broker_id].rack)
             for broker_id, at in endpoints.items()
         ],
         cluster_id=node.cluster_id,
         controller_id=told_controller(node, endpoints),
-        topics=[_topic(each, endpoints, operations) for each in found],
+        topics=await _written(found, endpoints, operations, call.version),
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
@@ -75,22 +81,33 @@ def told_controller(node: KafkaNode, endpoints: Mapping[int, BrokerEndpoint]) ->
 
 
 def _asked(
-    node: KafkaNode, request: MetadataRequest, version: int
+    image: MetadataImage, request: MetadataRequest, version: int
 ) -> Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]:
     topics = request.topics
     if topics is None or (version == 0 and not topics):
-        return node.image.topics_by_name.values()
+        return image.topics_by_name.values()
     if version < BY_ID_FROM and any(topic.name is None or topic.topic_id != NO_TOPIC_ID for topic in topics):
         raise InvalidRequestError(
             f"topics are asked for by id from version {BY_ID_FROM} of Metadata on, not in {version}"
         )
-    return [_find(node, topic) for topic in {(topic.name, topic.topic_id): topic for topic in topics}.values()]
+    return _found(image, topics)
+
+
+def _found(
+    image: MetadataImage, topics: Iterable[MetadataRequest.MetadataRequestTopic]
+) -> Iterator[TopicImage | MetadataResponse.MetadataResponseTopic]:
+    """Yields what there is of each topic, once."""
+    seen: set[tuple[str | None, UUID]] = set()
+    for topic in topics:
+        name = topic.name, topic.topic_id
+        if name not in seen:
+            seen.add(name)
+            yield _find(image, topic)
 
 
 def _find(
-    node: KafkaNode, asked: MetadataRequest.MetadataRequestTopic
+    image: MetadataImage, asked: MetadataRequest.MetadataRequestTopic
 ) -> TopicImage | MetadataResponse.MetadataResponseTopic:
-    image = node.image
     if asked.name is None or asked.topic_id != NO_TOPIC_ID:
         by_id = image.topics_by_id.get(asked.topic_id)
         return by_id or _unknown(ErrorCode.UNKNOWN_TOPIC_ID, asked.name, asked.topic_id)
@@ -123,27 +140,50 @@ async def _create_missing(
         missing[name].error_code = code
 
 
-def _topic(
-    found: TopicImage | MetadataResponse.MetadataResponseTopic, endpoints: Mapping[int, BrokerEndpoint], operations: int
+async def _written(
+    found: Iterable[TopicImage | MetadataResponse.MetadataResponseTopic],
+    endpoints: Mapping[int, BrokerEndpoint],
+    operations: int,
+    version: int,
+) -> list[MetadataResponse.MetadataResponseTopic]:
+    """Returns what stands for the topics in the answer; the node does other work in between."""
+    topics, steps = WrittenElements(version), Steps()
+    for each in found:
+        topics.add(await _topic(each, endpoints, operations, version, steps))
+        await steps.next()
+    return cast("list[MetadataResponse.MetadataResponseTopic]", topics)
+
+
+async def _topic(
+    found: TopicImage | MetadataResponse.MetadataResponseTopic,
+    endpoints: Mapping[int, BrokerEndpoint],
+    operations: int,
+    version: int,
+    steps: Steps,
 ) -> MetadataResponse.MetadataResponseTopic:
     if isinstance(found, MetadataResponse.MetadataResponseTopic):
         found.topic_authorized_operations = operations
         return found
+    partitions = (
+        _partition(number, found.partitions[number], endpoints, version) for number in sorted(found.partitions)
+    )
     return MetadataResponse.MetadataResponseTopic(
         ErrorCode.NONE,
         found.name,
         found.topic_id,
-        partitions=[_partition(number, found.partitions[number], endpoints) for number in sorted(found.partitions)],
+        is_internal=found.name in INTERNAL_TOPICS,
+        partitions=await written_in_steps(partitions, version, steps),
         topic_authorized_operations=operations,
     )
 
 
 def _partition(
-    number: int, partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]
+    number: int, partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint], version: int
 ) -> MetadataResponse.MetadataResponsePartition:
     code = partition_code(partition, endpoints)
+    knows_listeners = version >= LISTENERS_FROM
     return MetadataResponse.MetadataResponsePartition(
-        code,
+        code if knows_listeners or code is ErrorCode.NONE else ErrorCode.LEADER_NOT_AVAILABLE,
         number,
         partition.leader if code is ErrorCode.NONE else NO_LEADER,
         partition.leader_epoch,

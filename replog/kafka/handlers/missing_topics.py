@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from replog.controller.requests import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode, ReplogError
 from replog.kafka.handlers.node import KafkaNode
+from replog.metadata.topic_names import INTERNAL_TOPICS
 
 TOGETHER_MAX = 100
 """Topics that one request for metadata makes at most; a client asks again for what is not there."""
@@ -25,7 +26,10 @@ async def create_missing(node: KafkaNode, names: Sequence[str]) -> dict[str, Err
     Returns:
         What the client is told of each: LEADER_NOT_AVAILABLE where the topic will be there soon; else why it will not.
     """
-    wanted = CreateTopics(tuple(map(NewTopic, names[:TOGETHER_MAX])))
+    own = [name for name in names if name not in INTERNAL_TOPICS]  # those are made by who needs them, in their own way
+    if not own:
+        return {}
+    wanted = CreateTopics(tuple(map(NewTopic, own[:TOGETHER_MAX])))
     try:
         created = await node.change(wanted, CreateTopicsResponse, min(WAIT_MS, node.request_timeout_ms))
     except ReplogError:  # the client asks again

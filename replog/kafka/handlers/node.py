@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from replog.controller.requests import ControllerRequest
-from replog.errors import ErrorCode, InvalidRequestError
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.kafka.fetch_sessions import FetchSessions
 from replog.kafka.handlers.known_configs import KnownConfig
 from replog.log.producers.snapshot import ProducerSnapshotEntry
@@ -17,6 +17,7 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.unread_answers import UnreadAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -99,6 +100,27 @@ class KafkaNode(Protocol):
         """Waits until the metadata that this node knows are those of now, or newer; arguments and errors as of `call`."""
         ...
 
+    async def find_coordinators(self, group_ids: Sequence[str]) -> Sequence[int | ReplogError]:
+        """Returns for each group the broker that coordinates it, or why there is none."""
+        ...
+
+    async def coordinate(self, group_id: str, request: Any, timeout_ms: int | None) -> Any:
+        """Returns the answer of the coordinator of a group, which has to be this broker.
+
+        Args:
+            group_id: The group.
+            request: One of the requests of `replog.coordinator`.
+            timeout_ms: The time within which an answer is wanted; None: it may take as long as it takes.
+
+        Raises:
+            ReplogError: Another broker coordinates the group, nobody does, or the coordinator refuses.
+        """
+        ...
+
+    async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
+        """Returns the answers of all coordinators of this broker; arguments and errors as of `coordinate`."""
+        ...
+
     def wall_ms(self) -> int:
         """Returns milliseconds since 1970."""
         ...
@@ -129,8 +151,17 @@ class KafkaNode(Protocol):
         """Appends, and returns the answer when it is due; with acks=0 it is the one of the append."""
         ...
 
-    async def fetch(self, request: FetchRequest) -> FetchResponse:
-        """Reads, or waits until there is something to read."""
+    def open_answer(self) -> UnreadAnswer:
+        """Returns what an answer with records holds of the memory for those; whoever sends the answer closes it."""
+        ...
+
+    async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
+        """Reads, or waits until there is something to read.
+
+        Args:
+            request: The request.
+            unread: The share of the answer, which holds its bytes from here on; None: it has all the room that it wants.
+        """
         ...
 
 
@@ -140,10 +171,19 @@ class Call(NamedTuple):
     Attributes:
         version: The version of the API that the client chose.
         client_id: The name that the client gives itself.
+        unread: The share of the answer in the memory for records; None: it has none in it.
+        address: The address of the client; "" where it is not known.
     """
 
     version: int
     client_id: str
+    unread: UnreadAnswer | None = None
+    address: str = ""
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client as Kafka tells it of members; "" where it is not known."""
+        return f"/{self.address}" if self.address else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
+from replog.rpc.request_limits import check_partitions
 
 BY_ID_FROM = 13
 """The first version that names topics by their ids (KIP-516)."""
@@ -23,7 +24,7 @@ BY_ID_FROM = 13
 STORAGE_ERROR_FROM = 4
 """The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
 
-WAIT_MAX_MS = 120_000
+ACKS_WAIT_MAX_MS = 120_000
 """How long an acknowledgement is waited for at most, whatever the client says: its bytes are held for as long."""
 
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
@@ -34,7 +35,10 @@ ZSTD_FROM = 7
 """The first version whose batches may be compressed with zstd (KIP-110)."""
 
 TOO_OLD_FOR_ZSTD = f"zstd needs version {ZSTD_FROM} of Produce: take another compression.type, or a newer client"
+NO_KEY = "a compacted topic (cleanup.policy) takes no record without a key"
 TWICE = "a partition stands twice in the request: name it once"
+
+WrongRecord = ProduceResponse.BatchIndexAndErrorMessage
 
 _batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
 
@@ -49,6 +53,7 @@ class _Batch(NamedTuple):
 
 async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> ProduceResponse:
     """Appends the batches, and answers as `acks` asks."""
+    check_partitions(sum(len(topic.partition_data) for topic in request.topic_data))
     response, batches = _opened(node.image, request, call.version)
     if request.acks not in (0, 1, ACKS_ALL):
         _refuse_all(response, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, and may be 0, 1 or -1 (all)")
@@ -60,7 +65,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
         answered = await node.produce(
             NodeRequest(
                 0,
-                min(max(0, request.timeout_ms), WAIT_MAX_MS),
+                min(max(0, request.timeout_ms), ACKS_WAIT_MAX_MS),
                 request.acks,
                 tuple(batch.partition for batch in batches),
                 tuple(batch.records for batch in batches),
@@ -138,6 +143,7 @@ def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResul
     answer.base_offset = result.base_offset
     answer.log_append_time_ms = result.append_time_ms
     answer.log_start_offset = result.log_start_offset
+    answer.record_errors = [WrongRecord(place, NO_KEY) for place in result.keyless]
     if result.error is not ErrorCode.NONE:
         answer.error_message = result.message or result.error.name
     if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader_id >= 0:

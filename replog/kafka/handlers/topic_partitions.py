@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import heapq
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from replog.errors import InvalidRequestError
@@ -13,12 +15,17 @@ from replog.kafka.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from replog.kafka.written_steps import Steps, written_in_steps
 from replog.metadata.image import TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
+from replog.metadata.topic_names import INTERNAL_TOPICS
 
 PARTITIONS_MAX = 2_000
 """In one answer, as Kafka's max.request.partition.size.limit."""
+
+NAMES_AT_ONCE = 5_000
+"""Names among which the first ones are looked for at a time: milliseconds."""
 
 Request = DescribeTopicPartitionsRequest
 Response = DescribeTopicPartitionsResponse
@@ -34,24 +41,35 @@ class _Start:
     partition: int
 
 
-async def describe(node: KafkaNode, request: Request, _call: Call) -> Response:
-    """Returns topics by name, as many partitions as the client wants at once, and where the next page begins."""
-    start = _start(request)
-    names = sorted({topic.name for topic in request.topics} or node.image.topics_by_name)
+async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
+    """Returns topics by name, as many partitions as the client wants at once, and where the next page begins.
+
+    A topic that is not there counts as one partition, so that a page has its size whatever is asked for.
+    """
+    image, endpoints, start = node.image, reachable(node), _start(request)
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
-    endpoints = reachable(node)
-    response = Response()
-    for name in itertools.dropwhile(lambda name: name < start.topic, names):
+    response, steps = Response(), Steps()
+    for name in await _first_names({topic.name for topic in request.topics} or image.topics_by_name, start.topic, left):
         first = start.partition if name == start.topic else 0
         if left <= 0:
             response.next_cursor = Response.Cursor(name, first)
             break
-        found = find_topic(node.image, name)
+        found = find_topic(image, name)
         if not isinstance(found, TopicImage):
             response.topics.append(TopicAnswer(found, name, topic_authorized_operations=TOPIC_OPERATIONS))
+            left -= 1
             continue
         wanted = sorted(number for number in found.partitions if number >= first)
-        response.topics.append(_described(found, wanted[:left], endpoints))
+        answers = (_partition(number, found.partitions[number], endpoints) for number in wanted[:left])
+        response.topics.append(
+            TopicAnswer(
+                name=found.name,
+                topic_id=found.topic_id,
+                is_internal=found.name in INTERNAL_TOPICS,
+                partitions=await written_in_steps(answers, call.version, steps),
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
         if len(wanted) > left:
             response.next_cursor = Response.Cursor(name, wanted[left])
             break
@@ -75,13 +93,14 @@ def _start(request: Request) -> _Start:
     return _Start(cursor.topic_name, cursor.partition_index)
 
 
-def _described(topic: TopicImage, numbers: list[int], endpoints: Mapping[int, BrokerEndpoint]) -> TopicAnswer:
-    return TopicAnswer(
-        name=topic.name,
-        topic_id=topic.topic_id,
-        partitions=[_partition(number, topic.partitions[number], endpoints) for number in numbers],
-        topic_authorized_operations=TOPIC_OPERATIONS,
-    )
+async def _first_names(names: Iterable[str], first: str, partitions_count: int) -> list[str]:
+    """Returns the names of one page and of where the next one begins, in order, from `first` on."""
+    count = partitions_count + 2  # of `first` there may be no partition left
+    unread, found = iter(names), list[str]()
+    while some := list(itertools.islice(unread, NAMES_AT_ONCE)):
+        found = heapq.nsmallest(count, itertools.chain(found, (name for name in some if name >= first)))
+        await asyncio.sleep(0)
+    return found
 
 
 def _partition(

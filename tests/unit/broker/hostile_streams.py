@@ -82,7 +82,7 @@ def produce_requests(topic_id: UUID, broker_epoch: int) -> Iterator[tuple[str, b
     good = frames.encode_produce_request(request)
     header = data_pb2.ProduceRequest.FromString(bytes(frames._split(good)[1]))
     for what, changed in hostile(header, with_call=True):
-        yield what, frames._join(changed, [good_batch])
+        yield what, b"".join(frames._pieces(changed, [good_batch]))
     for what, records in hostile_batches():
         yield what, frames.encode_produce_request(ProduceRequest(1, 1_000, -1, (partition,), (records,)))
     twice = ProduceRequest(1, 1_000, -1, (partition,) * 9, (good_batch,) * 9)

@@ -13,16 +13,34 @@ from replog.broker.node.node import Node
 from replog.config.server import ServerConfig
 from replog.controller.messages import CreateTopics, NewTopic
 from replog.errors import ErrorCode, StorageError
-from replog.rpc.grpc_transport import GrpcConnection, GrpcTransport, client_hello
-from replog.rpc.messages import FetchPartition, FetchRequest, ProducePartition, ProduceRequest, ProduceResult
+from replog.rpc.messages import (
+    FetchPartition,
+    FetchRequest,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResult,
+    client_hello,
+)
 from replog.rpc.metadata_messages import MetadataRequest, TopicInfo
+from replog.rpc.tcp.transport import TcpConnection, TcpTransport
 from replog_checkpoints import FileSystem
+
+PATIENCE_S = 60.0
+"""How long a test may take on a busy machine, with the node's start: more than any wait within."""
 
 
 def config(directory: str = "/data", **values: object) -> ServerConfig:
     named = {name.replace("_", "."): value for name, value in values.items()}
+    any_port = "127.0.0.1:0"
     return ServerConfig.from_mapping(
-        {"node.id": 1, "log.dirs": [directory], "cluster.id": "c", "listeners": ["127.0.0.1:0"], **named}
+        {
+            "node.id": 1,
+            "log.dirs": [directory],
+            "cluster.id": "c",
+            "listeners": [any_port],
+            "inter.broker.listener": any_port,
+            **named,
+        }
     )
 
 
@@ -31,7 +49,7 @@ class Running:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.connection: GrpcConnection = GrpcTransport().connect(node.address, purpose="test")
+        self.connection: TcpConnection = TcpTransport().connect(node.address, purpose="test")
 
     async def create(self, name: str = "t") -> TopicInfo:
         response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=5000)
@@ -59,7 +77,9 @@ class Running:
         try:
             partition = FetchPartition(topic.topic_id, 0, 0)
             await stream.send(FetchRequest(1, 5000, -1, -1, 100, 1, 1 << 20, (partition,)))
-            return len((await stream.receive()).batches[0])
+            response = await stream.receive()
+            assert response.results[0].error is ErrorCode.NONE, response.results
+            return len(response.batches[0])
         finally:
             await stream.close()
 
@@ -76,7 +96,7 @@ async def stopping(started: Node) -> AsyncIterator[Running]:
     """Ready, and stopped at the end."""
     it = Running(started)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await started.wait_until_ready()
             yield it
     finally:

@@ -6,17 +6,22 @@ from dataclasses import replace
 
 import pytest
 from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
+from node_kit import node
 
 from replog.errors import CorruptRecordError, ErrorCode
 from replog.log import Log
 from replog.metadata.records import MetadataRecord
 from replog.records import encode_batch, encode_end_transaction_marker, scan
 from replog.rpc.messages import (
+    FROM_OFFSET_TIMESTAMP,
     LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     AbortedTransaction,
     ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResult,
 )
+from replog.testing import SimulatedFileSystem
 
 BROKERS = (registered(1), registered(2), registered(3))
 
@@ -191,8 +196,10 @@ async def test_a_broker_that_is_fenced_is_not_named() -> None:
 # ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
-async def list_offset(it: Rig, timestamp: int, *, read_committed: bool = False) -> tuple[int, int]:
-    asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, read_committed=read_committed)
+async def list_offset(
+    it: Rig, timestamp: int, *, read_committed: bool = False, from_offset: int = 0
+) -> tuple[int, int]:
+    asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, read_committed=read_committed, from_offset=from_offset)
     result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked))
     assert result.error is ErrorCode.NONE
     return result.offset, result.timestamp
@@ -215,3 +222,31 @@ async def test_the_record_with_the_largest_timestamp() -> None:
         assert await list_offset(it, 45) == (8, 50)
         assert await list_offset(it, LARGEST_TIMESTAMP, read_committed=True) == (-1, -1)
         assert await list_offset(it, 45, read_committed=True) == (-1, -1)
+
+
+async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a client that asks for ten thousand offsets by time does not hold everybody else's requests."""
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        await it.produce(topic)
+        path, driver = it.node.parts.requests.fetch_path, it.node.parts.replicas.stepper.driver
+        look_up, seen = path.list_offset, []
+
+        def looked_up(partition: ListOffsetsPartition) -> ListOffsetsResult:
+            if not seen:
+                driver.submit(lambda: seen.append("somebody else"))
+            seen.append("offset")
+            return look_up(partition)
+
+        monkeypatch.setattr(path, "list_offset", looked_up)
+        asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, 1),) * 1_000)
+        found = await it.connection.call(asked, timeout_ms=5000)
+        assert [result.offset for result in found.results] == [0] * 1_000  # type: ignore[union-attr]
+        assert seen.index("somebody else") < 1_000
+
+
+async def test_the_first_record_at_an_offset_is_one_of_data() -> None:
+    async with rig() as it:
+        await transactions(it)
+        found = [await list_offset(it, FROM_OFFSET_TIMESTAMP, from_offset=offset) for offset in range(9)]
+        assert [offset for offset, _ in found] == [0, 1, 3, 3, 5, 5, 6, 7, -1]  # 2 and 4 are markers

@@ -32,6 +32,7 @@ class Pair:
 
     def __init__(self) -> None:
         self.ports = [free_port(), free_port()]
+        self.voter = f"1@127.0.0.1:{free_port()}"
         self.disks = [SimulatedFileSystem(), SimulatedFileSystem()]
         self.nodes: dict[int, Node] = {}
         self.servers = [f"127.0.0.1:{port}" for port in self.ports]
@@ -43,8 +44,9 @@ class Pair:
                 "log.dirs": ["/data"],
                 "cluster.id": "c",
                 "process.roles": ["controller", "broker"] if number == 1 else ["broker"],
-                "controller.quorum.voters": [f"1@{self.servers[0]}"],
+                "controller.quorum.voters": [self.voter],
                 "listeners": [self.servers[number - 1]],
+                "inter.broker.listener": self.voter.removeprefix("1@") if number == 1 else "127.0.0.1:0",
                 "log.dir.reserve.bytes": 0,
             }
         )
@@ -207,7 +209,7 @@ async def test_answers_that_a_lost_stream_does_not_take_leave_no_records() -> No
         with garbage() as found:
             stream = LostStream(FetchRequest(1, 1000, -1, -1, 0, 1, 1 << 20, (partition,)))
             with pytest.raises(ConnectionLostError):
-                await FetchSession(stream, it.fetch_path).run()
+                await FetchSession(stream, it.fetch_path, it.fetch_path.unread).run()
             del stream
             assert found.with_records() == []
             request = ProduceRequest(1, 1000, -1, (ProducePartition(*KEY),), (batch(VALUE),))

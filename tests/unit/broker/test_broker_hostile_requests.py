@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,14 +15,26 @@ from node_kit import Running, config
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.controller import messages as controller
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
+from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups
+from replog.coordinator.offsets.requests import (
+    CommitOffsets,
+    DeleteOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+    TopicToCommit,
+    TopicToFetch,
+    TopicToForget,
+)
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
 from replog.host_identity import boot_id
 from replog.metadata.features import SUPPORTED_FEATURES
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ElectionType, ResourceType
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeNodeConfigsRequest
+from replog.rpc.group_messages import FindCoordinator
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     DeleteRecordsPartition,
@@ -38,11 +51,12 @@ from replog.rpc.metadata_messages import MetadataRequest, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
+from replog.rpc.tcp.wire import StreamKind
 from replog.testing import SimulatedFileSystem
 
 TIMEOUT_MS = 2_000
 STRANGER = 77
-ENDPOINT = BrokerEndpoint(KAFKA_LISTENER, "127.0.0.1", 19)
+ENDPOINT = BrokerEndpoint(CLIENT_LISTENER, "127.0.0.1", 19)
 HOSTILE_ADDRESSES = (
     ("", 1), ("127.0.0.1", 1), ("127.0.0.1", 0), ("127.0.0.1", 2**32 - 1), ("a b", 1), ("\0", 1), ("[", 1), ("unix:/x", 1),
     ("dns:///x", 1), ("h" * 4_000, 1), ("\N{SNOWMAN}", 1), ("no.such.host.invalid", 1), ("127.0.0.1:5", 1), ("%zz", 1), ("http://x", 1),
@@ -100,6 +114,16 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
         DescribeLogDirsRequest(),
         DescribeNodeConfigsRequest(),
         LocateSegmentsRequest(topic_id, 0, 0, 0, 1, boot_id()),
+        FindCoordinator("g"),
+        ConsumerHeartbeat("g", "m", 0, "i", "rack", 5_000, ("t",), None, "uniform", {}, "client"),
+        ConsumerHeartbeat("g", "m", 1, owned={topic_id: frozenset({0})}),
+        CommitOffsets("g", (TopicToCommit("t", topic_id, (OffsetToCommit(0, 1),)),)),
+        FetchOffsets("g", (TopicToFetch("t", topic_id, (0,)),)),
+        DeleteGroup("g"),
+        DeleteOffsets("g", (TopicToForget("t", (0,)),)),
+        ListGroups(("stable",), ("consumer",)),
+        DescribeGroup("g"),
+        DescribeConsumerGroup("g"),
     ]
 
 
@@ -151,11 +175,12 @@ async def ask_all(it: Running, requests: Iterator[tuple[str, bytes]], *, control
         refused: ReplogError | None = None
         try:
             if controller_calls:
-                open_stream = it.connection._open_controller
-                answer = await it.connection._controller_calls.call(body, open_stream, timeout_ms=60_000)
+                opened = partial(it.connection._open_calls, StreamKind.CONTROLLER)
+                answer = await it.connection._controller_calls.call(body, opened, timeout_ms=60_000)
                 calls.decode_controller_response(answer)
             else:
-                calls.decode_client_response(await it.connection._unary("Call", body, 60_000))
+                opened = partial(it.connection._open_calls, StreamKind.CALLS)
+                calls.decode_client_response(await it.connection._calls.call(body, opened, timeout_ms=60_000))
         except ReplogError as error:
             refused = error
         assert refused is None or is_ours(refused), (what, str(refused)[:500])

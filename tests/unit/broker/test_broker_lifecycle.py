@@ -34,7 +34,7 @@ from replog.errors import (
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import (
-    KAFKA_LISTENER,
+    CLIENT_LISTENER,
     BrokerEndpoint,
     FeatureLevelRecord,
     MetadataRecord,
@@ -43,7 +43,7 @@ from replog.metadata.records import (
 
 SESSION_MS = 9_000
 INCARNATION, DIRECTORY_ID = UUID(int=11), UUID(int=12)
-KAFKA = BrokerEndpoint(KAFKA_LISTENER, "h", 19)
+KAFKA = BrokerEndpoint(CLIENT_LISTENER, "h", 19)
 
 
 def running(*, fenced: bool = False, stop: bool = False, offset: int = 0) -> HeartbeatResponse:

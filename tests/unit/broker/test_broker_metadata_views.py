@@ -16,7 +16,7 @@ from replog.client.cluster.image import ClusterImage
 from replog.controller.requests import ConfigEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (
-    KAFKA_LISTENER,
+    CLIENT_LISTENER,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -30,7 +30,7 @@ from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionIn
 from tests.unit.metadata.metadata_histories import bounded, records_of, replayed
 
 CONTROLLER: Any = {"cluster_id": "c", "controller_id": 2, "controller_epoch": 8}
-KAFKA = BrokerEndpoint(KAFKA_LISTENER, "h", 19)
+KAFKA = BrokerEndpoint(CLIENT_LISTENER, "h", 19)
 
 
 def steps_between(before: MetadataImage | None, after: MetadataImage) -> list[MetadataUpdate]:

@@ -12,7 +12,17 @@ from prometheus_client import CollectorRegistry
 import replog
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.instruments import Instruments
-from replog.broker.metrics.readings import FollowerReading, LeaderReading, QuorumReading, Readings, read_leaders
+from replog.broker.metrics.readings import (
+    CoordinatorReading,
+    FollowerReading,
+    LeaderReading,
+    QuorumReading,
+    Readings,
+    read_leaders,
+)
+from replog.coordinator.describing.requests import GroupOffset
+from replog.coordinator.rebalance_reasons import RebalanceReason
+from replog.coordinator.runtime.shard import ShardState
 from replog.metadata.records import ElectionType, PartitionChangeRecord
 
 OPERATIONS = Path(replog.__file__).parents[1] / "docs" / "OPERATIONS.md"
@@ -20,15 +30,21 @@ BROKERS = (registered(1), registered(2), registered(3))
 READINGS = Readings(
     is_running=True, partitions_count=5, offline_partitions_count=1, offline_replicas_count=2,
     leaders=(
-        LeaderReading("t", 0, is_under_replicated=True, is_under_min_isr=True,
+        LeaderReading("t", 0, is_under_replicated=True, is_under_min_isr=True, high_watermark=31,
                       followers=(FollowerReading(2, 7, 1_500), FollowerReading(3, 9, None))),
-        LeaderReading("t", 1, is_under_replicated=False, is_under_min_isr=False, followers=(FollowerReading(2, 0, 0),)),
+        LeaderReading("t", 1, is_under_replicated=False, is_under_min_isr=False, high_watermark=0,
+                      followers=(FollowerReading(2, 0, 0),)),
     ),
     isr_shrinks=3, isr_expands=4, waiting_produces=5, waiting_fetches=6, waiting_incremental_fetches=7,
-    waiting_deletions=9, incremental_fetches=8, loop_lag_ms=12,
+    waiting_deletions=9, incremental_fetches=8, unread_bytes=11, loop_lag_ms=12,
     quorum=QuorumReading(
         epoch=9, leader_id=1, is_leader=True, high_watermark=70, log_end_offset=71, elections=2, election_ms=250,
         commit_ms=((0.5, 4), (0.99, None)), voter_lags=((1, 0), (2, 3)),
+    ),
+    coordinators=CoordinatorReading(
+        shards={ShardState.ACTIVE: 3, ShardState.LOADING: 1}, open_requests=2, committed_offsets=13,
+        groups={"Stable": 4, "Empty": 1}, load_ms=40, rebalances={RebalanceReason.SILENT: 6},
+        offsets=[GroupOffset('a "b"', "t", 0, 29)], left_out_count=7,
     ),
     elections={ElectionType.CLEAN: 3, ElectionType.UNCLEAN: 1},
 )  # fmt: skip
@@ -62,6 +78,7 @@ def test_names_and_units() -> None:
         'replog_purgatory_size{operation="incremental_fetch"}': 7,
         'replog_purgatory_size{operation="delete_records"}': 9,
         "replog_incremental_fetches": 8,
+        "replog_unread_answers_bytes": 11,
         "replog_event_loop_lag_seconds": 0.012,
         "replog_quorum_epoch": 9,
         "replog_quorum_leader_id": 1,
@@ -73,6 +90,23 @@ def test_names_and_units() -> None:
         'replog_quorum_commit_seconds{quantile="0.5"}': 0.004,
         'replog_quorum_voter_lag_records{voter="1"}': 0,
         'replog_quorum_voter_lag_records{voter="2"}': 3,
+        'replog_group_coordinators{state="loading"}': 1,
+        'replog_group_coordinators{state="active"}': 3,
+        'replog_group_coordinators{state="failed"}': 0,
+        'replog_groups{state="stable"}': 4,
+        'replog_groups{state="empty"}': 1,
+        "replog_group_open_requests": 2,
+        "replog_group_committed_offsets_total": 13,
+        "replog_group_load_seconds": 0.04,
+        'replog_partition_high_watermark{partition="0",topic="t"}': 31,
+        'replog_partition_high_watermark{partition="1",topic="t"}': 0,
+        'replog_group_rebalances_total{reason="joined"}': 0,
+        'replog_group_rebalances_total{reason="left"}': 0,
+        'replog_group_rebalances_total{reason="silent"}': 6,
+        'replog_group_rebalances_total{reason="slow"}': 0,
+        'replog_group_rebalances_total{reason="changed"}': 0,
+        'replog_group_committed_offset{group="a "b"",partition="0",topic="t"}': 29,
+        "replog_group_offsets_left_out": 7,
         'replog_elections_total{type="clean"}': 3,
         'replog_elections_total{type="unclean"}': 1,
     }

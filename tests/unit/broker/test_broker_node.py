@@ -13,7 +13,7 @@ import pytest
 from broker_kit import batch, wait_until
 from node_kit import Running, config, node, stopping
 
-from replog.broker.node.environment import NodeEnvironment
+from replog.broker.node.environment import NodeEnvironment, PeerNetwork
 from replog.broker.node.node import Node
 from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.replica_manager import ReplicaManager
@@ -38,21 +38,22 @@ from replog.errors import (
     StorageError,
     UnsupportedVersionError,
 )
-from replog.metadata.records import KAFKA_LISTENER, ResourceType
+from replog.metadata.records import CLIENT_LISTENER, ResourceType
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.rpc.grpc_transport import GrpcServer, GrpcTransport, bind, client_hello
+from replog.rpc.grpc.transport import GrpcServer, GrpcTransport, bind
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
     Hello,
     InitProducerIdRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResult,
     ProducePartition,
     ProduceRequest,
+    client_hello,
 )
 from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown
@@ -117,27 +118,6 @@ async def test_all_that_clients_ask() -> None:
         await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5000)
         await wait_until(lambda: not it.node.parts.replicas.stepper.replicas)
         assert (await it.produce(topic)).error is ErrorCode.UNKNOWN_TOPIC_ID
-
-
-async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a client that asks for ten thousand offsets by time does not hold everybody else's requests."""
-    async with node(SimulatedFileSystem()) as it:
-        topic = await it.create()
-        await it.produce(topic)
-        path, driver = it.node.parts.requests.fetch_path, it.node.parts.replicas.stepper.driver
-        look_up, seen = path.list_offset, []
-
-        def looked_up(partition: ListOffsetsPartition) -> ListOffsetsResult:
-            if not seen:
-                driver.submit(lambda: seen.append("somebody else"))
-            seen.append("offset")
-            return look_up(partition)
-
-        monkeypatch.setattr(path, "list_offset", looked_up)
-        asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, 1),) * 1_000)
-        found = await it.connection.call(asked, timeout_ms=5000)
-        assert [result.offset for result in found.results] == [0] * 1_000  # type: ignore[union-attr]
-        assert seen.index("somebody else") < 1_000
 
 
 async def test_the_watch_tells_a_new_topic() -> None:
@@ -221,21 +201,21 @@ async def test_a_taken_port_leaves_the_directory_free() -> None:
             pass
 
 
-async def test_a_taken_port_for_kafkas_clients_leaves_the_directory_and_the_other_port_free() -> None:
+async def test_a_taken_port_for_clients_leaves_the_directory_and_the_other_port_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         own = f"127.0.0.1:{free.getsockname()[1]}"
     fs = SimulatedFileSystem()
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = f"127.0.0.1:{other.getsockname()[1]}"
-        for listener in (taken, own):  # its own other port is as taken as anybody's
-            with pytest.raises(
-                ConfigError, match=rf"cannot listen at {listener}: .* Choose another port in kafka\.listener"
-            ):
-                await Node.start(config(listeners=[own], kafka_listener=listener), environment=NodeEnvironment(fs=fs))
-    async with node(fs, config(listeners=[own], kafka_listener=taken)) as it:
-        assert it.node.kafka_address == taken
+        for listener in (taken, own):
+            with pytest.raises(ConfigError, match=rf"cannot listen at {taken}: .*another port|are both"):
+                await Node.start(
+                    config(listeners=[listener], inter_broker_listener=own), environment=NodeEnvironment(fs=fs)
+                )
+    async with node(fs, config(listeners=[taken], inter_broker_listener=own)) as it:
+        assert (it.node.address, it.node.peer_address) == (taken, own)
         image = it.node.parts.replicas.publisher.image
-        assert image.brokers[1].endpoint(KAFKA_LISTENER) == it.node.parts.requests.kafka_node.endpoint(1)
+        assert image.brokers[1].endpoint(CLIENT_LISTENER) == it.node.parts.requests.kafka_node.endpoint(1)
 
 
 async def test_a_directory_is_used_once() -> None:
@@ -281,7 +261,12 @@ async def test_a_request_never_meets_half_a_node() -> None:
         knocking.append(asyncio.create_task(knock()))
         return server
 
-    started = await Node.start(config(), environment=NodeEnvironment(fs=SimulatedFileSystem(), bind=knock_at_once))
+    started = await Node.start(
+        config(),
+        environment=NodeEnvironment(
+            fs=SimulatedFileSystem(), peers=lambda _: PeerNetwork(GrpcTransport(), knock_at_once)
+        ),
+    )
     async with stopping(started):
         assert await knocking[0] is not None
 
@@ -487,14 +472,12 @@ async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     alone = config(
         process_roles=["controller"],
-        listeners=[address],
+        inter_broker_listener=address,
         controller_quorum_voters=f"1@{address}",
-        kafka_listener="127.0.0.1:0",
     )
     only = await Node.start(alone, environment=NodeEnvironment(fs=SimulatedFileSystem()))
     await asyncio.wait_for(only.wait_until_ready(), 1)
-    assert only.kafka_address is None, "it has nothing to serve"
-    connection = GrpcTransport().connect(only.address, purpose="data")
+    connection = TcpTransport().connect(only.address, purpose="data")
     metadata = await connection.call(MetadataRequest(), timeout_ms=1_000)
     assert (metadata.controller_id, metadata.brokers) == (1, ())
     await connection.close()

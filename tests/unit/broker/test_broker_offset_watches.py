@@ -119,7 +119,7 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
         assert (gone.topic_id, gone.error) == (topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         await it.connection.controller_call(DeleteTopics(("u",)), timeout_ms=5_000)
         await next_update(updates)
-        with pytest.raises(ConnectionLostError, match="ended the watch of offsets"):
+        with pytest.raises(ConnectionLostError, match="closed the stream"):
             await next_update(updates)
         await wait_until(lambda: len(watches(it)) == 0)
         assert not watches(it)._by_key

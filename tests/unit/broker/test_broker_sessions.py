@@ -14,8 +14,10 @@ from broker_kit import wait_until
 from replog.broker.requests import sessions
 from replog.broker.requests.sessions import REQUEST_OVERHEAD_BYTES, FetchSession, ProduceSession
 from replog.byte_semaphore import ByteSemaphore
+from replog.errors import MalformedFrameError, ThrottledError
 from replog.rpc.messages import FetchRequest, FetchResponse, ProducePartition, ProduceRequest, ProduceResponse
 from replog.rpc.transport import ConnectionLostError
+from replog.unread_answers import UnreadAnswer, UnreadAnswers
 
 LIMIT = 10 * REQUEST_OVERHEAD_BYTES
 
@@ -49,9 +51,15 @@ class FakePath:
 
     def __init__(self) -> None:
         self.open: list[tuple[Any, Callable[[Any], None]]] = []
+        self.withdrawn: list[Any] = []
+        self.unread: UnreadAnswer | None = None
 
-    def submit(self, request: Any, answer: Callable[[Any], None]) -> None:
+    def submit(
+        self, request: Any, answer: Callable[[Any], None], unread: UnreadAnswer | None = None
+    ) -> Callable[[], None]:
         self.open.append((request, answer))
+        self.unread = unread
+        return lambda: self.withdrawn.append(request)
 
     def answer(self, count: int = 1) -> None:
         for _ in range(count):
@@ -200,7 +208,7 @@ async def test_what_a_dead_session_held_comes_back_to_the_broker() -> None:
 
 async def test_a_stream_has_a_bounded_number_of_open_fetches() -> None:
     stream, path = FakeStream(), FakePath()
-    task = asyncio.create_task(FetchSession(stream, path).run())  # type: ignore[arg-type]
+    task = asyncio.create_task(FetchSession(stream, path, UnreadAnswers(1)).run())  # type: ignore[arg-type]
     for correlation_id in range(40):
         stream.incoming.put_nowait(FetchRequest(correlation_id, 1, -1, -1, 1, 1, 1, ()))
     assert await quiet(lambda: path.open) == sessions.MAX_OPEN_FETCHES
@@ -215,9 +223,70 @@ async def test_a_stream_has_a_bounded_number_of_open_fetches() -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
+@contextlib.asynccontextmanager
+async def consuming(
+    replica_id: int = -1,
+) -> AsyncIterator[tuple[FakeStream, FakePath, UnreadAnswers, asyncio.Task[None]]]:
+    """A fetch stream with one request that its path has; its answer would have 10 bytes."""
+    stream, path, budget = FakeStream(), FakePath(), UnreadAnswers(100)
+    stream.reads.clear()
+    task = asyncio.create_task(FetchSession(stream, path, budget).run())  # type: ignore[arg-type]
+    stream.incoming.put_nowait(FetchRequest(1, 1, replica_id, -1, 1, 1, 1, ()))
+    await wait_until(lambda: path.open)
+    if path.unread is not None:
+        path.unread.hold(10, 0)
+    try:
+        yield stream, path, budget, task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert budget.held_bytes == 0
+
+
+async def test_an_answer_holds_its_room_until_it_has_left() -> None:
+    async with consuming() as (stream, path, budget, _):
+        path.open[0][1](FetchResponse(1, (), ()))
+        assert path.unread is not None
+        await wait_until(lambda: path.unread is not None and path.unread.on_give_up)
+        assert budget.held_bytes == 10
+        stream.reads.set()
+        await wait_until(lambda: not budget.held_bytes)
+        assert len(stream.sent) == 1
+
+
+async def test_the_end_of_a_stream_withdraws_its_requests_and_gives_their_room_back() -> None:
+    async with consuming() as (stream, path, budget, task):
+        stream.incoming.put_nowait(ConnectionLostError("gone"))
+        await asyncio.wait([task])
+        assert ([request.correlation_id for request in path.withdrawn], budget.held_bytes) == ([1], 0)
+
+
+async def test_a_stream_whose_answer_is_given_up_ends_and_says_why() -> None:
+    async with consuming() as (_, path, budget, task):
+        path.open[0][1](FetchResponse(1, (), ()))
+        assert path.unread is not None
+        await wait_until(lambda: path.unread is not None and path.unread.on_give_up)
+        budget.end_oldest(now_ms=100, unread_ms=100)
+        with pytest.raises(ThrottledError, match=r"queued\.max\.response\.bytes"):
+            await asyncio.wait_for(task, 10)
+
+
+async def test_the_answers_of_followers_have_no_part_in_the_room_for_those_of_consumers() -> None:
+    async with consuming(replica_id=2) as (_, path, _, _):
+        assert path.unread is None
+
+
+async def test_a_consumer_that_fetches_as_followers_do_is_refused() -> None:
+    """Trap: its answers would have no bound."""
+    stream = FakeStream()
+    stream.incoming.put_nowait(FetchRequest(1, 1, -1, -1, 1, 1, 1, (), incremental=True))
+    with pytest.raises(MalformedFrameError, match="only followers"):
+        await FetchSession(stream, FakeIncrementalPath(), UnreadAnswers(1)).run()  # type: ignore[arg-type]
+
+
 async def test_requests_that_share_an_answer_hold_one_place() -> None:
     stream, path = FakeStream(), FakeIncrementalPath()
-    task = asyncio.create_task(FetchSession(stream, path).run())  # type: ignore[arg-type]
+    task = asyncio.create_task(FetchSession(stream, path, UnreadAnswers(1)).run())  # type: ignore[arg-type]
     for correlation_id in range(40):
         stream.incoming.put_nowait(FetchRequest(correlation_id, 1, 2, 102, 1, 1, 1, (), incremental=True))
     assert await quiet(lambda: path.asked) == 40

@@ -45,9 +45,9 @@ class Served:
 
     async def _connected(self) -> RawClient | None:
         """A connection; None while the port is closed, which opens behind the node's readiness."""
-        assert self.node.kafka_address is not None
+        assert self.node.address is not None
         try:
-            return await asyncio.to_thread(RawClient, self.node.kafka_address)
+            return await asyncio.to_thread(RawClient, self.node.address)
         except ConnectionRefusedError:
             return None
 
@@ -104,7 +104,7 @@ def batch(*values: bytes, timestamp_ms: int = 1, **others: Any) -> bytes:
 
 
 @contextlib.asynccontextmanager
-async def serving(**keys: object) -> AsyncIterator[Served]:
+async def serving(fs: SimulatedFileSystem | None = None, **keys: object) -> AsyncIterator[Served]:
     """A node on a disk in memory, ready; its keys with `_` for `.`."""
     named = {name.replace("_", "."): value for name, value in keys.items()}
     config = ServerConfig.from_mapping(
@@ -113,11 +113,10 @@ async def serving(**keys: object) -> AsyncIterator[Served]:
             "log.dirs": ["/data"],
             "cluster.id": "c",
             "listeners": ["127.0.0.1:0"],
-            "kafka.listener": "127.0.0.1:0",
             **named,
         }
     )
-    node = await Node.start(config, environment=NodeEnvironment(fs=SimulatedFileSystem()))
+    node = await Node.start(config, environment=NodeEnvironment(fs=fs or SimulatedFileSystem()))
     served = Served(node)
     try:
         async with asyncio.timeout(TIMEOUT_S):

@@ -9,7 +9,7 @@ from kafka_node_kit import Served
 
 from replog.controller.requests import RegisterBroker, RegisterBrokerResponse
 from replog.metadata.features import SUPPORTED_FEATURES
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 
 
 async def register(it: Served, broker_id: int) -> None:
@@ -22,7 +22,7 @@ async def register(it: Served, broker_id: int) -> None:
         1,
         (UUID(int=broker_id + 1000),),
         supported_features=SUPPORTED_FEATURES,
-        endpoints=(BrokerEndpoint(KAFKA_LISTENER, "elsewhere", 9092),),
+        endpoints=(BrokerEndpoint(CLIENT_LISTENER, "elsewhere", 9092),),
     )
     await it.kafka.change(request, RegisterBrokerResponse, 5000)
     async with asyncio.timeout(20):

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from replog.byte_semaphore import ByteSemaphore
-from replog.kafka.connection import Answer, ConnectionLimits, RequestServer
-from replog.kafka.listener import Listener, ListenerLimits, bind
+from replog.tcp.connection import Answer, ConnectionLimits, RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.port import bind
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()
@@ -36,7 +37,7 @@ class Script:
     answer_size: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def serve(self, frame: memoryview) -> Answer | None:
+    async def serve(self, frame: memoryview, _address: str) -> Answer | None:
         number: int = struct.unpack_from(">hi", frame)[1]
         self.begun.append(number)
         self.news.set()
@@ -93,19 +94,24 @@ class Served:
         return client
 
 
+def is_overlapping(frame: memoryview) -> bool:
+    """Whether a request of these tests is as a produce: it may overlap others, and brings records."""
+    return frame[1] == OVERLAPPING
+
+
 @asynccontextmanager
 async def serving(
     *,
     limits: ConnectionLimits = LIMITS,
     bytes_max: int = 1 << 30,
-    serve: Callable[[memoryview], Awaitable[Answer | None]] | None = None,
+    serve: Callable[[memoryview, str], Awaitable[Answer | None]] | None = None,
     **others: Any,
 ) -> AsyncIterator[Served]:
     script, request_bytes = Script(), ByteSemaphore(bytes_max)
-    server = RequestServer(serve or script.serve, lambda frame: frame[1] == OVERLAPPING)
+    server = RequestServer(serve or script.serve, is_overlapping, is_overlapping)
     listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
     bound = bind("127.0.0.1", 0)
-    port = bound.getsockname()[1]
+    port = bound.port
     await listener.start(bound)
     found = Served(listener, port, script, request_bytes, [])
     try:

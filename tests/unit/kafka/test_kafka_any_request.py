@@ -18,10 +18,24 @@ from kafka_node_kit import serving
 from replog.kafka.messages.fetch import FetchRequest
 from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.served import SERVED
-from replog.kafka.wire import Writer
+from replog.wire import Writer
 
 ROUNDS = 60
-TEXTS = ("t", "", "__cluster_metadata", "no/name", "é", "x" * 300, "1", "-1", "retention.ms", "compact", "/data", "\0")
+TEXTS = (
+    "t",
+    "",
+    "__cluster_metadata",
+    "__consumer_offsets",
+    "no/name",
+    "é",
+    "x" * 300,
+    "1",
+    "-1",
+    "retention.ms",
+    "compact",
+    "/data",
+    "\0",
+)
 NUMBERS = (0, 1, 1, 2, 3, 4, -1, 7, 99, 2**31 - 1, -(2**31), 32_767)
 SHORT_WAITS = (1, 50, 200)
 
@@ -38,7 +52,9 @@ def any_value(kind: Any, name: str, rng: random.Random) -> Any:
         hints = typing.get_type_hints(kind, vars(importlib.import_module(kind.__module__)))
         return kind(**{field.name: any_value(hints[field.name], field.name, rng) for field in dataclasses.fields(kind)})  # type: ignore[operator]
     if kind is int:
-        return rng.choice(SHORT_WAITS if name == "timeout_ms" else NUMBERS)
+        return rng.choice(SHORT_WAITS if name.endswith("timeout_ms") else NUMBERS)
+    if kind is bytes:
+        return rng.choice(TEXTS).encode()
     return {str: rng.choice(TEXTS), bool: rng.random() < 0.5, UUID: UUID(int=rng.choice((0, 1, 5)))}[kind]
 
 
@@ -54,7 +70,8 @@ def is_writable(request: Any, version: int) -> bool:
 @pytest.mark.parametrize("seed", range(3))
 async def test_any_request_is_answered(seed: int, caplog: pytest.LogCaptureFixture) -> None:
     rng, answered = random.Random(seed), set[str]()
-    async with serving(auto_create_topics_enable=True) as it:
+    keys = {"offsets_topic_num_partitions": 2, "group_min_session_timeout_ms": 1, "group_initial_rebalance_delay_ms": 1}
+    async with serving(auto_create_topics_enable=True, **keys) as it:
         await it.create("t", partitions=2)
         for _ in range(ROUNDS):
             for api in SERVED:

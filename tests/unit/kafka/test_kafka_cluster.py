@@ -36,7 +36,7 @@ async def test_the_brokers_are_told(version: int) -> None:
         answer = await it.ask(DescribeClusterRequest(), version, DescribeClusterResponse)
         assert (answer.error_code, answer.cluster_id, answer.controller_id) == (0, "c", 1)
         (broker,) = answer.brokers
-        assert f"{broker.host}:{broker.port}" == it.node.kafka_address
+        assert f"{broker.host}:{broker.port}" == it.node.address
         assert (broker.broker_id, broker.rack, broker.is_fenced) == (1, "r", False)
         assert answer.cluster_authorized_operations == NOT_ASKED
         asked = DescribeClusterRequest(include_cluster_authorized_operations=True)

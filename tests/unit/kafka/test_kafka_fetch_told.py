@@ -11,11 +11,11 @@ from replog.errors import ErrorCode
 from replog.kafka.handlers.fetch import fetch, refuse_fetch
 from replog.kafka.handlers.node import Call, Failure
 from replog.kafka.messages.fetch import FetchRequest, FetchResponse
-from replog.kafka.wire import Reader, Writer
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import FetchRequest as NodeRequest
 from replog.rpc.messages import FetchResponse as NodeResponse
 from replog.rpc.messages import FetchResult
+from replog.wire import Reader, Writer
 
 NEWEST = 18
 
@@ -28,7 +28,7 @@ class Answers:
         self.result: dict[str, Any] = {"error": ErrorCode.NONE, "high_watermark": 5, **result}
         self.asked: list[NodeRequest] = []
 
-    async def __call__(self, request: NodeRequest) -> NodeResponse:
+    async def __call__(self, request: NodeRequest, unread: object) -> NodeResponse:
         self.asked.append(request)
         results = tuple(
             FetchResult(p.topic_id, p.partition_id, fetch_offset=p.fetch_offset, **self.result)

@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
+
 from replog.broker.requests.kafka_node import LocalKafkaNode
-from replog.kafka.handlers.metadata import reachable
+from replog.errors import ErrorCode
+from replog.kafka.handlers.metadata import metadata, reachable
+from replog.kafka.handlers.node import Call
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.metadata import MetadataDelta, MetadataImage
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, BrokerRegistrationChangeRecord, RegisterBrokerRecord
+from replog.metadata.records import (
+    CLIENT_LISTENER,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from replog.wire import Reader, Writer
 
 
 def at(port: int) -> BrokerEndpoint:
-    return BrokerEndpoint(KAFKA_LISTENER, "127.0.0.1", port)
+    return BrokerEndpoint(CLIENT_LISTENER, "127.0.0.1", port)
 
 
-def image_of(*records: RegisterBrokerRecord | BrokerRegistrationChangeRecord) -> MetadataImage:
+def image_of(*records: MetadataRecord) -> MetadataImage:
     delta = MetadataDelta(MetadataImage())
     for record in records:
         delta.replay(record)
@@ -30,9 +46,12 @@ def registered(broker_id: int, *endpoints: BrokerEndpoint, fenced: bool = False)
 
 
 def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafkaNode:
-    config = SimpleNamespace(node_id=1, kafka_fetch_sessions=0)
-    parts = SimpleNamespace(config=config, publisher=SimpleNamespace(image=image))
-    return LocalKafkaNode(cast("Any", parts), cast("Any", None), own_endpoint)
+    config = SimpleNamespace(node_id=1, kafka_fetch_sessions=0, auto_create_topics_enable=False)
+    parts = SimpleNamespace(
+        config=config, hello=SimpleNamespace(cluster_id="c"), publisher=SimpleNamespace(image=image)
+    )
+    handlers = SimpleNamespace(controller=lambda: (1, "h:9"))
+    return LocalKafkaNode(cast("Any", parts), cast("Any", handlers), own_endpoint, random.Random(1))
 
 
 def test_brokers_are_named_that_serve_kafkas_clients_and_are_not_fenced() -> None:
@@ -50,3 +69,21 @@ def test_brokers_are_named_that_serve_kafkas_clients_and_are_not_fenced() -> Non
 def test_a_node_names_itself_before_the_metadata_do() -> None:
     assert reachable(node(image_of(registered(1), registered(2)), at(1))) == {1: at(1)}
     assert reachable(node(image_of(registered(1, at(7), fenced=True)), at(1))) == {1: at(1)}
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)])
+def test_who_leads_without_a_port_for_kafkas_clients_is_told_by_a_code_that_the_client_knows(
+    version: int, code: ErrorCode
+) -> None:
+    topic_id = UUID(int=7)
+    image = image_of(
+        registered(1, at(1)),
+        registered(2),
+        TopicRecord("t", topic_id),
+        PartitionRecord(0, topic_id, replicas=(2, 1), isr=(2, 1), leader=2, leader_epoch=0, partition_epoch=0),
+    )
+    asked = metadata(node(image, at(1)), MetadataRequest(topics=None), Call(version, "c"))
+    writer = Writer()
+    asyncio.run(asked).write(writer, version)
+    (told,) = MetadataResponse.read(Reader(memoryview(writer.joined())), version).topics[0].partitions
+    assert (told.error_code, told.leader_id, told.offline_replicas) == (code, -1, [2])

@@ -9,6 +9,7 @@ from replog.errors import ErrorCode
 from replog.kafka.handlers.node import Call
 from replog.kafka.handlers.produce import produce
 from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.records import encode_batch
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
 from replog.rpc.messages import ProduceResult
@@ -48,3 +49,17 @@ async def test_a_producer_hears_codes_after_which_it_sends_again(
         (told,) = response.responses[0].partition_responses
         assert isinstance(told, ProduceResponse.PartitionProduceResponse)
         assert (told.error_code, told.error_message) == (expected, "why")
+
+
+@pytest.mark.parametrize("version", [7, 8, 13])
+async def test_a_producer_hears_which_records_a_compacted_topic_does_not_take(version: int) -> None:
+    """Goal: the other records of the batch can be sent again (KIP-467); without a place all of them failed for this."""
+    async with serving() as it:
+        topic_id = await it.create(**{"cleanup.policy": "compact"})
+        records = encode_batch([(1, key, b"v", ()) for key in (b"k", None, b"", None)])
+        data = [ProduceRequest.PartitionProduceData(0, records)]
+        request = ProduceRequest(acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", topic_id, data)])
+        response = await it.ask(request, version, ProduceResponse)
+        (told,) = response.responses[0].partition_responses
+        assert told.error_code == ErrorCode.INVALID_RECORD
+        assert [one.batch_index for one in told.record_errors] == ([1, 3] if version >= 8 else [])

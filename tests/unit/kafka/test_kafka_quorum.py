@@ -48,7 +48,7 @@ async def test_the_quorum_tells_its_voters(version: int) -> None:
             assert voter.replica_directory_id.int
             (node,) = answer.nodes
             (listener,) = node.listeners
-            assert (node.node_id, f"{listener.host}:{listener.port}") == (1, it.node.address)
+            assert (node.node_id, f"{listener.host}:{listener.port}") == (1, it.node.peer_address)
 
 
 async def test_voters_are_changed_in_the_cluster_that_is_meant() -> None:

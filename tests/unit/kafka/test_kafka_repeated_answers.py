@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from replog.errors import ErrorCode
-from replog.kafka import repeated_answers, server
+from replog.errors import ErrorCode, MalformedFrameError
+from replog.kafka import repeated_answers, server, written_steps
 from replog.kafka.messages.headers import RequestHeader, ResponseHeader
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.repeated_answers import Asked, RepeatedAnswers
+from replog.kafka.repeated_answers import Answered, Asked, RepeatedAnswers, Source
 from replog.kafka.server import KafkaServer
-from replog.kafka.wire import Reader, Writer
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+from replog.wire import Reader, Writer
 
 VERSION = 12
 
@@ -52,7 +54,7 @@ class Node:
         return self.controller
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint:
-        return BrokerEndpoint(KAFKA_LISTENER, "localhost", 9000 + broker_id)
+        return BrokerEndpoint(CLIENT_LISTENER, "localhost", 9000 + broker_id)
 
 
 class Asker:
@@ -127,24 +129,147 @@ async def test_bytes_behind_a_request_are_not_looked_at(asker: Asker) -> None:
     assert [topic.name for topic in MetadataResponse.read(reader, 13).topics] == ["flights"]
 
 
-def test_answers_are_bounded() -> None:
-    answers, now = RepeatedAnswers(), image(1)
+# ---- while an answer is written --------------------------------------------------------------------------------------
+
+
+async def test_an_answer_of_many_partitions_is_written_in_steps(asker: Asker) -> None:
+    """Goal: a hundred thousand partitions hold nobody up who asks for something else."""
+    asker.node.image = image(*[1] * 5 * written_steps.AT_ONCE)
+    asking = asyncio.create_task(asker.ask(MetadataRequest(None)))
+    assert await turns_of_others(asking) > 5
+    assert len((await asking).topics[0].partitions) == 5 * written_steps.AT_ONCE
+
+
+async def test_an_answer_of_many_topics_is_written_in_steps(asker: Asker) -> None:
+    names = [f"t{number}" for number in range(5 * written_steps.AT_ONCE)]
+    asked = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=name) for name in [*names, names[0]]])
+    asking = asyncio.create_task(asker.ask(asked))
+    assert await turns_of_others(asking) > 5
+    assert [topic.name for topic in (await asking).topics] == names
+
+
+async def turns_of_others(task: asyncio.Task[Any]) -> int:
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+async def test_those_who_ask_while_an_answer_is_written_wait_for_it(asker: Asker) -> None:
+    asker.node.image = image(*[1] * 1_000)
+    answers = await asyncio.gather(*(asker.ask(MetadataRequest(None), number) for number in range(5)))
+    assert asker.written == 1
+    assert [len(answer.topics[0].partitions) for answer in answers] == [1_000] * 5
+
+
+class Writing:
+    """A server whose answers are written when a test says so."""
+
+    def __init__(self) -> None:
+        self.source = Source(image(1), 1)
+        self.answers = RepeatedAnswers(lambda: self.source)
+        self.begun: list[asyncio.Future[Answered]] = []
+
+    async def _write(self) -> Answered:
+        self.begun.append(asyncio.get_running_loop().create_future())
+        return await self.begun[-1]
+
+    async def ask(self, body: bytes = b"") -> asyncio.Task[repeated_answers.Buffers]:
+        asking = asyncio.create_task(self.answers.answer(Asked(3, 0, body), self._write))
+        await settled()
+        return asking
+
+    async def finish(self, data: bytes) -> None:
+        """Ends the writing that was begun last."""
+        self.begun.pop().set_result(Answered([data], is_repeated=True))
+        await settled()
+
+
+async def settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_who_asks_after_a_change_is_not_told_what_was_before() -> None:
+    """Note: the answers of the past are not written beside one another, however often the metadata change."""
+    it = Writing()
+    first = await it.ask()
+    late = []
+    for _ in range(3):
+        it.source = Source(image(2), 1)
+        late += [await it.ask(), await it.ask()]
+    assert len(it.begun) == 1
+    await it.finish(b"old")
+    assert await first == [b"old"]
+    assert len(it.begun) == 1
+    await it.finish(b"new")
+    assert await asyncio.gather(*late) == [[b"new"]] * 6
+    assert await (await it.ask()) == [b"new"]
+    assert not it.begun
+
+
+async def test_who_leaves_takes_an_answer_from_nobody() -> None:
+    it = Writing()
+    first, second = await it.ask(), await it.ask()
+    first.cancel()
+    await settled()
+    await it.finish(b"told")
+    assert await second == [b"told"]
+
+
+async def test_an_answer_for_which_nobody_waits_is_not_written_to_its_end() -> None:
+    it = Writing()
+    asking = [await it.ask(), await it.ask()]
+    for one in asking:
+        one.cancel()
+    again = asyncio.create_task(it.answers.answer(Asked(3, 0, b""), it._write))  # in the same turn of the loop
+    await settled()
+    assert it.begun.pop(0).cancelled()
+    await it.finish(b"told")
+    assert await again == [b"told"]
+
+
+async def test_an_error_is_told_to_all_who_wait_and_to_nobody_after_them() -> None:
+    it = Writing()
+    asking = [await it.ask(), await it.ask()]
+    it.begun.pop(0).set_exception(MalformedFrameError("cut off"))
+    for one in asking:
+        with pytest.raises(MalformedFrameError, match="cut off"):
+            await one
+    asking = [await it.ask()]
+    await it.finish(b"told")
+    assert await asking[0] == [b"told"]
+
+
+async def told(it: Writing, body: bytes, data: bytes) -> bool:
+    """Asks, answers if that is needed; returns whether it was."""
+    asking = await it.ask(body)
+    is_new = not asking.done()
+    if is_new:
+        await it.finish(data)
+    assert await asking == [data]
+    return is_new
+
+
+async def test_answers_are_bounded() -> None:
+    it = Writing()
     each = bytes(repeated_answers.KEPT_BYTES_MAX // 2)
-    for number in range(3):
-        answers.find(now, 1, Asked(3, number, b""))
-        answers.keep(now, 1, Asked(3, number, b""), [each])
-    assert [answers.find(now, 1, Asked(3, number, b"")) for number in range(3)] == [[each], [each], None]
+    assert [await told(it, b"%d" % number, each) for number in range(3)] == [True] * 3
+    assert [await told(it, b"%d" % number, each) for number in range(3)] == [False, False, True]
+    it.source = Source(image(2), 1)
+    assert await told(it, b"0", b"")
     long = bytes(repeated_answers.ASKED_BYTES_MAX + 1)
-    other = image(2)
-    assert answers.find(other, 1, Asked(3, 0, b"")) is None
-    answers.keep(other, 1, Asked(3, 0, long), [b"x"])
-    assert answers.find(other, 1, Asked(3, 0, long)) is None
+    assert await told(it, long, b"x")
+    assert await told(it, long, b"x")
 
 
-def test_an_answer_of_the_past_is_not_kept() -> None:
+async def test_an_answer_of_the_past_is_not_kept() -> None:
     """Example: the metadata changed while the handler waited."""
-    answers, before, now = RepeatedAnswers(), image(1), image(2)
-    answers.find(before, 1, Asked(3, 0, b""))
-    answers.find(now, 1, Asked(3, 0, b""))
-    answers.keep(before, 1, Asked(3, 0, b""), [b"old"])
-    assert answers.find(now, 1, Asked(3, 0, b"")) is None
+    it = Writing()
+    asking = await it.ask()
+    it.source = Source(image(2), 1)
+    assert await told(it, b"other", b"")
+    await it.finish(b"old")
+    assert await asking == [b"old"]
+    assert await told(it, b"", b"new")

@@ -1,0 +1,298 @@
+"""Carries out what one shard decides, on the log of the replica that this broker leads.
+
+Messages are taken in one after the other, also those that come while the effects of another are carried out: an append moves
+the high watermark of a partition with one replica at once.  What the messages of one turn append goes into the log together,
+and what comes while that is replicated goes into the next batch: a batch costs the brokers more than a record in it, and none
+can commit before the one in front of it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, assert_never
+
+from replog.broker.coordinator.log_pieces import LogPieces, Told
+from replog.broker.replicas.replica import Replica
+from replog.broker.replicas.stepper import ReplicaStepper
+from replog.coordinator.runtime.machine import Moment
+from replog.coordinator.runtime.messages import (
+    AppendRecords,
+    AppendRefused,
+    Effect,
+    Lead,
+    Message,
+    ReadLog,
+    Reply,
+    ReplyError,
+    Resigned,
+    Tick,
+)
+from replog.coordinator.runtime.shard import Shard, ShardState
+from replog.errors import (
+    BrokerNotAvailableError,
+    DiskFullError,
+    ErrorCode,
+    InvariantViolationError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    ReplogError,
+    StorageError,
+    ThrottledError,
+)
+from replog.records import RecordInput, encode_batch
+from replog.replication.leader import Leader
+from replog.replication.messages import Appended
+from replog.rpc.messages import ACKS_ALL
+
+BATCH_BYTES: Final = 512 << 10
+"""Bytes of records from which on changes go into another batch, and wait for none; one change is never divided."""
+
+READ_RETRY_MS: Final = 100
+"""After how long a read is tried again for which the disk had no time."""
+
+_log = logging.getLogger(__name__)
+
+
+class ShardHost:
+    """One shard, its inbox, and its replica.  Runs on the replica driver.
+
+    Invariants:
+        - the shard is stepped by nobody else, and never while its effects are carried out;
+        - records are appended in the order in which the shard made them, each where it must be, or not at all.
+
+    Args:
+        replica: The replica that leads.
+        shard: The shard.
+        stepper: What steps the replicas.
+        refuses: The function that says why this broker may not serve now; None when it may.
+        answer: The function that hands an answer over to whoever waits for it.
+        on_run: The function that is called when `next_deadline_ms` may be another one.
+
+    Attributes:
+        shard: The shard.
+        load_ms: The milliseconds that reading the log has taken; None while it is read, or cannot be.
+    """
+
+    def __init__(
+        self,
+        replica: Replica,
+        shard: Shard,
+        stepper: ReplicaStepper,
+        refuses: Callable[[], str | None],
+        answer: Callable[[int, Any], None],
+        on_run: Callable[[], None],
+    ) -> None:
+        self.shard = shard
+        self._replica = replica
+        self._stepper = stepper
+        self._refuses = refuses
+        self._answer = answer
+        self._on_run = on_run
+        self._inbox: deque[Message] = deque()
+        self._is_running = False
+        self._unwritten: list[AppendRecords] = []
+        self._unwritten_bytes = 0
+        self._end_offset = replica.log.log_end_offset  # behind what has been appended here
+        self._pieces = LogPieces(stepper, replica)
+        self._reading: ReadLog | None = None  # to be tried again
+        self._retry_ms = 0
+        self._lead_ms = 0
+        self._timer_failures = 0
+        self.load_ms: int | None = None
+
+    # ---- messages -----------------------------------------------------------------------------------------------------
+
+    def lead(self, epoch: int) -> None:
+        """Tells the shard that its replica leads in a new epoch, in which nothing has been appended."""
+        log = self._replica.log
+        self._end_offset = log.log_end_offset
+        self._pieces = LogPieces(self._stepper, self._replica)
+        self._reading, self.load_ms = None, None
+        self._lead_ms = self._stepper.clock.now_ms()
+        self.tell(Lead(epoch, log.log_start_offset, log.log_end_offset, self._replica.high_watermark))
+
+    def tell(self, message: Message) -> None:
+        """Takes in a message, for the next `run`."""
+        self._inbox.append(message)
+
+    def run(self) -> None:
+        """Steps the shard with all that has been told, and carries out what follows."""
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._inbox:
+                while self._inbox:
+                    self._step(self._inbox.popleft())
+                self._write()
+        finally:
+            self._is_running = False
+        self._on_run()
+
+    def next_deadline_ms(self) -> int | None:
+        """Returns when the next `tick` is due; None where nothing happens by itself."""
+        due_ms = self.shard.next_deadline_ms()
+        if self._reading is None:
+            return due_ms
+        return self._retry_ms if due_ms is None else min(due_ms, self._retry_ms)
+
+    def tick(self) -> None:
+        """Tells the shard the time, and tries a read again for which the disk had none."""
+        reading = self._reading
+        if reading is not None and self._stepper.clock.now_ms() >= self._retry_ms:
+            self._reading = None
+            self._read(reading)
+        self.tell(Tick())
+        self.run()
+        failures = self.shard.status().timer_failures
+        if failures > self._timer_failures:
+            _log.error("%s: %d timers of groups have failed, and are tried again: a bug", self._replica.name, failures)
+            self._timer_failures = failures
+
+    # ---- effects ------------------------------------------------------------------------------------------------------
+
+    def _step(self, message: Message) -> None:
+        clock, before = self._stepper.clock, self.shard.state
+        if isinstance(message, Lead | Resigned):
+            self._take_unwritten()  # of a leadership that has ended: the shard fails what needs them
+        for effect in self.shard.step(message, Moment(clock.now_ms(), clock.wall_ms())):
+            self._perform(effect)
+        if self.shard.state is not before:
+            self._tell_state()
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case AppendRecords():
+                self._unwritten.append(effect)
+                self._unwritten_bytes += _size_bytes(effect)
+            case ReadLog():
+                self._stepper.driver.submit(partial(self._read, effect))  # behind what else waits for the driver
+            case Reply():
+                self._answer(effect.request_id, effect.response)
+            case ReplyError():
+                self._answer(effect.request_id, effect.error)
+            case _ as unreachable:
+                assert_never(unreachable)
+
+    def _tell_state(self) -> None:
+        """Tells people whether the shard serves."""
+        status, name = self.shard.status(), self._replica.name
+        match status.state:
+            case ShardState.ACTIVE:
+                self.load_ms = self._stepper.clock.now_ms() - self._lead_ms
+                _log.info("%s: coordinates in epoch %d, read within %d ms", name, status.epoch, self.load_ms)
+            case ShardState.FAILED:
+                _log.error(
+                    "%s: cannot be read, so its groups have no coordinator until it is led anew: %s",
+                    name,
+                    status.failure,
+                )
+            case _:
+                pass
+
+    # ---- reading ------------------------------------------------------------------------------------------------------
+
+    def _read(self, asked: ReadLog) -> None:
+        role = self._replica.role
+        if not isinstance(role, Leader) or role.leader_epoch != asked.epoch:
+            return  # the leadership has ended meanwhile
+        self._pieces.read(asked, partial(self._was_read, asked))
+
+    def _was_read(self, asked: ReadLog, told: Told | None) -> None:
+        status = self.shard.status()
+        if status.epoch != asked.epoch or status.state is not ShardState.LOADING:
+            return
+        if told is None:
+            self._reading, self._retry_ms = asked, self._stepper.clock.now_ms() + READ_RETRY_MS
+            self._on_run()
+            return
+        self.tell(told)
+        self.run()
+
+    # ---- appending ----------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """Appends what the shard has made, unless that can wait, and tells it where the log did not take it."""
+        if not self._unwritten or self._may_wait():
+            return
+        for batch in _batches(self._take_unwritten()):
+            error = self._append(batch)
+            if error is not None:
+                self.tell(AppendRefused(batch[0].epoch, batch[0].base_offset, error))
+                return  # what follows would not land where it must
+
+    def _may_wait(self) -> bool:
+        """Whether a batch is under way, behind which whatever comes meanwhile can go into the log together."""
+        is_under_way = self._replica.high_watermark < self._end_offset
+        return is_under_way and self._unwritten_bytes < BATCH_BYTES and self._refusal(self._unwritten[0].epoch) is None
+
+    def _take_unwritten(self) -> list[AppendRecords]:
+        unwritten, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
+        return unwritten
+
+    def _append(self, batch: Sequence[AppendRecords]) -> ReplogError | None:
+        """Appends one batch.
+
+        Returns:
+            Why the log does not take it; None where it does.
+
+        Raises:
+            InvariantViolationError: Somebody else has appended to the log.
+        """
+        replica, first = self._replica, batch[0]
+        problem = self._refusal(first.epoch)
+        if problem is not None:
+            return problem
+        if replica.log.log_end_offset != first.base_offset:
+            raise InvariantViolationError(
+                f"{replica.name} ends at {replica.log.log_end_offset}, and its coordinator appends at {first.base_offset}"
+            )
+        wall_ms = self._stepper.clock.wall_ms()
+        records: list[RecordInput] = [(wall_ms, key, value, ()) for one in batch for key, value in one.records]
+        try:
+            replica.log.append_as_leader(encode_batch(records), leader_epoch=first.epoch, now_ms=wall_ms)
+        except DiskFullError as error:
+            self._stepper.trouble.disk_full(replica, error)
+            return error
+        except StorageError as error:
+            self._stepper.trouble.storage_failed(replica, error)  # which ends the leadership
+            return error
+        except ReplogError as error:
+            return error
+        self._end_offset = replica.log.log_end_offset
+        self._stepper.step_leader(replica, Appended(self._end_offset))
+        self._stepper.fetches.progressed(replica.key)
+        return None
+
+    def _refusal(self, epoch: int) -> ReplogError | None:
+        """Returns why nothing may be appended now; None: it may."""
+        replica, role, reason = self._replica, self._replica.role, self._refuses()
+        if reason is not None:
+            return BrokerNotAvailableError(reason)
+        if not isinstance(role, Leader) or role.leader_epoch != epoch:
+            return NotLeaderOrFollowerError(f"{replica.name} is not led in epoch {epoch} any more")
+        if role.check_produce(ACKS_ALL) is not ErrorCode.NONE:
+            return NotEnoughReplicasError(f"{replica.name} has fewer in-sync replicas than min.insync.replicas")
+        if replica.log.is_behind_write_back:
+            return ThrottledError(f"the disk is behind with {replica.name}")
+        return None
+
+
+def _batches(appends: Sequence[AppendRecords]) -> list[list[AppendRecords]]:
+    """Returns appends in order, divided into as many as go into one batch of the log."""
+    found: list[list[AppendRecords]] = []
+    size_bytes = BATCH_BYTES
+    for each in appends:
+        if size_bytes >= BATCH_BYTES:
+            found.append([])
+            size_bytes = 0
+        found[-1].append(each)
+        size_bytes += _size_bytes(each)
+    return found
+
+
+def _size_bytes(change: AppendRecords) -> int:
+    return sum(len(key) + len(value or b"") for key, value in change.records)

@@ -1,0 +1,230 @@
+"""The shards of this broker: one for each partition of the offsets topic while it leads that, and who waits for their answers.
+
+All of it runs on the replica driver, beside the logs that the shards write; only requests come from other tasks, through
+`submit`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from replog.broker.coordinator.shard_host import ShardHost
+from replog.broker.replicas.image_queue import WaitForImage
+from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
+from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.coordinator.offsets.requests import CommitOffsetsResponse
+from replog.coordinator.rebalance_reasons import RebalanceCounts
+from replog.coordinator.runtime.messages import HighWatermarkMoved, Resigned, Submit
+from replog.coordinator.runtime.shard import Shard
+from replog.deadlines import Deadlines
+from replog.errors import BrokerClosedError, ReplogError, raised_anew
+from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
+from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.replication.leader import Leader
+
+OPEN_REQUESTS_MAX: Final = 50_000
+"""Requests that wait for answers of coordinators, members that wait for others to join among them.  From half of them on
+nobody waits for news, which members can do without."""
+
+
+class Shards:
+    """See `replog.broker.replicas.stepper.Leaderships`.
+
+    Args:
+        stepper: What steps the replicas.
+        make_shard: The function that makes the shard of a partition, given its name.
+        refuses: The function that says why this broker may not serve now; None when it may.
+        wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
+        rebalances: The counts of rebalances that the machines of the shards keep.
+
+    Attributes:
+        committed_offsets: The number of offsets that have been committed.
+        rebalances: The counts of rebalances, by their reasons.
+    """
+
+    def __init__(
+        self,
+        stepper: ReplicaStepper,
+        make_shard: Callable[[str], Shard],
+        refuses: Callable[[], str | None],
+        wait_for_image: WaitForImage,
+        rebalances: RebalanceCounts | None = None,
+    ) -> None:
+        self.committed_offsets = 0
+        self.rebalances: RebalanceCounts = Counter() if rebalances is None else rebalances
+        self._stepper = stepper
+        self._make_shard = make_shard
+        self._refuses = refuses
+        self._wait_for_image = wait_for_image
+        self._hosts: dict[ReplicaKey, ShardHost] = {}
+        self._deadlines = Deadlines[ReplicaKey]()
+        self._queue: list[tuple[ReplicaKey, Submit]] = []
+        self._postponed: dict[ReplicaKey, list[Submit]] = {}  # until an image has gone on
+        self._futures: dict[int, asyncio.Future[Any]] = {}
+        self._next_request_id = 0
+        self._closed = False
+        stepper.leaderships = self
+
+    @property
+    def hosts(self) -> Mapping[ReplicaKey, ShardHost]:
+        """The shards, for reading only."""
+        return self._hosts
+
+    @property
+    def open_requests(self) -> int:
+        """The number of requests that wait for an answer."""
+        return len(self._futures)
+
+    # ---- requests -----------------------------------------------------------------------------------------------------
+
+    async def submit(self, key: ReplicaKey, request: Any, timeout_ms: int | None) -> Any:
+        """Returns the answer of a shard; see `Coordinators.submit`.
+
+        Args:
+            key: The partition whose shard is asked.
+            request: The request.
+            timeout_ms: The time within which an answer is wanted; None: it may take as long as it takes.
+        """
+        if self._closed:
+            raise BrokerClosedError("the node is stopping")
+        requests_max = OPEN_REQUESTS_MAX // 2 if isinstance(request, WaitForGroupNews) else OPEN_REQUESTS_MAX
+        if len(self._futures) >= requests_max:
+            raise CoordinatorLoadInProgressError(
+                f"{requests_max:,} requests wait for coordinators on this broker; ask again a little later"
+            )
+        request_id = self._new_id()
+        deadline_ms = None if timeout_ms is None else self._stepper.clock.now_ms() + timeout_ms
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._futures[request_id] = future
+        self._take_up(key, Submit(request_id, request, deadline_ms))
+        try:
+            return await future
+        finally:
+            self._futures.pop(request_id, None)
+            del future  # what it raises has passed here: it must not be found from there
+
+    def tell_all(self, request: Any) -> None:
+        """Hands a request to every shard; nobody waits for the answers."""
+        for key in self._hosts:
+            self._take_up(key, Submit(self._new_id(), request, None))
+
+    def _new_id(self) -> int:
+        self._next_request_id += 1
+        return self._next_request_id
+
+    def _take_up(self, key: ReplicaKey, submit: Submit) -> None:
+        self._queue.append((key, submit))
+        if len(self._queue) == 1:
+            self._stepper.driver.submit(self._run_queued)
+
+    def _run_queued(self) -> None:
+        """Hands over all that came in while the driver was busy: what it changes in one shard is one write."""
+        queue, self._queue = self._queue, []
+        self._hand_over(queue)
+
+    def _hand_over(self, queue: Sequence[tuple[ReplicaKey, Submit]]) -> None:
+        """Hands requests over in their order: what comes after one that waits for an image waits behind it."""
+        reason = self._refuses()
+        asked: dict[ShardHost, None] = {}
+        for key, submit in queue:
+            if reason is not None:
+                self._answer(submit.request_id, CoordinatorNotAvailableError(reason))
+            elif (postponed := self._postponed.get(key)) is not None:
+                postponed.append(submit)
+            elif (host := self._hosts.get(key)) is not None:
+                host.tell(submit)
+                asked[host] = None
+            elif self._wait_for_image(partial(self._image_went_on, key)):
+                self._postponed[key] = [submit]
+            else:
+                self._answer(submit.request_id, NotCoordinatorError(self._why_not(key)))
+        for host in asked:
+            host.run()
+
+    def _image_went_on(self, key: ReplicaKey) -> None:
+        """Hands over what has waited, in front of what is in the queue by now."""
+        self._hand_over([(key, submit) for submit in self._postponed.pop(key, ())])
+
+    def _why_not(self, key: ReplicaKey) -> str:
+        unusable = self._stepper.unusable(key)
+        text = f"broker {self._stepper.config.node_id} does not coordinate the groups of {OFFSETS_TOPIC}-{key[1]} now"
+        return text if unusable is None else f"{text}: {unusable[1]}"
+
+    def _answer(self, request_id: int, outcome: Any) -> None:
+        if isinstance(outcome, CommitOffsetsResponse):
+            self.committed_offsets += sum(each.error is None for topic in outcome.topics for each in topic.partitions)
+        future = self._futures.get(request_id)
+        if future is None or future.done():
+            return  # whoever asked has gone
+        if isinstance(outcome, ReplogError):
+            future.set_exception(raised_anew(outcome))  # the same may be told to many
+        else:
+            future.set_result(outcome)
+
+    # ---- what the replicas tell ---------------------------------------------------------------------------------------
+
+    def begun(self, replica: Replica) -> None:
+        if replica.topic != OFFSETS_TOPIC or not isinstance(replica.role, Leader):
+            return
+        host = self._hosts.get(replica.key)
+        if host is None:
+            host = self._hosts[replica.key] = ShardHost(
+                replica,
+                self._make_shard(replica.name),
+                self._stepper,
+                self._refuses,
+                self._answer,
+                partial(self._schedule, replica.key),
+            )
+        host.lead(replica.role.leader_epoch)
+        host.run()
+
+    def ended(self, replica: Replica) -> None:
+        host = self._hosts.pop(replica.key, None)
+        self._deadlines.discard(replica.key)
+        if host is not None:
+            host.tell(Resigned())
+            host.run()
+
+    def committed(self, replica: Replica) -> None:
+        if replica.topic != OFFSETS_TOPIC:
+            return
+        host = self._hosts.get(replica.key)
+        if host is not None:
+            host.tell(HighWatermarkMoved(replica.high_watermark))
+            host.run()
+
+    def tick(self) -> None:
+        for key in self._deadlines.pop_expired(self._stepper.clock.now_ms(), REPLICAS_TOGETHER):
+            host = self._hosts.get(key)
+            if host is not None:
+                host.tick()
+
+    def next_deadline_ms(self) -> int | None:
+        return self._deadlines.next_deadline_ms()
+
+    def _schedule(self, key: ReplicaKey) -> None:
+        """Notes when a shard is due; a tick that comes too early costs less than moving it whenever it moves back."""
+        host = self._hosts.get(key)
+        due_ms, scheduled_ms = None if host is None else host.next_deadline_ms(), self._deadlines.get(key)
+        if due_ms is None or (scheduled_ms is not None and scheduled_ms <= due_ms):
+            return
+        self._deadlines.discard(key)
+        self._deadlines.add(key, due_ms)
+
+    # ---- the end ------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Takes no more requests, and fails what waits; the replicas have left their roles, or run no more."""
+        self._closed = True
+        self._queue.clear()
+        self._postponed.clear()
+        for future in self._futures.values():
+            if not future.done():
+                future.set_exception(BrokerClosedError("the node is stopping"))
+        self._futures.clear()

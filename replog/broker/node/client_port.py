@@ -1,0 +1,104 @@
+"""The TCP port at which one node serves clients: our own, and Kafka's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from replog.broker.metrics.readings import KafkaReading
+from replog.broker.process import descriptor_limit
+from replog.byte_semaphore import ByteSemaphore
+from replog.config.server import ServerConfig
+from replog.kafka.handlers.node import KafkaNode
+from replog.kafka.request_counts import RequestCounts
+from replog.kafka.server import KafkaServer
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
+from replog.rpc.tcp.service import ClientStreams
+from replog.rpc.tcp.wire import is_opening
+from replog.rpc.transport import ClientHandlers
+from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.port import Port
+
+STREAM_READING_BYTES = 128 << 20
+"""Of large messages of our own clients that are being read, before the requests' own credits hold them."""
+
+_log = logging.getLogger(__name__)
+
+
+def limits_within(descriptors_max: int) -> ListenerLimits:
+    """Returns how many connections there may be where a process may open so many descriptors: half are left for the logs."""
+    most = ListenerLimits()
+    connections_max = max(1, min(most.connections_max, descriptors_max // 2))
+    return ListenerLimits(connections_max, min(most.connections_per_address_max, connections_max))
+
+
+class ClientPort:
+    """Has its port from the beginning; our own clients are served as soon as the node's parts run, Kafka's when it serves.
+
+    Args:
+        config: The configuration of the node.
+        port: The port that is bound.
+
+    Attributes:
+        endpoint: The address that clients are told.
+        address: The same as host:port.
+    """
+
+    def __init__(self, config: ServerConfig, port: Port) -> None:
+        told = config.told_client_listener(port.port)
+        self.endpoint = BrokerEndpoint(CLIENT_LISTENER, told.host, told.port)
+        self.address = str(told)
+        self._bound: Port | None = port
+        self._server: KafkaServer | None = None
+        self._listener: Listener | None = None
+
+    async def start(
+        self, node: KafkaNode, handlers: ClientHandlers, request_bytes: ByteSemaphore, is_serving: Callable[[], bool]
+    ) -> None:
+        """Begins to listen.
+
+        Args:
+            node: The node that answers Kafka's clients.
+            handlers: The functions that serve our own clients' streams.
+            request_bytes: The bytes of requests that the node holds together.
+            is_serving: The function that says whether the node serves; before, Kafka's clients are sent to another broker
+                by the end of their connection.
+
+        Raises:
+            ConfigError: Another process began to listen there after the port was bound.
+        """
+        bound, self._bound = self._bound, None
+        if bound is None:
+            return
+        server = self._server = KafkaServer(node)
+        limits = limits_within(descriptor_limit())
+        streams = ClientStreams(handlers, self.address, ByteSemaphore(STREAM_READING_BYTES))
+
+        async def serve(frame: memoryview, address: str) -> Answer | None:
+            if is_opening(frame):
+                return Answer(becomes=partial(streams.open, frame))
+            return await server.serve(frame, address) if is_serving() else Answer(is_last=True)
+
+        requests = RequestServer(serve, server.may_overlap, server.carries_records)
+        self._listener = Listener(requests, limits, request_bytes)
+        await self._listener.start(bound)
+
+    def read(self) -> KafkaReading:
+        """Returns what its clients do and did."""
+        listener, server = self._listener, self._server
+        return KafkaReading(
+            connections=0 if listener is None else len(listener),
+            accepted=0 if listener is None else listener.accepted_count,
+            ended=0 if listener is None else listener.ended_count,
+            counts=RequestCounts() if server is None else server.counts,
+        )
+
+    async def stop(self) -> None:
+        """Ends all connections, and gives the port back."""
+        if self._bound is not None:
+            self._bound.close()
+            self._bound = None
+        if self._listener is not None:
+            await self._listener.stop()

@@ -1,0 +1,266 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: where groups are in their topics.
+
+Whether a topic exists is decided here, from the metadata; the coordinator takes every name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    CommitOffsets,
+    CommitOffsetsResponse,
+    CommittedOffset,
+    DeleteOffsets,
+    DeleteOffsetsResponse,
+    FetchOffsets,
+    FetchOffsetsResponse,
+    OffsetToCommit,
+    PartitionOutcome,
+    TopicToCommit,
+    TopicToFetch,
+    TopicToForget,
+)
+from replog.errors import ErrorCode, ReplogError
+from replog.kafka.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few
+from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.metadata.image import MetadataImage
+
+LAST_VERSION = 9
+"""The last version of OffsetCommit and OffsetFetch that is served: the next one names topics by their ids."""
+
+NEW_MEMBERS_FROM = 9
+"""The first version of both that members of KIP-848 may use."""
+
+SEVERAL_FROM = 8
+"""The first version of OffsetFetch that may ask for several groups."""
+
+GROUP_ERROR_FROM = 2
+"""The first version of OffsetFetch with a field for an error of the whole group."""
+
+_CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+_Groups = OffsetFetchRequest.OffsetFetchRequestGroup
+
+# ---- commit -----------------------------------------------------------------------------------------------------------
+
+
+async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    """Keeps offsets of a group."""
+    image = node.image
+    asked = CommitOffsets(
+        request.group_id,
+        tuple(_to_commit(image, topic) for topic in request.topics),
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+    )
+    try:
+        answer: CommitOffsetsResponse = await node.coordinate(request.group_id, asked, TIMEOUT_MS)
+    except ReplogError as error:
+        return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
+    told = zip(request.topics, asked.topics, answer.topics, strict=True)
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(topic.name, topic.topic_id, _committed(topic, kept, outcome.partitions))
+            for topic, kept, outcome in told
+        ]
+    )
+
+
+def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> OffsetCommitResponse:
+    """Returns the answer to a request that failed as a whole."""
+    code = group_code(failure.code)
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(
+                topic.name, topic.topic_id, [_CommitPartition(each.partition_index, code) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _to_commit(image: MetadataImage, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> TopicToCommit:
+    """Returns the offsets of those partitions that there are."""
+    found = image.topics_by_name.get(topic.name)
+    if found is None:
+        return TopicToCommit(topic.name, NO_TOPIC_ID, ())
+    offsets = (
+        OffsetToCommit(
+            each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or ""
+        )
+        for each in topic.partitions
+        if each.partition_index in found.partitions
+    )
+    return TopicToCommit(topic.name, found.topic_id, tuple(offsets))
+
+
+def _committed(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, kept: TopicToCommit, outcomes: Sequence[PartitionOutcome]
+) -> list[_CommitPartition]:
+    """Returns what has become of each partition that the client has named, in its order."""
+    known = {offset.partition: outcome.error for offset, outcome in zip(kept.partitions, outcomes, strict=True)}
+    return [
+        _CommitPartition(
+            each.partition_index,
+            _code(known[each.partition_index])
+            if each.partition_index in known
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        for each in topic.partitions
+    ]
+
+
+def _code(error: ReplogError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else group_code(error.code)
+
+
+def _commit_code(code: ErrorCode, request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Returns an error of a commit as clients of the request's version know it."""
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    if version >= NEW_MEMBERS_FROM:
+        return code
+    if code is ErrorCode.GROUP_ID_NOT_FOUND and request.generation_id_or_member_epoch >= 0:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.UNSUPPORTED_VERSION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+
+
+# ---- fetch ------------------------------------------------------------------------------------------------------------
+
+
+async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    """Tells offsets of groups."""
+    image = node.image
+    if call.version >= SEVERAL_FROM:
+        require_few(len(request.groups), "groups")
+        first = {
+            group.group_id: group for group in reversed(request.groups)
+        }  # each is answered once, however often named
+        asked_for = (first[name] for name in dict.fromkeys(group.group_id for group in request.groups))
+        groups = [await _group(node, image, group, call.version) for group in asked_for]
+        return OffsetFetchResponse(groups=groups)
+    topics = request.topics
+    asked = None if topics is None else tuple(_to_fetch(image, each.name, each.partition_indexes) for each in topics)
+    try:
+        answer: FetchOffsetsResponse = await node.coordinate(
+            request.group_id, FetchOffsets(request.group_id, asked), TIMEOUT_MS
+        )
+    except ReplogError as error:
+        return refuse_offset_fetch(request, failure_of(error))
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                topic.topic,
+                [OffsetFetchResponse.OffsetFetchResponsePartition(*_told(each)) for each in topic.partitions],
+            )
+            for topic in answer.topics
+        ]
+    )
+
+
+def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> OffsetFetchResponse:
+    """Returns the answer to a request that failed as a whole; in the first version each partition says so."""
+    code = group_code(failure.code)
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponse.OffsetFetchResponsePartition(number, -1, -1, "", code)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+        groups=[
+            OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=code) for group in request.groups
+        ],
+    )
+
+
+async def _group(
+    node: KafkaNode, image: MetadataImage, group: _Groups, version: int
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    topics = group.topics
+    asked = FetchOffsets(
+        group.group_id,
+        None if topics is None else tuple(_to_fetch(image, each.name, each.partition_indexes) for each in topics),
+        group.member_id if version >= NEW_MEMBERS_FROM else None,
+        group.member_epoch if version >= NEW_MEMBERS_FROM else -1,
+    )
+    try:
+        answer: FetchOffsetsResponse = await node.coordinate(group.group_id, asked, TIMEOUT_MS)
+    except ReplogError as error:
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=group_code(error.code))
+    return OffsetFetchResponse.OffsetFetchResponseGroup(
+        group.group_id,
+        [
+            OffsetFetchResponse.OffsetFetchResponseTopics(
+                topic.topic,
+                topic.topic_id,
+                [OffsetFetchResponse.OffsetFetchResponsePartitions(*_told(each)) for each in topic.partitions],
+            )
+            for topic in answer.topics
+        ],
+    )
+
+
+def _to_fetch(image: MetadataImage, name: str, partitions: Iterable[int]) -> TopicToFetch:
+    found = image.topics_by_name.get(name)
+    return TopicToFetch(name, NO_TOPIC_ID if found is None else found.topic_id, tuple(partitions))
+
+
+def _told(offset: CommittedOffset) -> tuple[int, int, int, str]:
+    return offset.partition, offset.offset, offset.leader_epoch, offset.metadata
+
+
+# ---- delete -----------------------------------------------------------------------------------------------------------
+
+
+async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:  # noqa: ARG001 -- the shape of handlers
+    """Forgets offsets of a group, of topics that no member reads."""
+    image = node.image
+    topics = tuple(TopicToForget(each.name, tuple(_known(image, each))) for each in request.topics)
+    try:
+        answer: DeleteOffsetsResponse = await node.coordinate(
+            request.group_id, DeleteOffsets(request.group_id, topics), TIMEOUT_MS
+        )
+    except ReplogError as error:
+        return refuse_offset_delete(request, failure_of(error))
+    return OffsetDeleteResponse(
+        topics=[
+            _DeleteTopic(topic.name, _deleted(topic, outcome.partitions))
+            for topic, outcome in zip(request.topics, answer.topics, strict=True)
+        ]
+    )
+
+
+def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
+    """Returns the answer to a request that failed as a whole."""
+    return OffsetDeleteResponse(error_code=group_code(failure.code))
+
+
+def _known(image: MetadataImage, topic: OffsetDeleteRequest.OffsetDeleteRequestTopic) -> Iterable[int]:
+    found = image.topics_by_name.get(topic.name)
+    numbers = (each.partition_index for each in topic.partitions)
+    return (number for number in numbers if found is not None and number in found.partitions)
+
+
+def _deleted(
+    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, outcomes: Sequence[PartitionOutcome]
+) -> list[_DeletePartition]:
+    known = {outcome.partition: _code(outcome.error) for outcome in outcomes}
+    return [
+        _DeletePartition(each.partition_index, known.get(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        for each in topic.partitions
+    ]

@@ -1,0 +1,492 @@
+"""Coordinators over real logs: what they append, when they answer, what a new leadership reads."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
+
+from replog.broker.coordinator.image_topics import ImageTopics
+from replog.broker.coordinator.shards import Shards
+from replog.broker.metrics.readings import read_coordinators
+from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.coordinator.group_machine import GroupMachine, GroupsConfig
+from replog.coordinator.group_records import GROUP_RECORDS
+from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    CommitOffsets,
+    FetchOffsets,
+    OffsetToCommit,
+    TopicToCommit,
+)
+from replog.coordinator.offsets.state import commit_record
+from replog.coordinator.runtime.config import ShardConfig
+from replog.coordinator.runtime.shard import Shard, ShardState
+from replog.errors import BrokerClosedError, CorruptRecordError, DiskFullError, InvariantViolationError
+from replog.group_errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    NotCoordinatorError,
+)
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
+from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.records import encode_batch, encode_end_transaction_marker, scan
+
+BROKERS = (registered(1), registered(2))
+
+
+def commit(offset: int, *, group: str = "g", partition: int = 0, **member: Any) -> CommitOffsets:
+    return CommitOffsets(group, (TopicToCommit("t", NO_TOPIC_ID, (OffsetToCommit(partition, offset),)),), **member)
+
+
+class Groups:
+    """A rig with coordinators."""
+
+    def __init__(self, it: Rig) -> None:
+        self.rig = it
+        self.machines: list[GroupMachine] = []
+        self.shards = Shards(it.stepper, self._shard, lambda: it.refused, self._wait)
+
+    def _wait(self, run: Callable[[], None]) -> bool:
+        return self.rig.wait_for_image(run)
+
+    def _shard(self, name: str) -> Shard:
+        def machine(registry: Any, timers: Any) -> GroupMachine:
+            view = ImageTopics(lambda: self.rig.stepper.image)
+            self.machines.append(GroupMachine(registry, timers, GroupsConfig(), view, random.Random(1)))
+            return self.machines[-1]
+
+        return Shard(name=name, codec=GROUP_RECORDS, make_machine=machine, config=ShardConfig())
+
+    def ask(self, request: Any, timeout_ms: int | None = 5_000) -> asyncio.Task[Any]:
+        return asyncio.create_task(self.shards.submit(KEY, request, timeout_ms))
+
+    async def offset(self, group: str = "g") -> dict[int, int]:
+        """The offsets of a group by partition of its only topic."""
+        found = (await self.ask(FetchOffsets(group))).topics
+        return {each.partition: each.offset for one in found for each in one.partitions}
+
+    @property
+    def state(self) -> ShardState:
+        return self.shards.hosts[KEY].shard.state
+
+    async def active(self) -> None:
+        await wait_until(lambda: KEY in self.shards.hosts and self.state is ShardState.ACTIVE)
+
+    def batches(self) -> int:
+        """The number of batches in the log."""
+        log = self.rig.replica.log
+        data = log.read(0, max_bytes=1 << 20, end_offset=log.log_end_offset, min_one_batch=True)
+        return len(list(scan(data)))
+
+
+@contextlib.asynccontextmanager
+async def groups(replicas: tuple[int, ...] = (1,), leader: int = 1, **config: object) -> AsyncIterator[Groups]:
+    async with rig(**config) as it:
+        found = Groups(it)
+        await it.apply(*BROKERS, *topic(replicas, leader=leader, name=OFFSETS_TOPIC))
+        try:
+            yield found
+        finally:
+            found.shards.stop()
+
+
+async def test_a_commit_is_answered_when_it_is_on_disk_and_told_from_then_on() -> None:
+    async with groups() as it:
+        await it.active()
+        answer = await it.ask(commit(7))
+        assert [each.error for one in answer.topics for each in one.partitions] == [None]
+        assert it.rig.replica.high_watermark == it.rig.replica.log.log_end_offset == 1
+        assert await it.offset() == {0: 7}
+        assert (it.shards.open_requests, it.shards.committed_offsets) == (0, 1)
+
+
+async def test_a_scrape_reads_some_offsets_and_counts_the_others() -> None:
+    async with groups() as it:
+        await it.active()
+        for partition in range(3):
+            await it.ask(commit(7, partition=partition))
+        found = await read_coordinators(it.shards, 2)
+        assert (list(found.offsets), found.left_out_count) == ([("g", "t", 0, 7), ("g", "t", 1, 7)], 1)
+        assert (found.groups, found.committed_offsets) == ({"Empty": 1}, 3)
+
+
+async def test_a_new_leadership_reads_what_the_ones_before_have_committed() -> None:
+    async with groups() as it:
+        await it.active()
+        await it.ask(commit(7))
+        await it.ask(commit(8, partition=1))
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        with pytest.raises(NotCoordinatorError):
+            await it.ask(commit(9))
+        assert not it.shards.hosts
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        await it.active()
+        assert await it.offset() == {0: 7, 1: 8}
+
+
+async def test_a_broker_that_is_elected_again_goes_on_in_the_new_epoch() -> None:
+    async with groups() as it:
+        await it.active()
+        await it.ask(commit(7))
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        await it.active()
+        assert it.shards.hosts[KEY].shard.status().epoch == 1
+        await it.ask(commit(8))
+        assert await it.offset() == {0: 8}
+        assert it.rig.replica.log.last_epoch == 1
+
+
+async def test_an_answer_waits_for_the_followers_and_fails_with_the_leadership() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        waiting = it.ask(commit(7))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        await it.rig.settle()
+        assert not waiting.done()
+        it.rig.fetch(1, replica_id=2)
+        await waiting
+        lost = it.ask(commit(8))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 2)
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        with pytest.raises(NotCoordinatorError, match="may survive"):
+            await lost
+
+
+async def test_a_commit_that_finds_too_few_replicas_is_refused_and_leaves_nothing() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        await it.rig.apply(
+            ConfigRecord(ResourceType.TOPIC, OFFSETS_TOPIC, "min.insync.replicas", "2"),
+            PartitionChangeRecord(0, TOPIC_ID, isr=(1,)),
+        )
+        with pytest.raises(CoordinatorNotAvailableError, match="in-sync replicas"):
+            await it.ask(commit(7))
+        assert it.rig.replica.log.log_end_offset == 0
+        await it.rig.apply(ConfigRecord(ResourceType.TOPIC, OFFSETS_TOPIC, "min.insync.replicas", "1"))
+        await it.ask(commit(8))
+        assert await it.offset() == {0: 8}
+
+
+async def test_a_broker_that_may_not_serve_answers_nobody() -> None:
+    async with groups() as it:
+        await it.active()
+        it.rig.refused = "the lease has ended"
+        with pytest.raises(CoordinatorNotAvailableError, match="the lease has ended"):
+            await it.ask(commit(7))
+        with pytest.raises(CoordinatorNotAvailableError, match="the lease has ended"):
+            await it.offset()
+
+
+async def test_what_comes_together_is_written_together() -> None:
+    async with groups() as it:
+        await it.active()
+        await asyncio.gather(*(it.ask(commit(number, partition=number)) for number in range(100)))
+        assert it.rig.replica.log.log_end_offset == 100
+        assert it.batches() < 10
+        assert await it.offset() == {number: number for number in range(100)}
+
+
+async def test_what_comes_while_a_batch_is_replicated_goes_into_the_next_one() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        log = it.rig.replica.log
+        first = it.ask(commit(0))
+        await wait_until(lambda: log.log_end_offset == 1)
+        others = []
+        for number in range(1, 10):
+            others.append(it.ask(commit(number, partition=number)))
+            await it.rig.settle()
+        assert log.log_end_offset == 1
+        it.rig.fetch(1, replica_id=2)
+        await first
+        await wait_until(lambda: log.log_end_offset == 10)
+        assert it.batches() == 2
+        it.rig.fetch(10, replica_id=2)
+        await asyncio.gather(*others)
+        assert await it.offset() == {number: number for number in range(10)}
+
+
+async def test_what_waits_for_a_batch_is_refused_where_it_could_not_follow() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        first = it.ask(commit(0))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        held = it.ask(commit(1))
+        await it.rig.settle()
+        it.rig.refused = "the lease has ended"
+        it.shards.hosts[KEY].tick()
+        with pytest.raises(CoordinatorNotAvailableError, match="the lease has ended"):
+            await held
+        it.rig.refused = None
+        it.rig.fetch(1, replica_id=2)
+        await first
+        assert await it.offset() == {0: 0}
+
+
+async def test_what_waits_for_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.coordinator.shard_host.BATCH_BYTES", 150)
+    async with groups((1, 2)) as it:
+        await it.active()
+        asked = [it.ask(commit(0))]
+        for number in range(1, 30):
+            asked.append(it.ask(commit(number, partition=number)))
+            await it.rig.settle()
+        end_offset = it.rig.replica.log.log_end_offset
+        assert 20 < end_offset < 30
+        assert it.batches() < end_offset
+        it.rig.fetch(end_offset, replica_id=2)
+        await it.rig.settle()
+        it.rig.fetch(30, replica_id=2)
+        await asyncio.gather(*asked)
+
+
+async def test_what_waits_for_a_batch_fails_with_the_leadership() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        lost = [it.ask(commit(0))]
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        lost.append(it.ask(commit(1)))
+        await it.rig.settle()
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+        for each in lost:
+            with pytest.raises(NotCoordinatorError, match="may survive"):
+                await each
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        await it.active()
+        assert it.rig.replica.log.log_end_offset == 1
+
+
+async def test_an_error_of_the_group_reaches_only_who_asked() -> None:
+    async with groups() as it:
+        await it.active()
+        bad, good = it.ask(commit(1, group="x", member_epoch=3)), it.ask(commit(2))
+        await good
+        with pytest.raises(GroupIdNotFoundError):
+            await bad
+
+
+async def test_nothing_is_left_of_a_client_that_has_gone() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        waiting = it.ask(commit(7))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert it.shards.open_requests == 0
+        it.rig.fetch(1, replica_id=2)
+        await wait_until(lambda: it.rig.replica.high_watermark == 1)
+        assert await it.offset() == {0: 7}
+
+
+async def test_what_waits_at_the_end_of_the_node_fails_and_nothing_more_is_taken() -> None:
+    async with groups((1, 2)) as it:
+        await it.active()
+        waiting = it.ask(commit(7))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        it.shards.stop()
+        with pytest.raises(BrokerClosedError):
+            await waiting
+        with pytest.raises(BrokerClosedError):
+            await it.ask(commit(8))
+
+
+async def test_the_number_of_open_requests_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.coordinator.shards.OPEN_REQUESTS_MAX", 2)
+    async with groups((1, 2)) as it:
+        await it.active()
+        waiting = [it.ask(commit(7))]
+        await wait_until(lambda: it.shards.open_requests == 1)
+        with pytest.raises(CoordinatorLoadInProgressError, match="1 requests wait"):  # news can be done without
+            await it.ask(WaitForGroupNews("g", "m", 1, 1_000))
+        waiting.append(it.ask(commit(8)))
+        await wait_until(lambda: it.shards.open_requests == 2)
+        with pytest.raises(CoordinatorLoadInProgressError, match="2 requests wait"):
+            await it.ask(commit(9))
+        for each in waiting:
+            each.cancel()
+
+
+async def test_a_bug_of_the_state_machine_ends_the_node_and_fails_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with groups() as it:
+        await it.active()
+
+        def broken(*_: object) -> None:
+            raise InvariantViolationError("a bug")
+
+        monkeypatch.setattr(it.machines[0], "handle", broken)
+        waiting = it.ask(commit(7))
+        assert "a bug" in str(await it.rig.failure())
+        it.shards.stop()
+        with pytest.raises(BrokerClosedError):
+            await waiting
+
+
+async def test_somebody_else_who_writes_the_log_ends_the_node() -> None:
+    async with groups() as it:
+        await it.active()
+        it.rig.replica.log.append_as_leader(encode_batch([(1, b"k", b"v", ())]), leader_epoch=0, now_ms=1)
+        waiting = it.ask(commit(7))
+        assert "its coordinator appends at 0" in str(await it.rig.failure())
+        it.shards.stop()
+        with pytest.raises(BrokerClosedError):
+            await waiting
+
+
+async def test_a_request_waits_for_the_log_that_is_being_created() -> None:
+    async with rig() as it:
+        found, later = Groups(it), []
+        it.wait_for_image = lambda run: later.append(run) is None
+        waiting = found.ask(commit(7))
+        await wait_until(lambda: later)
+        await it.apply(*BROKERS, *topic(name=OFFSETS_TOPIC))
+        await found.active()
+        later.pop()()
+        await waiting
+
+
+async def test_what_waits_for_an_image_is_not_overtaken() -> None:
+    """A commit that is carried out after a later one of the same connection would take the group back."""
+    async with rig() as it:
+        found, later = Groups(it), []
+        it.wait_for_image = lambda run: later.append(run) is None
+        asked = [found.ask(commit(7))]
+        await wait_until(lambda: later)
+        await it.apply(*BROKERS, *topic(name=OFFSETS_TOPIC))
+        await found.active()
+        asked.append(found.ask(commit(8)))
+        await it.settle()
+        asked.append(found.ask(commit(9)))
+        await asyncio.sleep(0)  # it is in the queue of the driver now
+        (run,) = later
+        run()
+        await asyncio.gather(*asked)
+        assert await found.offset() == {0: 9}
+        found.shards.stop()
+
+
+async def test_many_changes_of_one_turn_go_into_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.coordinator.shard_host.BATCH_BYTES", 1)
+    async with groups() as it:
+        await it.active()
+        await asyncio.gather(*(it.ask(commit(number, partition=number)) for number in range(20)))
+        assert it.batches() == 20
+        assert await it.offset() == {number: number for number in range(20)}
+
+
+async def test_what_a_full_disk_did_not_take_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise DiskFullError("no room")
+
+    async with groups() as it:
+        await it.active()
+        await it.ask(commit(7))
+        with monkeypatch.context() as patched:
+            patched.setattr("replog.log.log.Log.append_as_leader", full)
+            failed = [it.ask(commit(8)), it.ask(commit(9, partition=1)), it.ask(FetchOffsets("g"))]
+            for each in failed:
+                with pytest.raises(CoordinatorNotAvailableError, match="no room"):
+                    await each
+        assert await it.offset() == {0: 7}
+
+
+async def test_a_log_that_is_damaged_has_no_coordinator_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged(*_: object, **__: object) -> None:
+        raise CorruptRecordError("/data/x", 0, "damaged")
+
+    async with groups() as it:
+        await it.active()
+        monkeypatch.setattr("replog.log.log.Log.append_as_leader", damaged)
+        with pytest.raises(NotCoordinatorError):
+            await it.ask(commit(7))
+        assert not it.shards.hosts
+        with pytest.raises(NotCoordinatorError, match="offline"):
+            await it.ask(commit(7))
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------------
+
+
+def stored(*numbers: int, **others: Any) -> bytes:
+    """A batch of commits: each number is a partition and its offset."""
+    records = (commit_record("g", ("t", number), OffsetCommitValue(number)) for number in numbers)
+    return encode_batch([(1, *GROUP_RECORDS.encode(each), ()) for each in records], **others)
+
+
+async def written(it: Groups, *batches: bytes) -> None:
+    """Has batches written by hand before the partition is led anew."""
+    await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+    for batch in batches:
+        it.rig.replica.log.append_as_leader(batch, leader_epoch=1, now_ms=1)
+    await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+async def test_a_long_log_is_read_in_pieces(is_cold: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.broker.coordinator.log_pieces.PIECE_RECORDS", 7)
+    monkeypatch.setattr("replog.broker.coordinator.log_pieces.READ_BYTES", 2_000)
+    async with groups() as it:
+        await it.active()
+        if is_cold:
+            monkeypatch.setattr("replog.log.log.Log.read_cached", lambda *_, **__: None)
+        await written(it, *(stored(*range(start, start + 40)) for start in range(0, 200, 40)))
+        await it.active()
+        assert await it.offset() == {number: number for number in range(200)}
+
+
+async def test_a_read_for_which_the_disk_has_no_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with groups() as it:
+        await it.active()
+        monkeypatch.setattr("replog.log.log.Log.read_cached", lambda *_, **__: None)
+        monkeypatch.setattr("replog.broker.disk.cold_reads.COLD_READS_WAITING_MAX", 0)
+        await written(it, stored(1, 2))
+        assert it.state is ShardState.LOADING
+        with pytest.raises(CoordinatorLoadInProgressError):
+            await it.offset()
+        monkeypatch.undo()
+        await it.rig.advance(100)
+        await it.active()
+        assert await it.offset() == {1: 1, 2: 2}
+
+
+async def test_what_was_aborted_or_has_not_ended_is_left_out() -> None:
+    async with groups() as it:
+        await it.active()
+        marker = encode_end_transaction_marker(
+            base_offset=0,
+            leader_epoch=0,
+            timestamp_ms=1,
+            producer_id=5,
+            producer_epoch=0,
+            coordinator_epoch=0,
+            is_commit=False,
+        )
+        of_transaction = {"producer_epoch": 0, "is_transactional": True}
+        await written(
+            it,
+            stored(1, producer_id=5, base_sequence=0, **of_transaction),
+            stored(2),
+            marker,
+            stored(3, producer_id=6, base_sequence=0, **of_transaction),
+            stored(4),
+        )
+        await it.active()
+        assert await it.offset() == {2: 2, 4: 4}
+
+
+async def test_a_log_that_cannot_be_understood_is_told_and_led_by_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async with groups() as it:
+        await it.active()
+        await written(it, encode_batch([(1, b"\0\1", b"v", ())]))
+        await wait_until(lambda: it.state is ShardState.FAILED)
+        with pytest.raises(CoordinatorNotAvailableError, match="could not be read"):
+            await it.offset()
+        assert "cannot be replayed" in caplog.text

@@ -1,0 +1,122 @@
+"""Addresses of a node: where it listens, what others are told, and what needs permission."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from replog.config.kinds import parse_endpoint
+from replog.config.server import Endpoint, ServerConfig
+from replog.errors import ConfigError
+from tests.unit.config.minimal_config import MINIMAL, refused
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
+def test_loopback_needs_no_permission(host: str) -> None:
+    assert ServerConfig.from_mapping(MINIMAL | {"listeners": [f"{host}:0"]}).listeners[0].is_loopback
+
+
+@pytest.mark.parametrize("listener", ["192.168.1.7:9092", "broker-1.example:9092", "[2001:db8::1]:9092"])
+def test_other_addresses_need_allow_insecure(listener: str) -> None:
+    error = refused({"listeners": [listener]})
+    assert error.field == "listeners"
+    assert "allow.insecure = true" in str(error)
+    assert ServerConfig.from_mapping(MINIMAL | {"listeners": [listener], "allow.insecure": True})
+
+
+@pytest.mark.parametrize("listener", ["0.0.0.0:9092", "[::]:9092"])
+def test_a_wildcard_needs_an_advertised_address(listener: str) -> None:
+    values: dict[str, object] = {"listeners": [listener], "allow.insecure": True}
+    assert refused(values).field == "advertised.listeners"
+    assert ServerConfig.from_mapping(MINIMAL | values | {"advertised.listeners": ["10.0.0.1:9092"]})
+
+
+@pytest.mark.parametrize("endpoint", ["10.0.0.1:0", "0.0.0.0:9092"])
+def test_advertised_addresses_can_be_connected_to(endpoint: str) -> None:
+    assert refused({"advertised.listeners": [endpoint]}).field == "advertised.listeners"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("PLAINTEXT://h:1", "write host:port"),
+        ("h", "not host:port"),
+        ("h:", "not host:port"),
+        ("h:65536", "not host:port"),
+        ("h:-1", "not host:port"),
+        ("h:٣", "not host:port"),
+        (":9092", "127.0.0.1:9092"),
+        ("::1:9092", "brackets"),
+    ],
+)
+def test_malformed_addresses(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        parse_endpoint(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [("127.0.0.1:0", Endpoint("127.0.0.1", 0)), ("[::1]:9100", Endpoint("::1", 9100)), ("", None), (" ", None)],
+)
+def test_metrics_are_served_where_it_is_said(text: str, endpoint: Endpoint | None) -> None:
+    config = ServerConfig.from_mapping(MINIMAL | {"metrics.listener": text})
+    assert config.metrics_listener == endpoint
+    assert ServerConfig.from_mapping(tomllib.loads(config.to_toml())) == config
+    assert ServerConfig.from_mapping(MINIMAL).metrics_listener is None
+
+
+def test_metrics_for_other_machines_need_allow_insecure() -> None:
+    values = MINIMAL | {"metrics.listener": "0.0.0.0:9100"}
+    with pytest.raises(ConfigError, match=r"allow\.insecure") as raised:
+        ServerConfig.from_mapping(values)
+    assert raised.value.field == "metrics.listener"
+    assert ServerConfig.from_mapping(values | {"allow.insecure": True}).metrics_listener == Endpoint("0.0.0.0", 9100)
+    with pytest.raises(ConfigError, match="host:port"):
+        ServerConfig.from_mapping(MINIMAL | {"metrics.listener": "9100"})
+    with pytest.raises(ConfigError, match="is not a string"):
+        ServerConfig.from_mapping(MINIMAL | {"metrics.listener": 9100})
+
+
+def test_an_address_of_ipv6_stands_in_brackets() -> None:
+    (listener,) = ServerConfig.from_mapping(MINIMAL | {"listeners": ["[::1]:9001"]}).listeners
+    assert (listener, str(listener)) == (Endpoint("::1", 9001), "[::1]:9001")
+
+
+def test_nodes_come_to_the_port_behind_that_of_clients_unless_they_have_one_of_their_own() -> None:
+    default = ServerConfig.from_mapping(MINIMAL)
+    assert (default.client_listener, default.peer_listener) == (
+        Endpoint("127.0.0.1", 9092),
+        Endpoint("127.0.0.1", 9093),
+    )
+    free = ServerConfig.from_mapping(MINIMAL | {"listeners": ["127.0.0.1:0"]})
+    assert free.peer_listener == Endpoint("127.0.0.1", 0)
+    own = ServerConfig.from_mapping(MINIMAL | {"inter.broker.listener": "localhost:7000"})
+    assert own.peer_listener == own.told_peer_listener(7000) == Endpoint("localhost", 7000)
+
+
+def test_nodes_are_told_the_advertised_host_unless_they_have_an_address_of_their_own() -> None:
+    values = {"listeners": "0.0.0.0:9092", "allow.insecure": True, "advertised.listeners": "b1.example:19092"}
+    config = ServerConfig.from_mapping(MINIMAL | values)
+    assert config.told_client_listener(9092) == Endpoint("b1.example", 19092)
+    assert config.told_peer_listener(9093) == Endpoint("b1.example", 9093)
+    own = ServerConfig.from_mapping(MINIMAL | values | {"inter.broker.advertised.listener": "b1.internal:7"})
+    assert own.told_peer_listener(9093) == Endpoint("b1.internal", 7)
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"listeners": ["127.0.0.1:65535"]}, "inter.broker.listener"),
+        ({"inter.broker.listener": "127.0.0.1:9092"}, "inter.broker.listener"),
+        ({"inter.broker.listener": "192.168.1.7:9093"}, "inter.broker.listener"),
+        ({"inter.broker.listener": "0.0.0.0:9093", "allow.insecure": True}, "inter.broker.advertised.listener"),
+        ({"inter.broker.advertised.listener": "10.0.0.1:0"}, "inter.broker.advertised.listener"),
+    ],
+)
+def test_a_port_for_nodes_that_cannot_be_one_is_refused(values: dict[str, object], field: str) -> None:
+    assert refused(values).field == field
+
+
+def test_two_listeners_are_refused_rather_than_one_of_them_bound() -> None:
+    assert refused({"listeners": ["127.0.0.1:9001", "127.0.0.1:9002"]}).field == "listeners"

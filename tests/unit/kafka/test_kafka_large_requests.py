@@ -1,0 +1,169 @@
+"""Requests that name thousands of things: what is refused, what comes in pages, and who reads them."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+from uuid import UUID
+
+import pytest
+from test_kafka_repeated_answers import Node, image
+
+from replog.errors import ErrorCode, MalformedFrameError
+from replog.kafka import server as server_module
+from replog.kafka.handlers import topic_partitions
+from replog.kafka.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+from replog.kafka.messages.headers import RequestHeader, ResponseHeader
+from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.kafka.messages.offset_commit import OffsetCommitRequest
+from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.kafka.served import BATCH_ELEMENTS_MAX
+from replog.kafka.server import KafkaServer
+from replog.metadata.image import MetadataImage, TopicImage
+from replog.rpc.request_limits import MAX_PARTITIONS
+from replog.wire import Reader, Writer
+
+
+def frame(request: Any, version: int) -> memoryview:
+    is_flexible = version >= request.FLEXIBLE_FROM
+    writer = Writer()
+    RequestHeader(request.API_KEY, version, 1, "c").write(writer, 2 if is_flexible else 1)
+    request.write(writer, version)
+    return memoryview(writer.joined())
+
+
+async def ask(request: Any, version: int, response: type[Any], node: Node | None = None) -> Any:
+    answer = await KafkaServer(node or Node()).serve(frame(request, version))  # type: ignore[arg-type]
+    assert answer is not None
+    reader = Reader(memoryview(b"".join(answer.buffers))[4:])
+    ResponseHeader.read(reader, 1 if version >= response.FLEXIBLE_FROM else 0)
+    return response.read(reader, version)
+
+
+def produce(count: int) -> ProduceRequest:
+    data = [ProduceRequest.PartitionProduceData(number, b"") for number in range(count)]
+    return ProduceRequest(acks=1, timeout_ms=1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
+
+
+def list_offsets(count: int) -> ListOffsetsRequest:
+    asked = [ListOffsetsRequest.ListOffsetsPartition(number) for number in range(count)]
+    return ListOffsetsRequest(topics=[ListOffsetsRequest.ListOffsetsTopic("t", asked)])
+
+
+def describe(*names: str, limit: int = 2_000, cursor: Any = None) -> DescribeTopicPartitionsRequest:
+    topics = [DescribeTopicPartitionsRequest.TopicRequest(name) for name in names]
+    begin = cursor and DescribeTopicPartitionsRequest.Cursor(cursor.topic_name, cursor.partition_index)
+    return DescribeTopicPartitionsRequest(topics, limit, begin)
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+async def test_a_produce_of_too_many_batches_is_told_so_for_each() -> None:
+    answer = await ask(produce(MAX_PARTITIONS + 1), 9, ProduceResponse)
+    told = answer.responses[0].partition_responses
+    assert len(told) == MAX_PARTITIONS + 1
+    assert {one.error_message for one in told} == {
+        "a request names 10,001 partitions, 10,000 may be; ask in several requests"
+    }
+
+
+async def test_a_produce_of_many_more_is_not_even_read() -> None:
+    """Trap: to refuse ninety thousand batches one by one held the loop for two seconds."""
+    with pytest.raises(MalformedFrameError, match=rf"may have {BATCH_ELEMENTS_MAX}: ask for fewer"):
+        await ask(produce(BATCH_ELEMENTS_MAX), 9, ProduceResponse)
+
+
+async def test_other_requests_that_are_too_long_have_an_answer() -> None:
+    answer = await ask(list_offsets(BATCH_ELEMENTS_MAX), 7, ListOffsetsResponse)
+    (told,) = answer.topics
+    assert len(told.partitions) == BATCH_ELEMENTS_MAX
+    assert all(one.error_code for one in told.partitions)
+
+
+# ---- pages of topics -------------------------------------------------------------------------------------------------
+
+
+async def pages(node: Node, *names: str, limit: int) -> list[list[tuple[str, int]]]:
+    """The topics of each page, and how many partitions of them."""
+    found: list[list[tuple[str, int]]] = []
+    cursor = None
+    while cursor is not None or not found:
+        asked = describe(*names, limit=limit, cursor=cursor)
+        answer = await ask(asked, 0, DescribeTopicPartitionsResponse, node)
+        found.append([(topic.name, len(topic.partitions)) for topic in answer.topics])
+        cursor = answer.next_cursor
+    return found
+
+
+async def test_topics_that_are_not_there_fill_a_page_too() -> None:
+    names = [f"t{number:04}" for number in range(2_500)]
+    first, second = await pages(Node(), *reversed(names), limit=10_000)
+    assert (len(first), len(second)) == (topic_partitions.PARTITIONS_MAX, 500)
+    assert [name for name, _ in first + second] == names
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 1_000])
+async def test_pages_follow_one_another_whatever_is_looked_through_at_once(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(topic_partitions, "NAMES_AT_ONCE", at_once)
+    node = Node()
+    (known,) = image(1, 2, 3).topics_by_name.values()
+    topics = {name: TopicImage(name, UUID(int=7), known.partitions) for name in ("d", "a", "c", "b")}
+    node.image = MetadataImage(brokers=node.image.brokers, topics_by_name=topics)
+    assert await pages(node, limit=4) == [[("a", 3), ("b", 1)], [("b", 2), ("c", 2)], [("c", 1), ("d", 3)]]
+    assert await pages(node, "d", "x", "a", limit=3) == [[("a", 3)], [("d", 3)], [("x", 0)]]
+
+
+# ---- who reads them --------------------------------------------------------------------------------------------------
+
+
+async def test_large_requests_are_read_and_written_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[int] = set()
+
+    def noting(name: str) -> None:
+        real = getattr(server_module, name)
+
+        def noted(*args: Any) -> Any:
+            threads.add(threading.get_ident())
+            return real(*args)
+
+        monkeypatch.setattr(server_module, name, noted)
+
+    noting("_read")
+    noting("_written")
+    names = [f"flights-{number}" for number in range(server_module.READ_AT_ONCE_BYTES // 16)]
+    asked = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+    told = await ask(asked, 12, MetadataResponse)
+    assert {topic.error_code for topic in told.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    await ask(list_offsets(5_000), 7, ListOffsetsResponse)
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize(("names", "may"), [(100, True), (5_000, False)])
+def test_a_large_commit_waits_for_its_turn(names: int, may: bool) -> None:
+    """One that may overlap is read at once: thousands of names would hold up everybody else."""
+    topics = [OffsetCommitRequest.OffsetCommitRequestTopic(f"topic-{number}") for number in range(names)]
+    asked = frame(OffsetCommitRequest("g", topics=topics), 9)
+    assert KafkaServer(Node()).may_overlap(asked) is may  # type: ignore[arg-type]
+
+
+async def test_no_produce_is_overtaken_while_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: the batches of a producer follow one another over several requests."""
+    monkeypatch.setattr(server_module, "READ_AT_ONCE_BYTES", 0)
+    begun: list[int] = []
+    real = server_module._read
+
+    def noted(*args: Any) -> Any:
+        begun.append(threading.get_ident())
+        return real(*args)
+
+    monkeypatch.setattr(server_module, "_read", noted)
+    await ask(produce(1), 9, ProduceResponse)
+    assert begun == [threading.get_ident()]

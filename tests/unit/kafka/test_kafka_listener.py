@@ -1,0 +1,150 @@
+"""The port of Kafka's clients: how many connections it takes, its begin, its end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+import pytest
+
+from replog.broker.node.client_port import limits_within
+from replog.byte_semaphore import ByteSemaphore
+from replog.errors import ConfigError
+from replog.tcp import listener as listener_module
+from replog.tcp.connection import RequestServer
+from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.port import bind
+from tests.quiet import quiet_for
+from tests.unit.kafka.served_connections import ALONE, Script, request, serving
+
+
+async def test_the_room_for_small_requests_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listener_module, "SMALL_BYTES", 1_000)
+    async with serving(bytes_max=1_000) as it:
+        clients = [await it.client() for _ in range(4)]
+        for number, client in enumerate(clients):
+            client.writer.write(request(number, kind=ALONE, size=600 if number < 3 else 5_000))
+            await quiet_for(0.03)
+        assert it.script.begun == [0, 1]
+        it.script.is_open = True
+        it.script.finish(0, 1)
+        assert [await client.answers(1) for client in clients] == [[0], [1], [2], [3]]
+
+
+async def test_connections_are_bounded_in_all_and_by_address(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving(connections_max=3, connections_per_address_max=2) as it:
+        it.script.is_open = True
+        for number in range(2):
+            client = await it.client()
+            client.writer.write(request(number))
+            assert await client.answers(1) == [number]
+        for _ in range(3):
+            assert await (await it.client()).until_ended() == b""
+        it.clients[0].writer.close()
+        async with asyncio.timeout(20):
+            while len(it.listener) == 2:
+                await asyncio.sleep(0.01)
+        again = await it.client()
+        again.writer.write(request(7))
+        assert await again.answers(1) == [7]
+    assert [message for message in caplog.messages if "from one address" in message] == [
+        "a connection from 127.0.0.1 was ended: it has 2 connections already, the most from one address"
+    ]
+
+
+async def test_a_stranger_is_named_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving() as it:
+        for _ in range(3):
+            client = await it.client()
+            client.writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert await client.until_ended() == b""
+    (told,) = [record.message for record in caplog.records if record.levelno >= logging.WARNING]
+    assert told.endswith("its first bytes look like an HTTP request")
+
+
+async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await it.script.until(lambda: 0 in it.script.gates)
+        await it.listener.stop()
+        assert it.script.gates[0].cancelled()
+        assert await client.until_ended() == b""
+
+
+async def test_a_connection_that_was_being_accepted_does_not_outlive_the_listener() -> None:
+    """Example: a client connects in the turn of the loop in which the broker stops."""
+    async with serving() as it:
+        accepted = it.listener._accept()
+        await it.listener.stop()
+        transport = AbortedTransport()
+        accepted.connection_made(transport)
+        assert (transport.is_aborted, len(it.listener)) == (True, 0)
+        accepted.connection_lost(None)
+
+
+class AbortedTransport(asyncio.Transport):
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    async with serving() as it:
+        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
+            bind("127.0.0.1", it.port)
+
+
+async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
+    first = bind("127.0.0.1", 0)
+    port = first.port
+    second = bind("127.0.0.1", port)  # nobody listens yet, so that both have it
+    with second.socket as other:
+        other.listen()
+        listener = Listener(
+            RequestServer(Script().serve, lambda frame: True, lambda frame: True), ListenerLimits(), ByteSemaphore(1)
+        )
+        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
+            await listener.start(first)
+        assert first.socket.fileno() == -1
+        await listener.stop()
+
+
+async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> None:
+    """Example: a node is stopped in the turn of the loop in which it is ready."""
+    bound = bind("127.0.0.1", 0)
+    listener = Listener(
+        RequestServer(Script().serve, lambda frame: True, lambda frame: True), ListenerLimits(), ByteSemaphore(1)
+    )
+    starting = asyncio.create_task(listener.start(bound))
+    await asyncio.sleep(0)
+    starting.cancel()
+    await asyncio.wait([starting])
+    await listener.stop()
+    assert bound.socket.fileno() == -1
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "together", "by_address"), [(65_536, None, None), (256, 128, 128), (4, 2, 2), (1, 1, 1)]
+)
+def test_connections_leave_descriptors_to_the_logs(
+    descriptors: int, together: int | None, by_address: int | None
+) -> None:
+    most = ListenerLimits()
+    found = limits_within(descriptors)
+    assert found.connections_max == (together or most.connections_max)
+    assert found.connections_per_address_max == (by_address or most.connections_per_address_max)
+
+
+async def test_the_kernel_asks_whether_silent_clients_are_there() -> None:
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(request(0))
+        await it.script.until(lambda: it.script.begun)
+        (connection,) = it.listener._connections
+        assert connection._transport is not None
+        sock = connection._transport.get_extra_info("socket")
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 60_000
