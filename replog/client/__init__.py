@@ -1,13 +1,15 @@
 """Clients: `Admin`, `Producer` and `Consumer` on asyncio, and the same without it (`SyncAdmin`, ...).
 
-Importing this does not load gRPC; making a client does.
+Nothing here loads gRPC: that is for nodes among themselves.
 """
 
 from replog.client.admin.admin import Admin
+from replog.client.admin.group_descriptions import GroupDescription, MemberDescription, PartitionLag
 from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
 from replog.client.admin.reassignments import CopyProgress, PartitionReassignment, Reassignments
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.consumer import Consumer
+from replog.client.consumer.group_settings import AssignmentListener
 from replog.client.producer.batch import BulkDelivery, Delivery
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.producer import Producer
@@ -29,6 +31,7 @@ from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicIn
 
 __all__ = [
     "Admin",
+    "AssignmentListener",
     "BulkDelivery",
     "ClusterMetadata",
     "ClusterView",
@@ -39,11 +42,14 @@ __all__ = [
     "DeliveredRange",
     "Delivery",
     "FetchedBatches",
+    "GroupDescription",
     "LoopThread",
+    "MemberDescription",
     "NewTopic",
     "OffsetAndTimestamp",
     "PartitionDescription",
     "PartitionInfo",
+    "PartitionLag",
     "PartitionReassignment",
     "Partitioner",
     "Producer",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.errors import InvalidRequestError
+from replog.rpc.forks import is_carried, note_home, raise_if_carried
 
 _NEXT_STEP = (
     "Make a client inside of each asyncio.run, or use SyncProducer, SyncConsumer or SyncAdmin, which need no event loop"
@@ -32,14 +33,23 @@ class HomeLoop:
         """Whether the loop was closed: nothing of the client runs any more, and nothing of it can be waited for."""
         return self.loop is not None and self.loop.is_closed()
 
+    @property
+    def is_carried(self) -> bool:
+        """Whether this is a fork's copy."""
+        return is_carried(self.loop)
+
     def enter(self) -> None:
         """Makes the running loop the client's, if it has none.
 
         Raises:
             InvalidRequestError: The client belongs to another loop.
+            BrokerClosedError: It is a fork's copy.
         """
         if self.loop is None:
-            self.loop = asyncio.get_running_loop()
+            loop = asyncio.get_running_loop()
+            raise_if_carried(loop)
+            note_home(loop)
+            self.loop = loop
         else:
             require_loop(self.loop)
 
@@ -52,7 +62,9 @@ def require_loop(home: asyncio.AbstractEventLoop) -> None:
 
     Raises:
         InvalidRequestError: Another loop is running here, `home` is running in another thread, or it was closed.
+        BrokerClosedError: `home` is of the process that this one was forked from.
     """
+    raise_if_carried(home)
     running = asyncio._get_running_loop()  # noqa: SLF001 -- the documented twin raises where none is running
     if running is home or (running is None and not home.is_running() and not home.is_closed()):
         return

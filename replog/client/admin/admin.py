@@ -1,12 +1,14 @@
-"""`Admin`: topics, cluster, nodes, offsets."""
+"""`Admin`: topics, groups, cluster, nodes, offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
 from replog.choices import require_at_least
+from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.admin.partition_description import PartitionDescription, describe_partition
 from replog.client.admin.reassignments import Reassignments, compared, describe_reassignments
@@ -41,6 +43,8 @@ from replog.ending import Ending
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
+    InvalidRequestError,
+    ReplogError,
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
@@ -59,8 +63,8 @@ from replog.rpc.transport import Transport
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations):
-    """Manages topics and looks at the cluster.
+class Admin(Operations, GroupOperations):
+    """Manages topics and consumer groups, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
     raises RequestTimedOutError with the last cause in its text.
@@ -72,7 +76,7 @@ class Admin(Operations):
         bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
         client_id: The name of this client in the brokers' logs.
         timeout_ms: The overall limit of each method that retries and is given none of its own, in milliseconds.
-        transport: The transport to the brokers; None: gRPC.
+        transport: The transport to the brokers; None: TCP.
 
     Raises:
         ConfigError: `bootstrap_servers` is not a list of host:port.
@@ -257,7 +261,7 @@ class Admin(Operations):
         It is what the node's file says, and what was set while it ran.
 
         Args:
-            node: The id of a broker or a voter, or the "host:port" of any node.
+            node: The id of a broker or of a voter of the metadata quorum, which brokers ask for it, or the "host:port" of any.
             timeout_ms: The limit of the one attempt, in milliseconds.
 
         Raises:
@@ -266,8 +270,24 @@ class Admin(Operations):
         """
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
         address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
+        if address is None:
+            return await self._configs_of_voter(int(node), within_ms)
         response = await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)
         return expect(response, DescribeNodeConfigsResponse).configs
+
+    async def _configs_of_voter(self, node_id: int, timeout_ms: int) -> tuple[ConfigDescription, ...]:
+        """Lets a broker ask a node that is a controller only: clients need not reach those."""
+        request, what = DescribeNodeConfigsRequest(node_id), f"describe the configuration of node {node_id}"
+        with suppress(InvalidRequestError):  # it is no voter
+            found = await self._view.call_any(request, timeout_ms=timeout_ms, what=what)
+            answer = expect(found, DescribeNodeConfigsResponse)
+            if answer.node_id == node_id:  # brokers of before answer for themselves
+                return answer.configs
+        known = ", ".join(str(one) for one in sorted(self._view.image.brokers))
+        raise BrokerNotAvailableError(
+            f"no broker {node_id} is registered, and the metadata quorum has no such voter. There are brokers: {known or 'none'}; "
+            "`replog quorum describe` shows the voters. Of another node name the listener, as host:port"
+        )
 
     async def describe_log_dirs(self, broker: int | str, *, timeout_ms: int | None = None) -> tuple[LogDir, ...]:
         """Returns the log directories of one broker, with their replicas, and the replicas that move to them.
@@ -431,17 +451,17 @@ class Admin(Operations):
             raise BrokerNotAvailableError(f"no broker {broker} is registered; there are: {known or 'none'}")
         return address_of(found)
 
-    async def _node_address(self, node_id: int) -> str:
-        """Returns the address of a broker, or of a voter that is none."""
+    async def _node_address(self, node_id: int) -> str | None:
+        """Returns the address of a broker, or of a controller only that `bootstrap_servers` names; None: nobody tells it."""
         require_whole("node", node_id, 'a node id or "host:port"')
-        metadata = await self._view.ready(self._timeout_ms)
-        found = {broker.broker_id: address_of(broker) for broker in metadata.brokers}
-        if node_id not in found:
-            found |= {one.node_id: one.endpoint for one in (await self.describe_quorum()).members if one.endpoint}
-        if node_id not in found:
-            known = ", ".join(map(str, sorted(found)))
-            raise BrokerNotAvailableError(f"no node {node_id} is known; there are: {known or 'none'}")
-        return found[node_id]
+        await self._view.ready(self._timeout_ms)
+        if (found := self._view.image.brokers.get(node_id)) is not None:
+            return address_of(found)
+        for address in self._view.bootstrap:
+            with suppress(ReplogError):
+                if (await self.describe_node(address)).node_id == node_id:
+                    return address
+        return None
 
     async def _judge_created(self, topic: NewTopic, result: TopicResult) -> TopicResult:
         """Turns "exists already" into success where a lost attempt of ours must have been the one that created it."""

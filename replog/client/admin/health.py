@@ -21,10 +21,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited
+from replog.client.admin.group_health import GroupsHealth
 from replog.client.admin.operations import CLUSTER
 from replog.client.cluster.addresses import address_of
 from replog.errors import ReplogError
-from replog.metadata.records import KAFKA_LISTENER
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
@@ -129,7 +129,6 @@ class BrokerHealth:
         replicas_count: Partitions it holds, led ones included.
         rss_bytes: The memory of its process; -1 without an answer.
         version: The version that it runs; "" without an answer.
-        kafka_address: Where it serves Kafka's clients; None: nowhere.
     """
 
     broker_id: int
@@ -141,7 +140,6 @@ class BrokerHealth:
     replicas_count: int
     rss_bytes: int
     version: str
-    kafka_address: str | None = None
 
     @property
     def is_up(self) -> bool:
@@ -185,6 +183,7 @@ class ClusterHealth:
         troubled: The first of the partitions with trouble, the worst first.
         moving: The first of the partitions that are being reassigned.
         awaited: The brokers that must come back, with how many partitions wait for the same ones: the most first.
+        groups: The consumer groups, which do not count for whether the cluster is well; None: they were not asked for.
     """
 
     cluster_id: str
@@ -202,11 +201,7 @@ class ClusterHealth:
     moving_count: int
     moving: tuple[str, ...]
     awaited: tuple[AwaitedBy, ...] = ()
-
-    @property
-    def kafka_bootstrap_servers(self) -> str:
-        """Where brokers serve Kafka's clients, for their `bootstrap.servers`; "": nowhere."""
-        return ",".join(broker.kafka_address for broker in self.brokers if broker.kafka_address is not None)
+    groups: GroupsHealth | None = None
 
     @property
     def troubled_count(self) -> int:
@@ -380,12 +375,7 @@ def _broker(broker: BrokerInfo, metadata: ClusterMetadata, answer: DescribeNodeR
         replicas_count=sum(broker.broker_id in partition.replicas for partition in partitions),
         rss_bytes=-1 if answer is None else answer.rss_bytes,
         version="" if answer is None else answer.version,
-        kafka_address=_kafka_address(broker),
     )
-
-
-def _kafka_address(broker: BrokerInfo) -> str | None:
-    return next((address_of(at) for at in broker.endpoints if at.name == KAFKA_LISTENER), None)
 
 
 def _state(broker: BrokerInfo, answer: DescribeNodeResponse | None) -> BrokerStanding:

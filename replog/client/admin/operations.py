@@ -379,6 +379,12 @@ class Operations:
     ) -> None:
         """Lets an observer vote, once it has caught up.
 
+        Args:
+            voter_id: The node id of the observer.
+            directory_id: The id of its metadata log's directory, as `describe_quorum` has it.
+            endpoint: The host:port at which other nodes reach it (its `inter.broker.listener`).
+            timeout_ms: The overall limit, in milliseconds.
+
         Raises:
             DuplicateVoterError: There is a voter of this id; remove it first.
             RequestTimedOutError: The observer has not caught up, or another change is under way; it names the

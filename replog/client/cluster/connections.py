@@ -10,23 +10,10 @@ from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 
-from replog.rpc.forks import raise_if_forked
 from replog.rpc.transport import Connection, Transport
 
 CONTROL = "control"
 DATA = "data"
-
-
-def default_transport() -> Transport:
-    """Makes a gRPC transport, imported here so that importing the client does not load it.
-
-    Raises:
-        BrokerClosedError: This process was forked from one that had used gRPC.
-    """
-    raise_if_forked()
-    from replog.rpc.grpc_transport import GrpcTransport
-
-    return GrpcTransport()
 
 
 class ConnectionPool:

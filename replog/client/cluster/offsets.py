@@ -9,6 +9,7 @@ from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.errors import ReplogError
 from replog.rpc.messages import (
+    FROM_OFFSET_TIMESTAMP,
     Cut,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -84,6 +85,46 @@ async def list_offset_results(
         skips_leaderless=skips_leaderless,
         give_up=give_up,
     )
+
+
+async def first_records(
+    view: ClusterView, offsets: Mapping[TopicPartition, int], *, timeout_ms: int
+) -> dict[TopicPartition, OffsetAndTimestamp]:
+    """Asks the leaders for the first record at or after an offset of each partition; -1 twice where there is none.
+
+    Left out are partitions without a leader, and those whose broker is older than this question.
+
+    Raises as `list_offsets` does.
+    """
+
+    def request_for(members: Members) -> ListOffsetsRequest:
+        return ListOffsetsRequest(
+            tuple(
+                ListOffsetsPartition(
+                    leader.topic_id,
+                    partition.partition,
+                    FROM_OFFSET_TIMESTAMP,
+                    leader.leader_epoch,
+                    from_offset=offsets[partition],
+                )
+                for partition, leader in members
+            )
+        )
+
+    found = await ask_leaders(
+        view,
+        offsets,
+        request_for,
+        lambda response: expect(response, ListOffsetsResponse).results,
+        timeout_ms=timeout_ms,
+        what="look up times of records",
+        skips_leaderless=True,
+    )
+    return {
+        partition: OffsetAndTimestamp(result.offset, result.timestamp)
+        for partition, result in found.items()
+        if result.offset < 0 or result.offset >= offsets[partition]  # an older broker tells the first record of all
+    }
 
 
 async def delete_records(

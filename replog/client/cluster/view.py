@@ -18,12 +18,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TypeVar
-from uuid import UUID
 
 from replog.choices import require_kind
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
-from replog.client.cluster.connections import DATA, ConnectionPool, default_transport
+from replog.client.cluster.connections import DATA, ConnectionPool
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
@@ -40,10 +39,11 @@ from replog.errors import (
     raised_anew,
 )
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.forks import is_forked, raise_if_forked
-from replog.rpc.messages import Hello
+from replog.rpc.forks import raise_if_carried
+from replog.rpc.messages import Hello, client_hello
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.task_ends import end_tasks
+from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class ClusterView:
 
     Args:
         bootstrap_servers: The addresses to start from; after the first answer the brokers named in it are used too.
-        transport: What connects to brokers; the default is gRPC.
+        transport: What connects to brokers; None: TCP.
         client_id: The name of this client in the brokers' logs.
         rng: What spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
 
@@ -100,7 +100,7 @@ class ClusterView:
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
         self.home = HomeLoop()
-        self._transport = transport or default_transport()
+        self._transport = transport or TcpTransport()
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
         self._good_address = self.bootstrap[0]
@@ -141,10 +141,10 @@ class ClusterView:
     @property
     def is_out_of_reach(self) -> bool:
         """Whether tasks and connections cannot be ended from here: a fork has copied them, or their loop was closed."""
-        return is_forked() or self.home.is_gone
+        return self.home.is_carried or self.home.is_gone
 
     def __del__(self) -> None:
-        if not getattr(self, "_tasks", None) or self._closed or is_forked():
+        if not getattr(self, "_tasks", None) or self._closed or self.home.is_carried:
             return
         if isinstance(self._transport, SeededTransport):  # a simulated client leaves nothing open when its world ends
             return
@@ -184,7 +184,7 @@ class ClusterView:
 
     def hello(self) -> Hello:
         """Returns what this client says first on a stream."""
-        return Hello(self.cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id=self.client_id)
+        return client_hello(self.cluster_id, self.client_id)
 
     def data_connection(self, address: str) -> Connection:
         """Makes a connection of the caller's own, for a stream; the caller closes it."""
@@ -193,6 +193,11 @@ class ClusterView:
     def add_listener(self, listener: Callable[[], None]) -> None:
         """Calls `listener` after each change of the metadata; it must not wait."""
         self._listeners.append(listener)
+
+    def remove_listener(self, listener: Callable[[], None]) -> None:
+        """Calls `listener` no more; nothing where it is not called."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
 
     def request_refresh(self) -> None:
         """Asks for a refresh soon: something did not fit what is known.  At most one asked for here runs at a time."""
@@ -245,7 +250,6 @@ class ClusterView:
 
     async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
         """Sends a request to one broker, once, and returns its answer; raises what comes."""
-        raise_if_forked()
         self.home.enter()
         async with self._pool.use(address) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
@@ -428,7 +432,7 @@ class ClusterView:
         if image.metadata_offset < self.image.metadata_offset or image == self.image:
             return
         self.image = image
-        for listener in self._listeners:
+        for listener in list(self._listeners):  # one may go
             listener()
         self._changed.set()
 
@@ -445,7 +449,7 @@ class ClusterView:
         self._changed.set()
 
     def _raise_if_closed(self) -> None:
-        raise_if_forked()
+        raise_if_carried(self.home.loop)
         if self._closed:
             raise BrokerClosedError("this client was closed; make a new one")
 

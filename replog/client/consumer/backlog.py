@@ -51,6 +51,7 @@ class Backlog:
         self.records_count = 0
         self._chunks: deque[FetchedChunk] = deque()  # with batches that are not decoded
         self._decoded: deque[_Decoded] = deque()
+        self._parked: dict[PartitionFetch, tuple[list[_Decoded], list[FetchedChunk]]] = {}  # of paused partitions
 
     @property
     def has_chunks(self) -> bool:
@@ -65,11 +66,29 @@ class Backlog:
     @property
     def held_bytes(self) -> int:
         """Size of the chunks that are not released."""
-        return sum(len(chunk.data) for chunk in self._all_chunks())
+        parked = [chunk for state in self._parked for chunk in self._parked_chunks(state)]
+        return sum(len(chunk.data) for chunk in (*self._all_chunks(), *parked))
 
     def add(self, chunk: FetchedChunk) -> None:
         """Takes in what was fetched."""
-        self._chunks.append(chunk)
+        parked = self._parked.get(chunk.state)
+        if parked is None:
+            self._chunks.append(chunk)
+        else:
+            parked[1].append(chunk)
+
+    def park(self, state: PartitionFetch) -> None:
+        """Sets aside what is, and will be, fetched of a partition."""
+        decoded = [batch for batch in self._decoded if batch.chunk.state is state]
+        self._parked[state] = (decoded, [chunk for chunk in self._chunks if chunk.state is state])
+        self._remove(state)
+
+    def unpark(self, state: PartitionFetch) -> None:
+        """Hands out again what was set aside, behind what else there is."""
+        decoded, chunks = self._parked.pop(state, ([], []))
+        self._decoded.extend(decoded)
+        self._chunks.extend(chunks)
+        self._recount()
 
     def decode_next(self) -> int:
         """Decodes the next batch; there is one.  Returns its size in bytes; a damaged one stops its partition."""
@@ -116,17 +135,19 @@ class Backlog:
     def take_pieces(self) -> list[FetchedBatches]:
         """Hands out everything, undecoded; of batches that were handed out in part the whole."""
         chunks = self._all_chunks()
-        self.clear()
+        self._chunks.clear()
+        self._decoded.clear()
+        self.records_count = 0
         return [self._piece(chunk) for chunk in chunks]
 
     def drop(self, state: PartitionFetch) -> None:
         """Forgets what was fetched of one partition."""
         dropped = [chunk for chunk in self._all_chunks() if chunk.state is state]
         if dropped:
-            self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
-            self._decoded = deque(batch for batch in self._decoded if batch.chunk.state is not state)
-            self.records_count = sum(len(batch.records) for batch in self._decoded)
-            self._finish_empty()
+            self._remove(state)
+        if state in self._parked:
+            dropped += self._parked_chunks(state)
+            self._parked[state] = ([], [])
         for chunk in dropped:
             self._release(chunk)
 
@@ -134,7 +155,21 @@ class Backlog:
         """Forgets everything and releases nothing."""
         self._chunks.clear()
         self._decoded.clear()
+        self._parked.clear()
         self.records_count = 0
+
+    def _remove(self, state: PartitionFetch) -> None:
+        self._chunks = deque(chunk for chunk in self._chunks if chunk.state is not state)
+        self._decoded = deque(batch for batch in self._decoded if batch.chunk.state is not state)
+        self._recount()
+
+    def _recount(self) -> None:
+        self.records_count = sum(len(batch.records) for batch in self._decoded)
+        self._finish_empty()
+
+    def _parked_chunks(self, state: PartitionFetch) -> list[FetchedChunk]:
+        decoded, chunks = self._parked[state]
+        return list(dict.fromkeys((*(batch.chunk for batch in decoded), *chunks)))
 
     def _all_chunks(self) -> list[FetchedChunk]:
         return list(dict.fromkeys((*(batch.chunk for batch in self._decoded), *self._chunks)))

@@ -1,81 +1,85 @@
-"""`Consumer`: reads partitions from given offsets on, in order, never past the high watermark."""
+"""`Consumer`: reads partitions in order, never past the high watermark: those it is told to, or those of a group's member."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping, Sequence
-from operator import index
 from types import TracebackType
-from typing import Literal, Self, get_args
+from typing import Self, get_args
 
 from replog.choices import require_at_least, require_choice, require_kind
 from replog.client.arguments import (
+    numbers_by_partition,
     partition_of,
     partitions_of,
     require_limit,
-    require_mapping,
     require_text,
     require_whole,
+    texts_of,
 )
+from replog.client.backoff import Backoff, retry
 from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.view import ClusterView
-from replog.client.consumer.backlog import Backlog
-from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.consumer.fetcher import FetchSettings
-from replog.client.consumer.fetcher_pool import FetcherPool
-from replog.client.consumer.start import Start, check_start, is_offset, offsets_at, start_positions
+from replog.client.consumer.group_member import GroupMember
+from replog.client.consumer.group_reading import GroupReading
+from replog.client.consumer.group_settings import (
+    AUTO_COMMIT_INTERVAL_MS,
+    MAX_POLL_INTERVAL_MS,
+    AssignmentListener,
+    GroupSettings,
+    matcher_of,
+)
+from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset, PartitionReader
+from replog.client.consumer.positions import ConsumerPositions, Partitions
+from replog.client.consumer.start import Start, check_start, is_offset, start_positions
+from replog.client.home_loop import require_loop
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.ending import Ending
-from replog.errors import (
-    BrokerClosedError,
-    InvalidRequestError,
-    LeaderNotAvailableError,
-    UnknownTopicOrPartitionError,
-    raised_anew,
-)
-from replog.rpc.forks import raise_if_forked, tell_at_fork
-from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from replog.rpc.forks import tell_at_fork
 from replog.rpc.transport import Transport
 
-OffsetReset = Literal["raise", "earliest", "latest"]
-Partitions = Iterable[tuple[str, int]]
-
 CONNECT_TIMEOUT_MS = 10_000
-DEFAULT_TIMEOUT_MS = 30_000
-YIELD_BYTES = 64 * 1024
 POLL_RECORDS_MAX = 500
 POLL_TIMEOUT_MS = 1_000
 
-_log = logging.getLogger(__name__)
 _DEFAULTS = FetchSettings()
 
 
-class Consumer:
-    """Reads the partitions it is assigned; for now without groups and committed offsets.
+class Consumer(ConsumerPositions):
+    """Reads topics as a member of a group, or the partitions it is assigned.
 
     ::
 
-        async with Consumer("127.0.0.1:9092") as consumer:
-            await consumer.assign([("flights", 0), ("flights", 1)])
+        async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
+            await consumer.subscribe(["flights"])
             async for record in consumer:
                 print(record.partition, record.offset, record.value)
+
+    A member begins where the group has committed, shares the partitions with the other members, and commits what it is done
+    with: a record is, when the next one is asked for.  Without a group `assign` says what to read, and nothing is kept.
 
     It fetches ahead in the background, follows leaders, and hands records out by `async for`, `poll` or, undecoded,
     `fetch_batches`; the three share one position per partition and may be mixed.  One task at a time may read.
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
-        auto_offset_reset: What to do when a position does not exist in the log (any more): "raise"
-            OffsetOutOfRangeError, or go to the "earliest" or "latest" offset.  Default "raise": skipping records is
-            never decided silently.
+        group_id: The group whose member this consumer is once it subscribes.
+        group_instance_id: The name of a static member: one that restarts within its session has its partitions again.
+        auto_offset_reset: What to do when a position does not exist in the log (any more), or a group has committed
+            none: "raise" OffsetOutOfRangeError or NoOffsetError, or go to the "earliest" or "latest" offset.  Default
+            "raise": skipping records is never decided silently.
+        enable_auto_commit: Whether offsets of what is done with are committed by themselves: every
+            `auto_commit_interval_ms`, when partitions go to another member, and at the end.
+        max_poll_interval_ms: How long the work between two reads may take before others go on without this member.
         fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes: Fields of `FetchSettings`.
         buffer_memory_bytes, request_timeout_ms: Fields of `FetchSettings`, too.
         connect_timeout_ms: How long `start` waits for a first broker to answer.
         client_rack: Where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`,
             where the brokers' `replica.selector` is rack-aware; else from the leaders.
         client_id: The name of this client in the brokers' logs.
-        transport: What connects to brokers; the default is gRPC.
+        transport: What connects to brokers; None: TCP.
 
     Raises:
         ConfigError: A setting is wrong.
@@ -89,7 +93,12 @@ class Consumer:
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
         auto_offset_reset: OffsetReset = "raise",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = AUTO_COMMIT_INTERVAL_MS,
+        max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
         fetch_max_wait_ms: int = _DEFAULTS.max_wait_ms,
         fetch_min_bytes: int = _DEFAULTS.min_bytes,
         fetch_max_bytes: int = _DEFAULTS.max_bytes,
@@ -104,7 +113,7 @@ class Consumer:
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
         require_kind("client.rack", client_rack, str)
-        self._settings = FetchSettings(
+        settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,
             fetch_max_bytes,
@@ -112,19 +121,23 @@ class Consumer:
             buffer_memory_bytes,
             request_timeout_ms,
         )
-        self._reset_policy: OffsetReset = auto_offset_reset
+        self._group_settings: GroupSettings | None = None
+        if group_id is not None:
+            self._group_settings = GroupSettings(
+                group_id,
+                group_instance_id,
+                client_id,
+                client_rack,
+                max_poll_interval_ms,
+                enable_auto_commit,
+                auto_commit_interval_ms,
+                auto_offset_reset,
+                request_timeout_ms,
+            )
         self._connect_timeout_ms = connect_timeout_ms
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
-        self._view.add_listener(self._handle_metadata)
-        self._states: dict[TopicPartition, PartitionFetch] = {}
-        self._fetchers = FetcherPool(
-            self._view, self._settings, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._handle_trouble
-        )
-        self._backlog = Backlog(self._fetchers.release, self._handle_trouble)
-        self._wake = asyncio.Event()
-        self._has_trouble = False
-        self._bytes_since_yield = 0
-        self._is_closed = False
+        self._reader = PartitionReader(self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack)
+        self._group: GroupReading | None = None
         self._ending = Ending(self._release)
         tell_at_fork(self)
 
@@ -148,25 +161,30 @@ class Consumer:
         await self._view.ready(self._connect_timeout_ms)
 
     async def close(self) -> None:
-        """Stops fetching and closes the connections.  A reader that waits gets BrokerClosedError."""
+        """Leaves the group, stops fetching and closes the connections.  A reader that waits gets BrokerClosedError.
+
+        A member first tells its listener, and commits what is done with.
+        """
         if not self._view.is_out_of_reach:
             self._view.home.enter()
-        self._is_closed = True
-        self._backlog.clear()
+        self._reader.stop()
         if self._view.is_out_of_reach:
             await self._view.close()
             return
-        self._wake.set()
+        self._reader.wake.set()
         await self._ending.wait()
 
     def handle_fork(self) -> None:
         """Drops in a forked child what is there already: nothing is handed out there, the parent reads on."""
-        self._backlog.clear()
+        self._reader.backlog.clear()
 
     async def _release(self) -> None:
-        await self._fetchers.close()
-        await self._view.close()
-        self._backlog.clear()
+        try:
+            if self._group is not None:
+                await self._group.leave()
+        finally:
+            await self._reader.close()
+            await self._view.close()
 
     # ---- what to read ----------------------------------------------------------------------------------------------
 
@@ -196,34 +214,28 @@ class Consumer:
             RequestTimedOutError: A leader did not tell its offsets in time, or, for "latest", there was none; it names the
                 partitions.
         """
-        self._raise_if_closed()
+        self._reader.raise_if_closed()
+        if self._group is not None:
+            raise InvalidRequestError(
+                "this consumer is subscribed: its group assigns the partitions; call unsubscribe first"
+            )
         check_start(start)
         require_limit("timeout_ms", timeout_ms)
         wanted = dict.fromkeys(partitions_of("partitions", partitions))
         await require_partitions(self._view, wanted)
-        new = {partition: None for partition in wanted if not self._is_current(partition)}
+        new = {partition: None for partition in wanted if not self._reader.is_current(partition)}
         positions = await start_positions(self._view, new, start, timeout_ms)
         for partition in new:
             if (
                 partition.topic not in self._view.image.topics
             ):  # before anything is changed: an assignment is all or nothing
                 raise UnknownTopicOrPartitionError(f"topic {partition.topic} was deleted")
-        for partition in [p for p in self._states if p in new or p not in wanted]:
-            self._unassign(partition)
+        for partition in [p for p in self._reader.states if p in new or p not in wanted]:
+            self._reader.remove(partition)
         for partition in new:
-            self._states[partition] = self._new_state(partition, positions.get(partition))
-        self._handle_metadata()
-
-    def _new_state(self, partition: TopicPartition, position: int | None) -> PartitionFetch:
-        """Makes the state of a partition read from `position`; None: from its log start, which nobody could tell."""
-        topic_id = self._view.image.topics[partition.topic].topic_id
-        if position is not None:
-            return PartitionFetch(partition, topic_id, position)
-        self._view.request_refresh()
-        _log.warning("%s; it is read as soon as it has one", self._view.image.why_leaderless(*partition))
-        state = PartitionFetch(partition, topic_id, 0)
-        state.is_at_log_start = True
-        return state
+            topic_id = self._view.image.topics[partition.topic].topic_id
+            self._reader.add(partition, topic_id, positions.get(partition))
+        self._reader.follow()
 
     async def assign_topic(
         self, topic: str, *, start: Start = "earliest", timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -245,74 +257,15 @@ class Consumer:
         return partitions
 
     def assignment(self) -> list[TopicPartition]:
-        return list(self._states)
-
-    def position(self, partition: tuple[str, int]) -> int:
-        """Returns the offset of the next record that will be handed out.
-
-        Raises:
-            InvalidRequestError: The partition is not assigned.
-            LeaderNotAvailableError: It was assigned without a leader, and no leader has told yet where its log starts.
-        """
-        state = self._state(partition)
-        if state.is_at_log_start:
-            raise LeaderNotAvailableError(
-                f"{self._view.image.why_leaderless(*state.partition)}: nobody can tell where it starts yet"
-            )
-        return state.position
-
-    def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Reads on at `offset`.  Whether it exists shows when it is fetched (see `auto_offset_reset`).
-
-        Raises:
-            InvalidRequestError: The partition is not assigned, or the offset is negative.
-        """
-        if not is_offset(offset):
-            raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
-        self._raise_if_closed()
-        state = self._state(partition)
-        self._backlog.drop(state)
-        state.seek(index(offset))
-        self._fetchers.wake(state)
-
-    def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Takes back what was handed out from these offsets on: a caller could not pass it on to whom it was for."""
-        self._raise_if_closed()
-        require_mapping("positions", positions, 'a dict such as {("flights", 0): 17}')
-        for partition, offset in positions.items():
-            state = self._states.get(partition)
-            if state is not None and offset < state.position:
-                self._backlog.drop(state)
-                state.rewind(offset)
-                self._fetchers.wake(state)
-        if positions:
-            self._handle_metadata()  # a topic that was deleted meanwhile is told again
-
-    async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        """Goes to the first offset that exists now; without arguments, in all assigned partitions."""
-        for partition, offset in (await self.beginning_offsets(partitions or self._states)).items():
-            self.seek(partition, offset)
-
-    async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        """Goes to the high watermark of now; without arguments, in all assigned partitions."""
-        for partition, offset in (await self.end_offsets(partitions or self._states)).items():
-            self.seek(partition, offset)
-
-    async def beginning_offsets(
-        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[TopicPartition, int]:
-        """Asks the leaders for the first offset of each partition."""
-        return await self._offsets(partitions, EARLIEST_TIMESTAMP, timeout_ms)
-
-    async def end_offsets(
-        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[TopicPartition, int]:
-        """Asks the leaders for the high watermark of each partition: the offset after the last readable record."""
-        return await self._offsets(partitions, LATEST_TIMESTAMP, timeout_ms)
+        """Returns the partitions that are read now."""
+        return list(self._reader.states)
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
     def __aiter__(self) -> Self:
+        """Returns itself.  Raises: InvalidRequestError: It belongs to another event loop."""
+        if self._view.home.loop is not None:
+            require_loop(self._view.home.loop)
         return self
 
     async def __anext__(self) -> ConsumerRecord:
@@ -325,9 +278,18 @@ class Consumer:
             UnknownTopicOrPartitionError: A topic was deleted.
             InvalidRequestError: No partition is assigned.
         """
-        while not self._backlog.has_records:
-            await self._decode_ahead(1, None)
-        return self._backlog.take_one()
+        group, reader = self._group, self._reader
+        if group is None:
+            while not reader.backlog.has_records:
+                await reader.fill(1, None)
+            return reader.backlog.take_one()
+        if group.come():
+            await group.attend()
+        while not reader.backlog.has_records:
+            await group.fill(1, None)
+        record = reader.backlog.take_one()
+        group.hand_out(record)
+        return record
 
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
@@ -336,12 +298,34 @@ class Consumer:
 
         A call that raises or is cancelled has handed out nothing and moved no position.
         """
-        self._raise_if_closed()
+        reader, group = self._reader, self._group
+        reader.raise_if_closed()
         require_whole("max_records", max_records)
         require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        await self._decode_ahead(max_records, deadline_s)
-        return self._backlog.take(max_records)  # from here to the caller nothing waits
+        if group is None:
+            await reader.fill(max_records, deadline_s)
+            return reader.backlog.take(max_records)  # from here to the caller nothing waits
+        if group.come():
+            await group.attend()
+        await group.fill(max_records, deadline_s)
+        found = reader.backlog.take(max_records)
+        group.hand_out_all(found)
+        return found
+
+    async def getone(self) -> ConsumerRecord:
+        """Returns the next record as a loop over the consumer does; waits for one.  Raises: As `__anext__`."""
+        self._reader.raise_if_closed()  # what is decoded already would be handed out in any event loop
+        return await self.__anext__()
+
+    async def getmany(
+        self, *, timeout_ms: int = 0, max_records: int = POLL_RECORDS_MAX
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Returns what `poll` does, by partition."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in await self.poll(max_records, timeout_ms):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        return found
 
     async def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Returns everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
@@ -349,145 +333,133 @@ class Consumer:
         For readers that decode columns by themselves.  Control batches are left in.  Raises: As `__anext__`, and as
         there, a call that raises or is cancelled has moved no position.
         """
-        self._raise_if_closed()
+        reader, group = self._reader, self._group
+        reader.raise_if_closed()
         require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
-        if not self._backlog.has_records:
-            await self._wait_for_chunk(deadline_s)
-        return self._backlog.take_pieces()
+        if group is not None and group.come():
+            await group.attend()
+        if not reader.backlog.has_records:
+            await (reader if group is None else group).wait_for_chunk(deadline_s)
+        found = reader.backlog.take_pieces()
+        if group is not None:
+            group.hand_out_all(found)
+        return found
 
-    async def _decode_ahead(self, count: int, deadline_s: float | None) -> None:
-        """Decodes until `count` records can be handed out or all that is fetched is decoded; waits for the first.
+    # ---- groups ----------------------------------------------------------------------------------------------------
 
-        It moves no position past a record, so that a reader that is cancelled or told of an error here loses nothing.
+    async def subscribe(
+        self, topics: Iterable[str] = (), *, pattern: str | None = None, listener: AssignmentListener | None = None
+    ) -> None:
+        """Reads these topics as a member of the group, from the group's committed offsets on.
+
+        The partitions come, and go to other members, between two records of whoever reads.  Called again, it replaces the
+        topics.
+
+        Args:
+            topics: The names of the topics.
+            pattern: A regular expression instead: all topics are read of which it matches the whole name, also those that
+                are made later.
+            listener: What hears of partitions that come and go.
+
+        Raises:
+            InvalidRequestError: The consumer has no `group_id`, or was assigned partitions; or no topics are named.
+            UnknownTopicOrPartitionError: A topic does not exist.
         """
-        backlog = self._backlog
-        while backlog.records_count < count:
-            if backlog.has_records and (self._has_trouble or not backlog.has_chunks):
-                return  # trouble is told by the next call, once what there is has been handed out
-            if not backlog.has_records and not await self._wait_for_chunk(deadline_s):
-                return
-            await self._decode_next()
+        self._reader.raise_if_closed()
+        names, matcher = texts_of("topics", topics), None if pattern is None else matcher_of(pattern)
+        require_kind("listener", listener or AssignmentListener(), AssignmentListener)
+        if self._group_settings is None:
+            raise InvalidRequestError('a consumer that subscribes needs a group: give it group_id, such as "billing"')
+        if self._group is None and self._reader.states:
+            raise InvalidRequestError("this consumer was assigned partitions; make another one to subscribe")
+        if bool(names) is (pattern is not None):
+            raise InvalidRequestError(
+                "topics is empty: name the topics, or give a pattern, and not both; see unsubscribe"
+            )
+        for name in names:
+            await self._view.topic_or_raise(name)
+        if self._group is None:
+            member = GroupMember(self._view, self._group_settings, self._reader.wake.set, self._position)
+            self._group = GroupReading(member, self._reader, listener or AssignmentListener())
+        elif listener is not None:
+            self._group.listener = listener
+        self._reader.is_deletion_told = matcher is None
+        self._group.member.subscribe(names if matcher is None else matcher)
 
-    async def _decode_next(self) -> None:
-        self._bytes_since_yield += self._backlog.decode_next()
-        if self._bytes_since_yield >= YIELD_BYTES:  # a busy reader lets the fetchers have their turn
-            self._bytes_since_yield = 0
-            await asyncio.sleep(0)
+    async def unsubscribe(self) -> None:
+        """Gives back all partitions as `close` does, and leaves the group."""
+        self._reader.raise_if_closed()
+        if self._group is not None:
+            try:
+                await self._group.leave()
+            finally:
+                self._group, self._reader.is_deletion_told = None, True
 
-    async def _wait_for_chunk(self, deadline_s: float | None) -> bool:
-        """Waits until there is a chunk and nothing to tell before it; False when the deadline has passed."""
-        while True:
-            self._raise_if_closed()
-            self._wake.clear()
-            if self._has_trouble:
-                self._raise_trouble()
-                self._reset_diverging()
-                await self._reset_out_of_range()
-            if self._backlog.has_chunks:
-                return True
-            if not await self._wait(deadline_s):
-                return False
+    async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commits offsets of the group; returns when they are kept.  Commits that wait at the same time go out together.
 
-    async def _wait(self, deadline_s: float | None) -> bool:
-        """Waits for the next event; False when the deadline has passed without a chunk."""
-        if not self._states:
-            raise InvalidRequestError("no partition is assigned; call assign first")
-        try:
-            async with asyncio.timeout_at(deadline_s):
-                await self._wake.wait()
-        except TimeoutError:
-            return self._backlog.has_chunks
-        return True
+        Args:
+            offsets: The offset of the record to be read next, of each partition; None: the positions of all that are
+                assigned, so that everything that was handed out counts as done with.
 
-    # ---- trouble ---------------------------------------------------------------------------------------------------
+        Raises:
+            CommitStaleError: A partition is not this member's any more; it says who has it, if that is told within a second.
+            RequestTimedOutError: The coordinator did not answer in time; the offsets may be kept all the same.
+            InvalidRequestError: The consumer is not subscribed.
+        """
+        given = {} if offsets is None else numbers_by_partition("offsets", offsets)
+        for partition, offset in given.items():
+            if not is_offset(offset):
+                raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
+        group = self._subscribed()
+        if offsets is None:
+            states = self._reader.states.values()
+            given = {state.partition: state.position for state in states if not state.has_no_position}
+        await group.member.commits.commit_told(given)
 
-    def _raise_trouble(self) -> None:
-        """Raises the first error whose partition has nothing left that was fetched before it."""
-        states = self._states.values()
-        self._has_trouble = any(state.has_trouble for state in states)
-        for state in states:
-            if state.error is not None and not state.chunks_count:
-                raise raised_anew(state.error)
+    async def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
+        """Returns the offset that the group has committed of a partition; None where it has none.
 
-    def _reset_diverging(self) -> None:
-        for state in list(self._states.values()):
-            parted = state.diverging
-            if parted is None or state.chunks_count:
-                continue
-            if self._reset_policy == "raise":
-                raise state.truncated_error(parted.end_offset)
-            _log.warning(
-                "%s: the log was cut from %d to %d by an unclean election; reading on there",
-                state.partition, state.fetch_offset, parted.end_offset,
-            )  # fmt: skip
-            self.seek(state.partition, parted.end_offset)
+        Args:
+            partition: The topic and the number of the partition.
+            timeout_ms: How long to wait for a coordinator that serves, milliseconds.
 
-    async def _reset_out_of_range(self) -> None:
-        for state in list(self._states.values()):
-            refused = state.out_of_range
-            if refused is None or state.chunks_count:
-                continue
-            partition = state.partition
-            first = (await self.beginning_offsets([partition]))[partition]
-            end = (await self.end_offsets([partition]))[partition]
-            if state.out_of_range is not refused:
-                continue
-            if self._reset_policy == "raise":
-                raise state.out_of_range_error(first, end)
-            self.seek(partition, first if self._reset_policy == "earliest" else end)
+        Raises:
+            InvalidRequestError: The consumer is not subscribed.
+            UnknownTopicOrPartitionError: There is no such partition.
+            RequestTimedOutError: No coordinator has answered within `timeout_ms`; it names the last cause.
+        """
+        require_limit("timeout_ms", timeout_ms)
+        wanted = partition_of("partition", partition)
+        openings = self._subscribed().member.openings
+        await require_partitions(self._view, [wanted])
+        topic_id = self._view.image.topics[wanted.topic].topic_id
 
-    def _raise_if_closed(self) -> None:
-        raise_if_forked()
-        if self._is_closed:
-            raise BrokerClosedError("this consumer was closed; make a new one")
-        self._view.home.enter()
+        async def attempt(_remaining_ms: int) -> dict[TopicPartition, int]:
+            return await openings.committed({wanted: topic_id})
 
-    # ---- what the fetchers report ----------------------------------------------------------------------------------
-
-    def _handle_metadata(self) -> None:
-        """Gives each partition to the fetcher that reads it by the newest metadata; stops those of deleted topics."""
-        if self._is_closed:
-            return
-        for state in self._states.values():
-            topic = self._view.image.topics.get(state.partition.topic)
-            if topic is not None and topic.topic_id == state.topic_id:
-                self._fetchers.follow(state)
-            elif state.error is None:
-                self._fetchers.leave(state)
-                state.error = UnknownTopicOrPartitionError(f"topic {state.partition.topic} was deleted")
-                self._handle_trouble()
-        self._fetchers.stop_idle()
-
-    def _handle_trouble(self) -> None:
-        self._has_trouble = True
-        self._wake.set()
-
-    def _take_in(self, chunk: FetchedChunk) -> None:
-        self._backlog.add(chunk)
-        self._wake.set()
-
-    def _unassign(self, partition: TopicPartition) -> None:
-        state = self._states[partition]
-        self._backlog.drop(state)
-        self._fetchers.leave(state)
-        del self._states[partition]
+        what = f"ask what is committed of {wanted.topic}-{wanted.partition}"
+        found = await retry(attempt, timeout_ms=timeout_ms, what=what, backoff=Backoff(self._view.rng))
+        return found.get(wanted)
 
     # ---- helpers ---------------------------------------------------------------------------------------------------
 
-    def _is_current(self, partition: TopicPartition) -> bool:
-        """Whether the partition is assigned, and its topic has not been deleted, or made anew, since."""
-        state, topic = self._states.get(partition), self._view.image.topics.get(partition.topic)
-        return state is not None and topic is not None and state.topic_id == topic.topic_id
+    def _hold(self, first_offsets: Mapping[TopicPartition, int]) -> None:
+        """Counts only records from these offsets on as in the application's hands: for the client without async."""
+        if self._group is not None:
+            self._group.hold(first_offsets)
 
-    def _state(self, partition: tuple[str, int]) -> PartitionFetch:
-        wanted = partition_of("partition", partition)
-        state = self._states.get(wanted)
-        if state is None:
-            raise InvalidRequestError(f"{wanted} is not assigned; call assign first")
-        return state
+    def _may_go_on(self) -> bool:
+        """Whether records that were polled before may be handed out still: for the client without async."""
+        return self._group is None or self._group.is_free_to_go_on()
 
-    async def _offsets(self, partitions: Partitions, timestamp: int, timeout_ms: int) -> dict[TopicPartition, int]:
-        self._raise_if_closed()
-        require_limit("timeout_ms", timeout_ms)
-        return await offsets_at(self._view, partitions_of("partitions", partitions), timestamp, timeout_ms)
+    def _position(self, partition: TopicPartition) -> int:
+        return self._reader.states[partition].position
+
+    def _subscribed(self) -> GroupReading:
+        self._view.home.enter()
+        if self._group is not None and not self._group.has_left:  # also while it closes: listeners commit then
+            return self._group
+        self._reader.raise_if_closed()
+        raise InvalidRequestError("this consumer is not subscribed; call subscribe first")

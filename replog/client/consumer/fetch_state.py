@@ -16,6 +16,7 @@ from uuid import UUID
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.types import TopicPartition
 from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
+from replog.group_errors import NoOffsetError
 from replog.records import BatchHeader, Buffer, scan
 from replog.rpc.messages import DivergingEpoch, FetchResult
 
@@ -63,6 +64,7 @@ class PartitionFetch:
         out_of_range: The answer that refused the offset; the consumer's reset policy decides.
         diverging: The answer that what was read is not in the log any more; the same policy decides.
         leader_only: Whether the leader is asked for a while, because another replica could not serve.
+        is_paused: Whether nothing of it is asked for or handed out until it is resumed.
         is_at_log_start: Whether reading begins where the log starts, and no leader has told yet where: `position` is a guess.
     """
 
@@ -85,6 +87,7 @@ class PartitionFetch:
         self.backoff_until_s = 0.0
         self.leader_only = False
         self.is_at_log_start = False
+        self.is_paused = False
         self._leader_only_until_s = -math.inf
         self._leader_only_s = 0.0
         self._failures_count = 0
@@ -93,6 +96,11 @@ class PartitionFetch:
     def has_trouble(self) -> bool:
         """Whether reading waits for somebody's decision."""
         return self.error is not None or self.out_of_range is not None or self.diverging is not None
+
+    @property
+    def has_no_position(self) -> bool:
+        """Whether nobody knows yet where to begin."""
+        return self.is_at_log_start or isinstance(self.error, NoOffsetError)
 
     def seek(self, offset: int) -> None:
         """Reads on at `offset`; what was fetched or asked for is forgotten (the caller drops the chunks)."""
@@ -151,6 +159,7 @@ class PartitionFetch:
         """Whether to ask for more: nothing is in flight, nothing is wrong, and little enough is buffered."""
         return (
             not self.is_in_flight
+            and not self.is_paused
             and not self.has_trouble
             and self.buffered_bytes < buffered_bytes_max
             and now_s >= self.backoff_until_s

@@ -11,7 +11,7 @@ from replog.client.arguments import partition_of
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ClusterView
-from replog.client.types import TopicPartition
+from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -87,3 +87,13 @@ async def offsets_at(
     wanted = dict.fromkeys(partitions, timestamp)
     found = await list_offsets(view, wanted, timeout_ms=timeout_ms) if wanted else {}
     return {partition: answer.offset for partition, answer in found.items()}
+
+
+def first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
+    """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
+    offsets: dict[TopicPartition, int] = {}
+    for one in found:
+        partition = TopicPartition(one.topic, one.partition)
+        offset = one.offset if isinstance(one, ConsumerRecord) else one.start_offset
+        offsets[partition] = min(offset, offsets.get(partition, offset))
+    return offsets

@@ -16,7 +16,6 @@ from replog.client.home_loop import require_loop
 from replog.client.types import DeliveredRange, RecordMetadata, TopicPartition
 from replog.errors import ReplogError, raised_anew
 from replog.records import BatchBuilder, with_producer
-from replog.rpc.forks import raise_if_forked
 
 T = TypeVar("T")
 
@@ -205,7 +204,6 @@ class ProducerBatch:
             InvalidRequestError: The producer belongs to another event loop, where the outcome will be known.
             BrokerClosedError: This is a copy in a forked process; the parent will know it.
         """
-        raise_if_forked()
         require_loop(self.future.get_loop())
 
     def raise_failure(self) -> None:

@@ -44,7 +44,7 @@ from replog.client.producer.router import Router, TopicQueues
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
-from replog.rpc.forks import raise_if_forked, tell_at_fork
+from replog.rpc.forks import raise_if_carried, tell_at_fork
 from replog.rpc.transport import TimedTransport, Transport
 
 YIELD_BYTES = 64 * 1024
@@ -87,7 +87,7 @@ class Producer:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
         client_id: The name of this client in the brokers' logs.
         partitioner: The object that chooses partitions for records that name none; None: one that does as Kafka does.
-        transport: The way to the brokers; None: gRPC.
+        transport: The way to the brokers; None: TCP.
         Others: The settings, see `ProducerConfig`.
 
     Raises:
@@ -228,7 +228,7 @@ class Producer:
 
     def handle_fork(self) -> None:
         """Closes this copy in a forked child, which sends nothing: the parent has what waits here, and sends it."""
-        self._is_closed = True
+        self._is_closed = self._is_closed or self._view.home.is_carried
 
     async def _release(self) -> None:
         self._is_closed = True
@@ -242,7 +242,6 @@ class Producer:
         Raises:
             ReplogError: The first failure since the last flush among records whose delivery nobody has awaited.
         """
-        raise_if_forked()
         self._view.home.enter()
         await self._flush()
         error = self._accumulator.unseen_failure()
@@ -481,7 +480,7 @@ class Producer:
             self._memory.release(size_bytes)
 
     def _raise_if_closed(self) -> None:
-        raise_if_forked()
+        raise_if_carried(self._view.home.loop)
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         self._view.home.enter()

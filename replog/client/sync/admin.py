@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from uuid import UUID
 
 from replog.client.admin.admin import DEFAULT_TIMEOUT_MS, Admin
+from replog.client.admin.group_descriptions import GroupDescription, PartitionLag
 from replog.client.admin.partition_description import PartitionDescription
 from replog.client.admin.reassignments import Reassignments
 from replog.client.cluster.view import VISIBLE_WITHIN_MS
@@ -13,6 +14,8 @@ from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import NewTopic, TopicResult
 from replog.controller.requests import PartitionResult
+from replog.coordinator.describing.requests import ListedGroup
+from replog.errors import ReplogError
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription
 from replog.rpc.log_dir_messages import LogDir
@@ -242,3 +245,37 @@ class SyncAdmin(SyncClient[Admin]):
     def remove_voter(self, voter_id: int, directory_id: UUID | None = None, *, timeout_ms: int | None = None) -> None:
         """Takes a vote away, as `Admin.remove_voter` does."""
         self._run(lambda: self._client.remove_voter(voter_id, directory_id, timeout_ms=timeout_ms))
+
+    def list_groups(
+        self, *, states: Iterable[str] = (), types: Iterable[str] = (), timeout_ms: int | None = None
+    ) -> tuple[ListedGroup, ...]:
+        """Returns the groups of the cluster, as `Admin.list_groups` does."""
+        return self._run(lambda: self._client.list_groups(states=states, types=types, timeout_ms=timeout_ms))
+
+    def describe_groups(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, GroupDescription]:
+        """Returns state, coordinator, epochs and members of groups, as `Admin.describe_groups` does."""
+        return self._run(lambda: self._client.describe_groups(names, timeout_ms=timeout_ms))
+
+    def group_offsets(self, group: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
+        """Returns the committed offsets of a group, as `Admin.group_offsets` does."""
+        return self._run(lambda: self._client.group_offsets(group, timeout_ms=timeout_ms))
+
+    def group_lag(self, group: str, *, timeout_ms: int | None = None) -> tuple[PartitionLag, ...]:
+        """Returns how far a group has come in every partition, as `Admin.group_lag` does."""
+        return self._run(lambda: self._client.group_lag(group, timeout_ms=timeout_ms))
+
+    def alter_group_offsets(
+        self, group: str, offsets: Mapping[tuple[str, int], int], *, timeout_ms: int | None = None
+    ) -> None:
+        """Commits offsets for a group without members, as `Admin.alter_group_offsets` does."""
+        self._run(lambda: self._client.alter_group_offsets(group, offsets, timeout_ms=timeout_ms))
+
+    def delete_groups(self, names: Iterable[str], *, timeout_ms: int | None = None) -> dict[str, ReplogError | None]:
+        """Forgets groups without members, each for itself, as `Admin.delete_groups` does."""
+        return self._run(lambda: self._client.delete_groups(names, timeout_ms=timeout_ms))
+
+    def delete_group_offsets(
+        self, group: str, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, ReplogError | None]:
+        """Forgets what a group has committed of partitions, as `Admin.delete_group_offsets` does."""
+        return self._run(lambda: self._client.delete_group_offsets(group, partitions, timeout_ms=timeout_ms))

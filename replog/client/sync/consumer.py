@@ -8,24 +8,26 @@ and the positions with it.  Taking is one plain assignment, between which and th
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_whole
 from replog.client.consumer.consumer import (
     CONNECT_TIMEOUT_MS,
-    DEFAULT_TIMEOUT_MS,
     POLL_RECORDS_MAX,
     POLL_TIMEOUT_MS,
     Consumer,
-    OffsetReset,
-    Partitions,
 )
 from replog.client.consumer.fetcher import FetchSettings
-from replog.client.consumer.start import Start
+from replog.client.consumer.group_settings import AUTO_COMMIT_INTERVAL_MS, MAX_POLL_INTERVAL_MS, AssignmentListener
+from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset
+from replog.client.consumer.positions import Partitions
+from replog.client.consumer.start import Start, first_offsets
 from replog.client.sync.loop_thread import SyncClient
-from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
-from replog.rpc.forks import raise_if_forked
+from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
+from replog.errors import BrokerClosedError
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
@@ -51,7 +53,12 @@ class SyncConsumer(SyncClient[Consumer]):
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        group_id: str | None = None,
+        group_instance_id: str | None = None,
         auto_offset_reset: OffsetReset = "raise",
+        enable_auto_commit: bool = True,
+        auto_commit_interval_ms: int = AUTO_COMMIT_INTERVAL_MS,
+        max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
         fetch_max_wait_ms: int = _DEFAULTS.max_wait_ms,
         fetch_min_bytes: int = _DEFAULTS.min_bytes,
         fetch_max_bytes: int = _DEFAULTS.max_bytes,
@@ -66,7 +73,12 @@ class SyncConsumer(SyncClient[Consumer]):
         super().__init__(
             Consumer(
                 bootstrap_servers,
+                group_id=group_id,
+                group_instance_id=group_instance_id,
                 auto_offset_reset=auto_offset_reset,
+                enable_auto_commit=enable_auto_commit,
+                auto_commit_interval_ms=auto_commit_interval_ms,
+                max_poll_interval_ms=max_poll_interval_ms,
                 fetch_max_wait_ms=fetch_max_wait_ms,
                 fetch_min_bytes=fetch_min_bytes,
                 fetch_max_bytes=fetch_max_bytes,
@@ -82,6 +94,7 @@ class SyncConsumer(SyncClient[Consumer]):
         self._turn = asyncio.Lock()  # in the loop: an interrupted call ends before the next one begins
         self._offer: Found = ()  # set in the loop's thread, taken in the caller's
         self._left: list[ConsumerRecord] = []  # polled for an iteration and not handed out, last first
+        self._in_hand: Sequence[ConsumerRecord] = ()  # the record of a loop, or those of the last poll
         self._is_settled = True
 
     def start(self) -> None:
@@ -89,8 +102,17 @@ class SyncConsumer(SyncClient[Consumer]):
         self._run(self._client.start)
 
     def close(self) -> None:
-        """Stops fetching and closes the connections, as `Consumer.close` does.  Calling it again does nothing."""
+        """Leaves the group, stops fetching and closes the connections, as `Consumer.close` does.
+
+        Calling it again does nothing.
+        """
         self._end(self._client.close)
+
+    def _prepare_end(self) -> None:
+        """Counts what a loop has not got neither as handed out nor as done with."""
+        with contextlib.suppress(BrokerClosedError):  # it has ended already
+            self._client.rewind(first_offsets((*self._offer, *reversed(self._left))))
+            self._client._hold(first_offsets(self._in_hand))  # noqa: SLF001 -- a client and its facade are one
 
     # ---- what to read ----------------------------------------------------------------------------------------------
 
@@ -123,7 +145,7 @@ class SyncConsumer(SyncClient[Consumer]):
             self._change(_nothing)
         wanted = partition_of("partition", partition)
         position = self._client.position(wanted)
-        return min(position, _first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
+        return min(position, first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Reads on at `offset`, as `Consumer.seek` does."""
@@ -149,6 +171,12 @@ class SyncConsumer(SyncClient[Consumer]):
         """Goes to the high watermark of now, as `Consumer.seek_to_end` does."""
         self._change(lambda: self._client.seek_to_end(*partitions))
 
+    def seek_to(
+        self, place: str | datetime, *partitions: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> None:
+        """Goes to a place that is named, as `Consumer.seek_to` does."""
+        self._change(lambda: self._client.seek_to(place, *partitions, timeout_ms=timeout_ms))
+
     def beginning_offsets(
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
     ) -> dict[TopicPartition, int]:
@@ -158,6 +186,60 @@ class SyncConsumer(SyncClient[Consumer]):
     def end_offsets(self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[TopicPartition, int]:
         """Asks the leaders for the high watermark of each partition, as `Consumer.end_offsets` does."""
         return self._run(lambda: self._client.end_offsets(partitions, timeout_ms=timeout_ms))
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hands out nothing of these partitions until they are resumed, as `Consumer.pause` does."""
+
+        async def pause() -> None:
+            self._client.pause(*partitions)
+
+        self._change(pause)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Goes on with these partitions where they were paused, as `Consumer.resume` does."""
+
+        async def resume() -> None:
+            self._client.resume(*partitions)
+
+        self._change(resume)
+
+    def paused(self) -> list[TopicPartition]:
+        """Returns the partitions that are paused, as `Consumer.paused` does."""
+        return self._client.paused()
+
+    def offsets_for_times(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Asks the leaders for the first record at or after a time, as `Consumer.offsets_for_times` does."""
+        return self._run(lambda: self._client.offsets_for_times(timestamps, timeout_ms=timeout_ms))
+
+    # ---- groups ----------------------------------------------------------------------------------------------------
+
+    def subscribe(
+        self, topics: Iterable[str] = (), *, pattern: str | None = None, listener: AssignmentListener | None = None
+    ) -> None:
+        """Reads these topics as a member of the group, as `Consumer.subscribe` does.
+
+        The listener's methods are coroutines, and are run in the thread of the client's loop while a call reads.
+        """
+        self._change(lambda: self._client.subscribe(topics, pattern=pattern, listener=listener))
+
+    def unsubscribe(self) -> None:
+        """Gives back all partitions and leaves the group, as `Consumer.unsubscribe` does."""
+        self._change(self._client.unsubscribe)
+
+    def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
+        """Commits offsets of the group, as `Consumer.commit` does; in a loop over the consumer, the record of now included."""
+        self._change(lambda: self._client.commit(offsets))
+
+    def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
+        """Returns the offset that the group has committed of a partition, as `Consumer.committed` does."""
+        return self._run(lambda: self._client.committed(partition, timeout_ms))
+
+    def lag(self, partition: tuple[str, int]) -> int | None:
+        """Returns how many offsets lie between the position and the high watermark, as `Consumer.lag` does."""
+        lag = self._client.lag(partition)
+        return None if lag is None else lag + self._client.position(partition) - self.position(partition)
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
@@ -171,11 +253,26 @@ class SyncConsumer(SyncClient[Consumer]):
         if self._left and max_records > 0:
             found = self._left[: -max_records - 1 : -1]
             del self._left[-max_records:]
+            self._in_hand = found
             return found
         self._is_settled = False
         found = self._run(lambda: self._offered(lambda: self._client.poll(max_records, timeout_ms)))
+        self._in_hand = found
         self._offer = ()
         self._is_settled = True
+        return found
+
+    def getone(self) -> ConsumerRecord:
+        """Returns the next record as a loop over the consumer does."""
+        return next(self)
+
+    def getmany(
+        self, *, timeout_ms: int = 0, max_records: int = POLL_RECORDS_MAX
+    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+        """Returns what `poll` does, by partition."""
+        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in self.poll(max_records, timeout_ms):
+            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return found
 
     def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
@@ -196,12 +293,13 @@ class SyncConsumer(SyncClient[Consumer]):
         An interrupted loop is gone on with by another one, or by `next`.
         """
         self._settle()
-        while not self._left:
+        while not (self._left and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
             self._is_settled = False
             self._left = self._run(lambda: self._offered(self._poll_reversed))
             self._offer = ()
             self._is_settled = True
         record = self._left[-1]
+        self._in_hand = (record,)
         del self._left[-1]
         return record
 
@@ -212,7 +310,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def _settle(self) -> None:
         """Waits for the end of an interrupted call and gives back what was not handed out."""
-        raise_if_forked()
+        self._raise_if_copy()
         if not self._is_settled:
             self._change(_nothing)
 
@@ -225,7 +323,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
     async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._turn:
-            self._client.rewind(_first_offsets((*self._offer, *reversed(self._left))))
+            self._client.rewind(first_offsets((*self._offer, *reversed(self._left))))
             self._offer, self._left = (), []
             return await work()
 
@@ -236,16 +334,6 @@ class SyncConsumer(SyncClient[Consumer]):
             return found
 
         return await self._in_turn(offer)
-
-
-def _first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
-    """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
-    offsets: dict[TopicPartition, int] = {}
-    for one in found:
-        partition = TopicPartition(one.topic, one.partition)
-        offset = one.offset if isinstance(one, ConsumerRecord) else one.start_offset
-        offsets[partition] = min(offset, offsets.get(partition, offset))
-    return offsets
 
 
 async def _nothing() -> None:

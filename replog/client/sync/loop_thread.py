@@ -1,7 +1,7 @@
 """An event loop for code without one: one thread for all sync clients of a process, and what these clients share.
 
-One thread serves all of them, because gRPC's asyncio side wants one loop per process.  It starts with the first client
-and ends with the last.  It does not survive a fork: start processes with "spawn" (see `replog.rpc.forks`).
+One thread serves all of them: a second one would only take turns with it.  It starts with the first client and ends with
+the last.  A forked child has none of it, and starts one of its own with its first client (see `replog.rpc.forks`).
 
 A caller may be interrupted (Ctrl-C) between any two instructions.  So its thread makes no coroutine, which would be dropped
 without being awaited, and waits on nothing but bare locks: `Condition`, and with it `Event`, `concurrent.futures.Future` and
@@ -26,7 +26,7 @@ from replog.client.admin.admin import Admin
 from replog.client.consumer.consumer import Consumer
 from replog.client.producer.producer import Producer
 from replog.errors import BrokerClosedError
-from replog.rpc.forks import FORKED_TEXT, is_forked, raise_if_forked
+from replog.rpc.forks import FORKED_TEXT
 
 T = TypeVar("T")
 Client = TypeVar("Client", bound=Admin | Producer | Consumer)
@@ -139,10 +139,8 @@ class LoopThread:
             user: An object that stands for whoever uses the thread; the same one may ask again.
 
         Raises:
-            BrokerClosedError: This process was forked from one that had used gRPC.
             OSError, RuntimeError: No file could be opened for the loop, or no thread be started.
         """
-        raise_if_forked()
         with cls._lock:
             shared = cls._shared
             if shared is None or shared.is_unusable:
@@ -335,9 +333,16 @@ class SyncClient(Generic[Client]):
         """Closes by `close`; of what a fork has copied there is nothing to close."""
         try:
             if not (self._is_closed or self._is_copy):
-                self._run(close)
+                self._run(lambda: self._closing(close))
         finally:
             self._let_go()
+
+    async def _closing(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._prepare_end()
+        await close()
+
+    def _prepare_end(self) -> None:
+        """Gives back, in the loop and before the client ends, what only the client without async knows of."""
 
     def _let_go(self) -> None:
         """Gives everything back; doing it again does what an interrupt has left undone.
@@ -353,12 +358,22 @@ class SyncClient(Generic[Client]):
 
     async def _give_back(self) -> None:
         with contextlib.suppress(Exception):  # which `close` has told
+            self._prepare_end()
             await self._client._ending.wait()  # noqa: SLF001 -- a client and its facade are one
+
+    def _raise_if_copy(self) -> None:
+        """Refuses what a fork has copied.
+
+        Raises:
+            BrokerClosedError: The client is of the process that this one was forked from.
+        """
+        if self._is_copy:
+            raise BrokerClosedError(FORKED_TEXT)
 
     @property
     def _is_copy(self) -> bool:
         """Whether this is a fork's copy, of which there is nothing to give back."""
-        return is_forked() or (self._thread is not None and self._thread.is_forked)
+        return self._thread is not None and self._thread.is_forked
 
     def __del__(self) -> None:
         thread = getattr(self, "_thread", None)  # None also after an `__init__` that failed

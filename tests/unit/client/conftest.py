@@ -14,6 +14,6 @@ async def no_task_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     before = asyncio.all_tasks()
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    if left:  # what was cancelled may need some turns, those of a gRPC server some time
+    if left:  # what was cancelled may need some turns, those of a server some time
         _, left = await asyncio.wait(left, timeout=5)
     assert not left, left

@@ -153,7 +153,7 @@ class FakeCluster:
 
 
 class FakeNode:
-    """One broker: `NodeHandlers` with a script."""
+    """One broker: `ClientHandlers` with a script."""
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
         self.cluster = cluster
@@ -418,6 +418,3 @@ class FakeNode:
             return replace(base, diverging=parted), b""
         data = log.read(partition.fetch_offset, partition.max_bytes)
         return replace(base, high_watermark=log.visible_offset, log_start_offset=log.log_start_offset), data
-
-    async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
-        raise NotImplementedError

@@ -19,7 +19,7 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.task_ends import end_tasks
-from replog.rpc.transport import ConnectionLostError, NodeHandlers, RequestContext
+from replog.rpc.transport import ClientHandlers, ConnectionLostError, RequestContext
 
 
 class MemoryPipe:
@@ -37,7 +37,7 @@ class MemoryPipe:
         self.to_client.put_nowait(None)
 
 
-class ReachableNode(NodeHandlers, Protocol):
+class ReachableNode(ClientHandlers, Protocol):
     """A node behind the transport."""
 
     is_down: bool
@@ -133,9 +133,6 @@ class MemoryConnection:
     async def open_fetch(self, hello: Hello) -> MemoryEnd:
         node = self._reach()
         return self._open(node, hello, node.handle_fetch_stream)
-
-    async def open_quorum(self, hello: Hello) -> MemoryEnd:
-        raise NotImplementedError
 
     def _open(self, node: ReachableNode, hello: Hello, handle: Any) -> MemoryEnd:
         node.check_hello(hello)

@@ -60,7 +60,7 @@ async def test_a_damaged_batch_that_is_told_again_keeps_nobody_s_frames() -> Non
         for _ in range(3):
             with pytest.raises(CorruptRecordError):
                 await consumer.poll(timeout_ms=5_000)
-        kept = consumer._states[next(iter(consumer._states))].error
+        kept = consumer._reader.states[next(iter(consumer._reader.states))].error
         assert kept is not None
         assert kept.__traceback__ is None
 

@@ -152,3 +152,31 @@ def test_a_delivery_of_an_earlier_run(wait: Callable[[Delivery], Awaitable[Any]]
 
     asyncio.run(send())
     asyncio.run(again())
+
+
+async def looped(consumer: Consumer) -> None:
+    async for _ in consumer:
+        break
+
+
+@pytest.mark.parametrize("use", [lambda consumer: consumer.getone(), looped], ids=["getone", "loop"])
+def test_records_that_are_decoded_already_are_handed_out_in_no_other_loop(
+    use: Callable[[Consumer], Awaitable[Any]],
+) -> None:
+    world = World()
+
+    async def begin() -> None:
+        await world.producer.start()
+        await (await world.producer.send_many("t", [b"0", b"1"]))
+        await world.consumer.assign_topic("t")
+        assert len(await world.consumer.poll(1)) == 1
+        assert world.consumer._reader.backlog.has_records
+
+    async def again() -> None:
+        with pytest.raises(InvalidRequestError, match=CLOSED):
+            await use(world.consumer)
+        await world.close()
+
+    asyncio.run(begin())
+    asyncio.run(again())
+    gc.collect()

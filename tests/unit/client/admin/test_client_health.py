@@ -22,7 +22,7 @@ from replog.client.admin.health import (
     trouble_of,
 )
 from replog.controller.requests import ConfigEntry
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
@@ -119,12 +119,11 @@ def test_states_of_brokers() -> None:
     assert not silent.is_healthy
 
 
-def test_where_kafkas_clients_are_served() -> None:
-    assert health().kafka_bootstrap_servers == ""
+def test_a_broker_is_named_by_its_address_for_clients() -> None:
     first, second, third = BROKERS
-    other, kafka = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(KAFKA_LISTENER, "::1", 6)
-    brokers = (replace(first, endpoints=(other, kafka)), second, replace(third, endpoints=(kafka,)))
-    assert health(brokers=brokers).kafka_bootstrap_servers == "[::1]:6,[::1]:6"
+    other, client = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(CLIENT_LISTENER, "::1", 6)
+    found = health(brokers=(replace(first, endpoints=(other, client)), second, third))
+    assert [broker.address for broker in found.brokers[:2]] == ["[::1]:6", f"{second.host}:{second.port}"]
 
 
 def test_a_drained_broker_is_done_when_it_is_empty() -> None:

@@ -319,9 +319,9 @@ async def test_memory_is_bounded_while_nobody_reads() -> None:
             cluster.logs["t", partition].append(encode_batch([(0, None, b"x" * 1000, ())]))
     async with make(cluster, buffer_memory_bytes=20_000, max_partition_fetch_bytes=8_000) as consumer:
         await consumer.assign_topic("t")
-        await until(lambda: consumer._backlog.held_bytes > 0)
+        await until(lambda: consumer._reader.backlog.held_bytes > 0)
         await quiet_for(0.1)
-        assert consumer._backlog.held_bytes < 4 * 8_000 + 20_000
+        assert consumer._reader.backlog.held_bytes < 4 * 8_000 + 20_000
         assert len(await read(consumer, 200)) == 200
 
 

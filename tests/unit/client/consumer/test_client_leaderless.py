@@ -57,7 +57,7 @@ async def test_a_log_that_is_empty_has_a_position_once_it_has_a_leader() -> None
     async with consumer_of(cluster) as consumer:
         await consumer.assign_topic("t")
         cluster.move_leader("t", 0, 1)
-        await until(lambda: not consumer._states["t", 0].is_at_log_start)  # type: ignore[index]
+        await until(lambda: not consumer._reader.states["t", 0].is_at_log_start)  # type: ignore[index]
         assert consumer.position(("t", 0)) == 7
 
 

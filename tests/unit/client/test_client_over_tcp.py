@@ -14,22 +14,16 @@ from fake_cluster import FakeCluster
 
 from replog.client import Admin, Consumer, LoopThread, Producer, SyncAdmin, SyncConsumer, SyncProducer
 from replog.errors import BrokerClosedError, RequestTimedOutError
-from replog.rpc.grpc_transport import serve
+from tests.unit.rpc.tcp_port import listening
 
 
 @contextlib.asynccontextmanager
 async def served(brokers: int = 1) -> AsyncIterator[FakeCluster]:
     cluster = FakeCluster(brokers)
-    servers = []
-    for node_id, node in cluster.nodes.items():
-        server = await serve(node, "127.0.0.1", 0)
-        cluster.addresses[node_id] = f"127.0.0.1:{server.port}"
-        servers.append(server)
-    try:
+    async with contextlib.AsyncExitStack() as ports:
+        for node_id, node in cluster.nodes.items():
+            cluster.addresses[node_id] = (await ports.enter_async_context(listening(node))).address
         yield cluster
-    finally:
-        for server in servers:
-            await server.stop(0)
 
 
 async def test_the_whole_way() -> None:
@@ -56,27 +50,22 @@ async def test_the_whole_way() -> None:
 async def test_a_stopped_server_is_lost_and_found_again() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")
-    server = await serve(cluster.nodes[1], "127.0.0.1", 0)
-    cluster.addresses[1] = f"127.0.0.1:{server.port}"
-    try:
-        async with (
-            Producer(cluster.bootstrap) as patient,
-            Producer(cluster.bootstrap, delivery_timeout_ms=500) as hasty,
-        ):
+    async with contextlib.AsyncExitStack() as clients:
+        async with listening(cluster.nodes[1]) as port:
+            cluster.addresses[1] = port.address
+            patient = await clients.enter_async_context(Producer(cluster.bootstrap))
+            hasty = await clients.enter_async_context(Producer(cluster.bootstrap, delivery_timeout_ms=500))
             await (await patient.send("t", b"a"))
-            await server.stop(0)
-            waiting = await patient.send("t", b"b")
-            with pytest.raises(RequestTimedOutError, match=r"500 ms.*ConnectionLostError"):
-                await (await hasty.send("t", b"lost"))
-            server = await serve(cluster.nodes[1], "127.0.0.1", server.port)
+        waiting = await patient.send("t", b"b")
+        with pytest.raises(RequestTimedOutError, match=r"500 ms.*ConnectionLostError"):
+            await (await hasty.send("t", b"lost"))
+        async with listening(cluster.nodes[1], port=port.port):
             assert (await waiting).offset == 1
-    finally:
-        await server.stop(0)
 
 
 @pytest.fixture
 def cluster_in_a_thread() -> Iterator[FakeCluster]:
-    """The server in the shared loop thread, where the sync clients' loop is: one loop per process for gRPC."""
+    """The server in the shared loop thread, where the sync clients' loop is."""
     user = object()
     thread = LoopThread.acquire(user)
     stack = contextlib.AsyncExitStack()

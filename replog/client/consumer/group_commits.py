@@ -1,0 +1,264 @@
+"""Commits of a group: what is done with goes to the coordinator, by itself or when the application says so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+from uuid import UUID
+
+from replog.client.backoff import Backoff, timed_out
+from replog.client.consumer.group_settings import GroupSettings
+from replog.client.groups.commits import CommitBook, Finished, Offset
+from replog.client.groups.coordinator import Coordinator
+from replog.client.groups.membership import PUT_OUT
+from replog.client.groups.progress import Progress
+from replog.client.types import TopicPartition
+from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribedConsumerGroup
+from replog.coordinator.offsets.requests import (
+    CommitOffsets,
+    CommitOffsetsResponse,
+    OffsetToCommit,
+    TopicToCommit,
+)
+from replog.errors import BrokerClosedError, ReplogError, RetriableError
+from replog.group_errors import CommitStaleError, StaleMemberEpochError
+
+NO_MEMBER = 0
+
+OWNER_S = 1.0
+"""How long an error waits to hear who has a partition."""
+
+_log = logging.getLogger(__name__)
+
+
+class Holder(Protocol):
+    """The member, as its commits see it."""
+
+    held: dict[TopicPartition, UUID]
+
+    @property
+    def member_id(self) -> str: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    def doubt(self) -> None: ...
+
+    def topic_id(self, topic: str) -> UUID | None: ...
+
+
+class GroupCommits:
+    """Invariants:
+        - a request names only partitions that the member holds when it is made, with its epoch of then;
+        - what is committed by itself was handed out and asked past.
+
+    Args:
+        coordinator: The way to the coordinator.
+        settings: The settings of the group.
+        holder: The member.
+        position: The function that returns the offset after the last record that was handed out.
+        backoff: The pauses after errors.
+
+    Attributes:
+        progress: How far the application has come.
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        settings: GroupSettings,
+        holder: Holder,
+        position: Callable[[TopicPartition], int],
+        backoff: Backoff,
+    ) -> None:
+        self.progress = Progress()
+        self._coordinator = coordinator
+        self._settings = settings
+        self._holder = holder
+        self._position = position
+        self._backoff = backoff
+        self._book = CommitBook()
+        self._waiters: dict[int, asyncio.Future[None]] = {}
+        self._wanted = asyncio.Event()
+
+    # ---- what the reader asks for ------------------------------------------------------------------------------------
+
+    async def commit(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Commits offsets; returns when they are kept.
+
+        Raises:
+            CommitStaleError: A partition is not the member's any more.
+            RequestTimedOutError: The coordinator has not answered in time; they may be kept all the same.
+        """
+        if not offsets:
+            return
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        ticket = self._book.want(offsets)
+        self._waiters[ticket] = waiter
+        self._wanted.set()
+        limit_ms = self._settings.commit_timeout_ms
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                await waiter
+        except TimeoutError:
+            raise timed_out(f"commit offsets of group {self._settings.group_id}", limit_ms, None) from None
+        finally:
+            self._waiters.pop(ticket, None)
+
+    async def commit_told(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits what the application says; raises as `commit` does."""
+        before = self.progress.settle(
+            offsets
+        )  # first: what is committed by itself meanwhile must not go back behind it
+        try:
+            await self.commit({each: Offset(offset) for each, offset in offsets.items()})
+        except BaseException as error:
+            self.progress.settle(before)
+            if isinstance(error, CommitStaleError) and (owner := await self._owner(error.partition)):
+                raise CommitStaleError(f"{error} {owner}", error.partition) from None
+            raise
+
+    async def _owner(self, partition: tuple[str, int] | None) -> str:
+        """Says who has a partition now; "" where nobody has it, or that is not told within a moment."""
+        topic, number = partition or ("", -1)
+        topic_id = self._holder.topic_id(topic)
+        if topic_id is None:
+            return ""
+        request = DescribeConsumerGroup(self._settings.group_id)
+        try:
+            async with asyncio.timeout(OWNER_S):
+                found = await self._coordinator.call(request, DescribedConsumerGroup, int(OWNER_S * 1000))
+        except (ReplogError, TimeoutError):
+            return ""
+        for each in found.members:
+            if number in each.assignment.get(topic_id, ()):
+                return f"It is read by member {each.member_id} now: client {each.client_id!r} at {each.client_host}."
+        return ""
+
+    async def commit_done(self, partitions: Collection[TopicPartition]) -> None:
+        """Lets all commits of these partitions end, and first commits what is done with, if the settings say so.
+
+        An error is told to the log: what was not committed is read again.
+        """
+        offsets = {each: pending for each in partitions if (pending := self._book.pending(each)) is not None}
+        if self._settings.auto_commit:
+            offsets |= self._due(partitions)
+        try:
+            await self.commit(offsets)
+        except ReplogError as error:
+            _log.warning("%s; records since the last commit will be read again", error)
+
+    def kept(self, partition: TopicPartition) -> int | None:
+        """Returns the last offset that this member has committed; None where it has none."""
+        return self._book.committed.get(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """Forgets a partition that is not the member's any more: what waits of it, or is under way, fails."""
+        self.progress.end(partition)
+        self._finish(self._book.forget(partition, self._stale_error))
+
+    def close(self) -> None:
+        """Fails what still waits; the task has ended."""
+        closed = BrokerClosedError("this consumer was closed before the commit was answered")
+        self._finish(self._book.fail_all(lambda _: closed))
+
+    def _due(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
+        done = self.progress.done(self._position)
+        return {
+            each: Offset(done[each]) for each in partitions if each in done and done[each] != self._book.latest(each)
+        }
+
+    # ---- the task ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Sends what waits, and what is done with at every interval, until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        interval_s = self._settings.auto_commit_interval_ms / 1000
+        due_s = loop.time() + interval_s
+        while True:
+            try:
+                async with asyncio.timeout_at(due_s if self._settings.auto_commit else None):
+                    await self._wanted.wait()
+            except TimeoutError:
+                due_s = loop.time() + interval_s
+                is_member = self._holder.epoch != NO_MEMBER  # else it would be refused, again and again
+                if is_member and (offsets := self._due(self._holder.held)):
+                    self._book.want(offsets)
+            self._wanted.clear()
+            while self._book.has_waiting:
+                await self._send()
+
+    async def _send(self) -> None:
+        if self._holder.epoch == NO_MEMBER:
+            self._finish(self._book.fail_all(self._stale_error))
+            return
+        held = self._holder.held
+        offsets, finished = self._book.take(held.__contains__, self._stale_error)
+        self._finish(finished)
+        if not offsets:
+            return
+        epoch = self._holder.epoch
+        try:
+            response = await self._coordinator.call(self._request(offsets, epoch), CommitOffsetsResponse)
+        except ReplogError as error:
+            await self._handle_refused(error, epoch)
+            return
+        self._backoff.reset()
+        self._finish(self._book.answered(_errors_of(response)))
+
+    async def _handle_refused(self, error: ReplogError, epoch: int) -> None:
+        """Tries again, unless that does not help."""
+        if isinstance(error, StaleMemberEpochError) and self._holder.epoch not in {epoch, NO_MEMBER}:
+            self._book.put_back()  # the epoch has moved on meanwhile, and the partitions may be the member's still
+        elif isinstance(error, StaleMemberEpochError | RetriableError):
+            self._book.put_back()
+            if not isinstance(error, RetriableError):
+                self._holder.doubt()
+            await asyncio.sleep(self._backoff.next_s())
+        elif isinstance(error, PUT_OUT):
+            self._holder.doubt()
+            self._finish(self._book.fail_all(self._stale_error))
+        else:
+            self._finish(self._book.fail_all(lambda _: error))
+
+    def _request(self, offsets: Mapping[TopicPartition, Offset], epoch: int) -> CommitOffsets:
+        by_topic: dict[str, list[OffsetToCommit]] = {}
+        ids: dict[str, UUID] = {}
+        for each, offset in offsets.items():
+            by_topic.setdefault(each.topic, []).append(
+                OffsetToCommit(each.partition, offset.offset, metadata=offset.metadata)
+            )
+            ids[each.topic] = self._holder.held[each]
+        topics = tuple(TopicToCommit(name, ids[name], tuple(found)) for name, found in by_topic.items())
+        settings = self._settings
+        return CommitOffsets(settings.group_id, topics, self._holder.member_id, settings.instance_id, epoch)
+
+    def _finish(self, finished: Iterable[Finished]) -> None:
+        for ticket, error in finished:
+            waiter = self._waiters.get(ticket)
+            if waiter is None:
+                if error is not None:
+                    _log.warning("%s", error)
+            elif not waiter.done():
+                if error is None:
+                    waiter.set_result(None)
+                else:
+                    waiter.set_exception(error)
+
+    def _stale_error(self, partition: TopicPartition) -> CommitStaleError:
+        return CommitStaleError(
+            f"{partition}: the offset was not committed, because the partition is not this member's: it was never assigned to "
+            f"it, or another member of group {self._settings.group_id!r} has it by now, and reads again what was not committed.",
+            partition,
+        )
+
+
+def _errors_of(response: CommitOffsetsResponse) -> dict[TopicPartition, ReplogError | None]:
+    return {
+        TopicPartition(topic.topic, each.partition): each.error
+        for topic in response.topics
+        for each in topic.partitions
+    }

@@ -1,0 +1,389 @@
+"""A consumer's membership in its group: the tasks that speak to the coordinator, and what they leave for the reader.
+
+Heartbeats and commits have tasks of their own, so that a slow application does not cost the membership.  Changes of the
+assignment wait until the reader asks for records: it takes them between two records, and nothing is taken from under it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from replog.client.backoff import Backoff
+from replog.client.cluster.leader_calls import first_few
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.consumer.group_commits import GroupCommits
+from replog.client.consumer.group_openings import Opened, Openings
+from replog.client.consumer.group_settings import GroupSettings
+from replog.client.groups.coordinator import Coordinator
+from replog.client.groups.membership import MemberConfig, Membership, State
+from replog.client.groups.messages import (
+    Answered,
+    Assign,
+    Doubt,
+    Fail,
+    Failed,
+    IdPartition,
+    IdPartitions,
+    Leave,
+    Lose,
+    Message,
+    ReaderBack,
+    ReaderLate,
+    Released,
+    Revoke,
+    Say,
+    SendHeartbeat,
+    Subscribe,
+    Tick,
+)
+from replog.client.groups.reader_watch import ReaderWatch
+from replog.client.types import TopicPartition
+from replog.coordinator.consumers.requests import (
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+    GroupNews,
+    WaitForGroupNews,
+)
+from replog.errors import ReplogError
+from replog.metadata.topic_names import INTERNAL_TOPICS
+from replog.rpc.task_ends import end_tasks
+
+NEWS_WAIT_MS = 30_000
+"""How long the coordinator may wait for news before it says that there is none, milliseconds."""
+
+NOT_LOOKED: Final[Sequence[str]] = ()
+"""Of a pattern: the topics have not been looked through for it yet."""
+
+_log = logging.getLogger(__name__)
+
+
+class TakenBack(NamedTuple):
+    """Partitions that the reader has to give up.
+
+    Attributes:
+        ids: All of them, by id.
+        partitions: Those that are read.
+        is_lost: Whether they are another member's already.
+    """
+
+    ids: IdPartitions
+    partitions: tuple[TopicPartition, ...]
+    is_lost: bool
+
+
+class GroupMember:
+    """Invariants:
+        - a partition is either being opened, ready for the reader, or held by it, from its `Assign` on;
+        - what is given back is acknowledged when the reader has let go of it.
+
+    Args:
+        view: The open cluster view of the consumer.
+        settings: The settings of the group.
+        wake: What ends a wait of the reader for records.
+        position: The function that returns the offset after the last record of a partition that was handed out.
+
+    Attributes:
+        commits: The offsets of the group, and how far the reader has come.
+        watch: What says whether the reader still asks for records.
+        held: The partitions that are read, each with its topic's id.
+        ready: The partitions that the reader may begin with.
+        taken_back: The partitions that it has to give up first; None: none.
+        failure: Why the group does not take the member; None while it does.
+    """
+
+    def __init__(
+        self,
+        view: ClusterView,
+        settings: GroupSettings,
+        wake: Callable[[], None],
+        position: Callable[[TopicPartition], int],
+    ) -> None:
+        self.watch = ReaderWatch(settings.max_poll_interval_ms)
+        self.held: dict[TopicPartition, UUID] = {}
+        self.ready: list[Opened] = []
+        self.taken_back: TakenBack | None = None
+        self.failure: ReplogError | None = None
+        self._view = view
+        self._settings = settings
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._coordinator = Coordinator(view, settings.group_id)
+        self.openings = Openings(view, self._coordinator, settings)
+        self._member_id = str(UUID(int=view.rng.getrandbits(128), version=4))
+        self._core = Membership(
+            MemberConfig(
+                settings.group_id,
+                self._member_id,
+                settings.max_poll_interval_ms,
+                settings.instance_id,
+                settings.client_rack or None,
+                settings.client_id,
+            ),
+            Backoff(view.rng),
+        )
+        self.commits = GroupCommits(self._coordinator, settings, self, position, Backoff(view.rng))
+        self._messages: deque[Message] = deque()
+        self._is_stepping = False
+        self._outgoing: ConsumerHeartbeat | None = None
+        self._news = asyncio.Event()
+        self._hearing = asyncio.Event()  # set while news would be taken up
+        self._is_out = asyncio.Event()
+        self._opening: set[IdPartition] = set()
+        self._opening_wanted = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._pattern: re.Pattern[str] | None = None
+        self._matched: Sequence[str] = NOT_LOOKED
+        view.add_listener(self._handle_metadata)
+
+    @property
+    def member_id(self) -> str:
+        """The id of the member, which it has chosen itself."""
+        return self._member_id
+
+    @property
+    def epoch(self) -> int:
+        """The member epoch; 0 while it is no member."""
+        return self._core.epoch
+
+    @property
+    def needs_reader(self) -> bool:
+        """Whether the reader has something to take in before it goes on."""
+        return self.taken_back is not None or bool(self.ready) or self.failure is not None
+
+    # ---- life ------------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Collection[str] | re.Pattern[str]) -> None:
+        """Reads these topics from now on, or those of which the whole name matches; joins the group if it is not in it."""
+        self._pattern = topics if isinstance(topics, re.Pattern) else None
+        self._matched = NOT_LOOKED
+        if isinstance(topics, re.Pattern):
+            topics = self._matching(topics)
+        self.failure = None
+        self._is_out.clear()
+        self._step(Subscribe(tuple(sorted(topics))))
+        if not self._tasks:
+            self._tasks = [
+                asyncio.create_task(self._live(), name="replog-group-heartbeats"),
+                asyncio.create_task(self._hear_news(), name="replog-group-news"),
+                asyncio.create_task(self._open_forever(), name="replog-group-openings"),
+                asyncio.create_task(self.commits.run(), name="replog-group-commits"),
+            ]
+            for task in self._tasks:
+                task.add_done_callback(self._handle_end)
+
+    def _matching(self, pattern: re.Pattern[str]) -> list[str]:
+        """Returns the topics that match; what is deleted of them is no error, and told to the log."""
+        topics = self._view.image.topics
+        found = sorted(name for name in topics if pattern.fullmatch(name) and name not in INTERNAL_TOPICS)
+        group_id, deleted = self._settings.group_id, [name for name in self._matched if name not in topics]
+        if deleted:
+            _log.warning("group %s: deleted, and read no more: %s", group_id, first_few(deleted, ", "))
+        if not found and (deleted or self._matched is NOT_LOOKED):
+            _log.warning("group %s: no topic matches %r; this member waits for one", group_id, pattern.pattern)
+        self._matched = found
+        return found
+
+    def _handle_metadata(self) -> None:
+        """Looks again where new partitions begin, and for topics that match."""
+        self._opening_wanted.set()
+        if self._pattern is not None and self._tasks:
+            self._step(Subscribe(tuple(self._matching(self._pattern))))
+
+    def _handle_end(self, task: asyncio.Task[None]) -> None:
+        """Tells the reader that a task has ended which should not: it would wait for what never comes."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self.failure = ReplogError(
+                f"{task.get_name()} ended, which is a bug of replog's: {error!r}; make a new consumer"
+            )
+            self._is_out.set()
+            self._wake()
+
+    async def leave(self) -> None:
+        """Leaves the group; everything was given back.  Returns when the coordinator knows, or does not answer."""
+        self._pattern = None
+        self.ready.clear()
+        self._opening.clear()
+        self._step(Leave())
+        try:
+            async with asyncio.timeout(2 * ATTEMPT_TIMEOUT_MS / 1000):
+                await self._is_out.wait()
+        except TimeoutError:
+            _log.debug("group %s: nobody has heard that this member leaves", self._settings.group_id)
+        finally:  # also where whoever waits is cancelled
+            tasks, self._tasks = self._tasks, []
+            self._view.remove_listener(self._handle_metadata)
+            try:
+                await end_tasks(*tasks)
+            finally:
+                self.commits.close()
+
+    # ---- the reader's side -------------------------------------------------------------------------------------------
+
+    def reader_came(self) -> None:
+        """Counts a read."""
+        self.watch.count += 1
+        if self._core.state is State.AWAY:
+            self._step(ReaderBack())
+
+    def take_ready(self) -> list[Opened]:
+        """Returns the partitions that the reader begins with now; they are held from now on."""
+        found, self.ready = self.ready, []
+        self.held.update({each.partition: each.topic_id for each in found})
+        return found
+
+    def released(self, taken: TakenBack) -> None:
+        """Counts partitions as given up: nothing of them is handed out or committed any more."""
+        self.taken_back = None
+        for partition in taken.partitions:
+            self.held.pop(partition, None)
+            self.commits.forget(partition)
+        self._step(Released(taken.ids))
+
+    # ---- heartbeats --------------------------------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+    async def _live(self) -> None:
+        """Says what is due, and hears the answers, until it is cancelled."""
+        while True:
+            late_ms = self.watch.late_ms(self._now_ms())
+            self._step(Tick() if late_ms is None else ReaderLate(late_ms))
+            if self._outgoing is not None:
+                request, self._outgoing = self._outgoing, None
+                self._step(await self._say(request))
+            else:
+                self._news.clear()
+                await self._wait_for_news()
+
+    async def _wait_for_news(self) -> None:
+        due_ms = self._core.next_deadline_ms()
+        look_ms = self._now_ms() + self.watch.look_ms
+        until_ms = look_ms if due_ms is None else min(due_ms, look_ms)
+        try:
+            async with asyncio.timeout_at(until_ms / 1000):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    async def _say(self, request: ConsumerHeartbeat) -> Message:
+        try:
+            return Answered(await self._coordinator.call(request, ConsumerHeartbeatResponse))
+        except ReplogError as error:
+            return Failed(error.with_traceback(None))
+
+    async def _hear_news(self) -> None:
+        """Sends the next heartbeat as soon as the coordinator has news; without it they come at their interval."""
+        backoff = Backoff(self._view.rng, max_ms=NEWS_WAIT_MS)
+        while True:
+            await self._hearing.wait()
+            request = WaitForGroupNews(self._settings.group_id, self._member_id, self.epoch, NEWS_WAIT_MS)
+            try:
+                news = await self._coordinator.call(request, GroupNews, NEWS_WAIT_MS + ATTEMPT_TIMEOUT_MS)
+            except ReplogError as error:  # brokers of before know of no news
+                _log.debug("group %s: no news from the coordinator: %s", self._settings.group_id, error)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            backoff.reset()
+            if news.is_news:
+                self.doubt()
+
+    def topic_id(self, topic: str) -> UUID | None:
+        """Returns the id of a topic as the metadata have it now; None where there is no such topic."""
+        found = self._view.image.topics.get(topic)
+        return None if found is None else found.topic_id
+
+    def doubt(self) -> None:
+        """Asks the coordinator soon whether this is a member still."""
+        self._step(Doubt())
+
+    def _step(self, message: Message) -> None:
+        """Steps the core and does what follows, also with what that leads to."""
+        self._messages.append(message)
+        if self._is_stepping:
+            return
+        self._is_stepping = True
+        try:
+            while self._messages:
+                for effect in self._core.step(self._messages.popleft(), self._now_ms()):
+                    match effect:
+                        case SendHeartbeat(request):
+                            self._outgoing = request
+                        case Assign(partitions):
+                            self._opening |= partitions
+                            self._opening_wanted.set()
+                        case Revoke(partitions):
+                            self._take_back(partitions, is_lost=False)
+                        case Lose(partitions):
+                            self._take_back(partitions, is_lost=True)
+                        case Say(text):
+                            _log.warning("%s", text)
+                        case Fail(error):
+                            self.failure = error
+                            self._wake()
+        finally:
+            self._is_stepping = False
+            self._news.set()
+            if self._core.may_hear:
+                self._hearing.set()
+            else:
+                self._hearing.clear()
+            if self._core.state is State.OUT:
+                self._is_out.set()
+
+    def _take_back(self, partitions: IdPartitions, *, is_lost: bool) -> None:
+        """Drops what the reader has not begun with; the rest it has to give up itself."""
+        self._opening -= partitions
+        self.ready = [each for each in self.ready if (each.topic_id, each.partition.partition) not in partitions]
+        held = tuple(each for each, topic_id in self.held.items() if (topic_id, each.partition) in partitions)
+        taken = TakenBack(partitions, held, is_lost)
+        if held:
+            self.taken_back = taken
+            self._wake()
+        else:
+            self.released(taken)
+
+    # ---- openings ----------------------------------------------------------------------------------------------------
+
+    async def _open_forever(self) -> None:
+        """Finds out where new partitions begin, again and again until it is known."""
+        backoff = Backoff(self._view.rng)
+        while True:
+            await self._opening_wanted.wait()
+            self._opening_wanted.clear()
+            if not self._opening:
+                continue
+            try:
+                await self._open()
+                backoff.reset()
+            except ReplogError as error:
+                _log.info("group %s: where to begin is not known yet: %s", self._settings.group_id, error)
+                self.doubt()
+                await asyncio.sleep(backoff.next_s())
+                self._opening_wanted.set()
+
+    async def _open(self) -> None:
+        names = self.openings.names(frozenset(self._opening))
+        if len(names) < len(self._opening):
+            self._view.request_refresh()
+        if not names:
+            return
+        opened, fresh = await self.openings.open(names, self._member_id, self.epoch)
+        self._make_ready(opened)
+        if fresh:  # these may have to wait for a leader, and hold up no other
+            self._make_ready(await self.openings.reset(fresh))
+
+    def _make_ready(self, opened: Iterable[Opened]) -> None:
+        for each in opened:
+            key = (each.topic_id, each.partition.partition)
+            if key in self._opening:
+                self._opening.discard(key)
+                self.ready.append(each)
+        self._wake()

@@ -1,0 +1,137 @@
+"""Where a member begins to read partitions that it has been given: at the committed offset, or where the settings say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+from uuid import UUID
+
+from replog.client.cluster.view import ClusterView
+from replog.client.consumer.group_settings import GroupSettings
+from replog.client.consumer.start import start_positions
+from replog.client.groups.coordinator import Coordinator
+from replog.client.groups.messages import IdPartitions
+from replog.client.types import TopicPartition
+from replog.coordinator.offsets.requests import (
+    NO_OFFSET,
+    NO_TOPIC_ID,
+    FetchOffsets,
+    FetchOffsetsResponse,
+    TopicToFetch,
+)
+from replog.errors import ReplogError
+from replog.group_errors import NoOffsetError, RecreatedTopicError
+
+RESET_TIMEOUT_MS = 5_000
+
+
+class Opened(NamedTuple):
+    """Where a partition begins.
+
+    Attributes:
+        position: The first offset to hand out; None: the log start, which no leader could tell.
+        error: Why nobody knows where to begin; None where it is known.
+    """
+
+    partition: TopicPartition
+    topic_id: UUID
+    position: int | None
+    error: ReplogError | None = None
+
+
+class Openings:
+    """Finds out where partitions begin.
+
+    Args:
+        view: The open cluster view.
+        coordinator: The way to the group's coordinator.
+        settings: The settings of the member.
+    """
+
+    def __init__(self, view: ClusterView, coordinator: Coordinator, settings: GroupSettings) -> None:
+        self._view = view
+        self._coordinator = coordinator
+        self._settings = settings
+        self._known_ids: dict[str, UUID] = {}  # of the topics that were read before
+
+    def names(self, partitions: IdPartitions) -> dict[TopicPartition, UUID]:
+        """Returns the partitions by name; those of topics that the metadata does not have yet are left out."""
+        names = {info.topic_id: name for name, info in self._view.image.topics.items()}
+        return {
+            TopicPartition(names[topic_id], partition): topic_id
+            for topic_id, partition in sorted(partitions)
+            if topic_id in names
+        }
+
+    async def committed(
+        self, ids: Mapping[TopicPartition, UUID], member_id: str | None = None, member_epoch: int = -1
+    ) -> dict[TopicPartition, int]:
+        """Returns the committed offset of each partition that has one.
+
+        Args:
+            ids: The partitions, each with its topic's id; an id of zero stands for any topic of that name.
+            member_id: The member that asks; None for anybody.
+            member_epoch: Its epoch.
+        """
+        by_topic: dict[tuple[str, UUID], list[int]] = {}
+        for each, topic_id in ids.items():
+            by_topic.setdefault((each.topic, topic_id), []).append(each.partition)
+        topics = tuple(TopicToFetch(*topic, tuple(partitions)) for topic, partitions in by_topic.items())
+        request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch)
+        answer = await self._coordinator.call(request, FetchOffsetsResponse)
+        return {
+            TopicPartition(topic.topic, each.partition): each.offset
+            for topic in answer.topics
+            for each in topic.partitions
+            if each.offset != NO_OFFSET
+        }
+
+    async def open(
+        self, ids: Mapping[TopicPartition, UUID], member_id: str, member_epoch: int
+    ) -> tuple[list[Opened], dict[TopicPartition, UUID]]:
+        """Returns where partitions begin that have a committed offset, or an error, and those that have none: see `reset`.
+
+        Raises:
+            ReplogError: The coordinator did not tell.
+        """
+        found = await self.committed(ids, member_id, member_epoch)
+        opened = [Opened(each, ids[each], offset) for each, offset in found.items() if each in ids]
+        missing = {each: ids[each] for each in ids if each not in found}
+        fresh: dict[TopicPartition, UUID] = {}
+        if missing:
+            former = await self.committed(dict.fromkeys(missing, NO_TOPIC_ID), member_id, member_epoch)
+            for each, topic_id in missing.items():
+                if self._is_recreated(each, topic_id, former):
+                    opened.append(Opened(each, topic_id, 0, self._recreated_error(each, former.get(each))))
+                else:
+                    fresh[each] = topic_id
+        self._known_ids.update({each.topic: topic_id for each, topic_id in ids.items()})
+        return opened, fresh
+
+    async def reset(self, ids: Mapping[TopicPartition, UUID]) -> list[Opened]:
+        """Returns where partitions without a committed offset begin, by the settings.
+
+        Raises:
+            RequestTimedOutError: A leader did not tell, or there is none.
+        """
+        word = self._settings.reset
+        if word == "raise":
+            return [Opened(each, topic_id, 0, self._no_offset_error(each)) for each, topic_id in ids.items()]
+        found = await start_positions(self._view, ids.keys(), word, RESET_TIMEOUT_MS)
+        return [Opened(each, topic_id, found.get(each)) for each, topic_id in ids.items()]
+
+    def _is_recreated(self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, int]) -> bool:
+        return partition in former or self._known_ids.get(partition.topic, topic_id) != topic_id
+
+    def _recreated_error(self, partition: TopicPartition, offset: int | None) -> RecreatedTopicError:
+        kept = "" if offset is None else f", and the committed offset {offset} is of the earlier one"
+        return RecreatedTopicError(
+            f"{partition}: topic {partition.topic} was deleted and made anew since group {self._settings.group_id!r} read "
+            f"it{kept}. Seek to where to go on: seek_to_beginning reads all that is in the new topic."
+        )
+
+    def _no_offset_error(self, partition: TopicPartition) -> NoOffsetError:
+        return NoOffsetError(
+            f"{partition}: group {self._settings.group_id!r} has no committed offset of it. Set auto_offset_reset to "
+            '"earliest" or "latest", or seek to where to begin (seek_to_beginning, seek_to_end, or an offset).'
+        )

@@ -1,0 +1,187 @@
+"""Reading as a member of a group: what the group wants is done between two records, in the task that reads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from replog.client.consumer.group_commits import NO_MEMBER
+from replog.client.consumer.group_member import GroupMember, TakenBack
+from replog.client.consumer.group_settings import AssignmentListener
+from replog.client.consumer.partition_reader import PartitionReader
+from replog.client.consumer.start import first_offsets
+from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.errors import InvalidRequestError, raised_anew
+
+
+class GroupReading:
+    """Joins a member and a reader.
+
+    Attributes:
+        has_left: Whether the member has left the group for good: nothing can be committed any more.
+
+    Args:
+        member: The member.
+        reader: The reader, which reads what the member holds.
+        listener: What the application wants to hear.
+    """
+
+    def __init__(self, member: GroupMember, reader: PartitionReader, listener: AssignmentListener) -> None:
+        self.member = member
+        self.listener = listener
+        self._reader = reader
+        self._progress = member.commits.progress
+        self.has_left = False
+        self._is_attending = False
+        self._is_reading = False
+        self._unheard: list[TopicPartition] = []  # begun with, and the listener has not heard of it to the end
+        reader.attend = self.attend
+
+    # ---- around a read -----------------------------------------------------------------------------------------------
+
+    def come(self) -> bool:
+        """Begins a read: what was handed out is done with.  Returns whether there is something to attend to first."""
+        member = self.member
+        self._progress.ask()
+        member.reader_came()
+        return self.is_wanted
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is something to attend to before the next record."""
+        return self.member.needs_reader or bool(self._unheard)
+
+    def is_free_to_go_on(self) -> bool:
+        """Counts a record that was polled before as asked for.  Returns whether it may be handed out without attending first.
+
+        For the client without async, which polls many and hands out one at a time; from its thread.
+        """
+        self.member.watch.count += 1
+        return not self.is_wanted
+
+    async def fill(self, count: int, deadline_s: float | None) -> None:
+        """Waits for records as the reader does; an application that waits is not late."""
+        with self._waiting():
+            await self._reader.fill(count, deadline_s)
+
+    async def wait_for_chunk(self, deadline_s: float | None) -> bool:
+        """Waits for a chunk as the reader does."""
+        with self._waiting():
+            return await self._reader.wait_for_chunk(deadline_s)
+
+    @contextmanager
+    def _waiting(self) -> Iterator[None]:
+        if self._is_reading:
+            raise InvalidRequestError(
+                "another task waits for records of this consumer already; let one task read and pass records on, or give "
+                "each task a consumer of its own with the same group_id"
+            )
+        watch = self.member.watch
+        self._is_reading = watch.is_waiting = True
+        try:
+            yield
+        finally:
+            self._is_reading = watch.is_waiting = False
+            watch.count += 1
+
+    def hand_out(self, record: ConsumerRecord) -> None:
+        """Counts a record as in the application's hands."""
+        self._progress.hand_out(TopicPartition(record.topic, record.partition), record.offset)
+
+    def hand_out_all(self, found: Iterable[ConsumerRecord | FetchedBatches]) -> None:
+        """Counts all of a read as in the application's hands."""
+        for partition, offset in first_offsets(found).items():
+            self._progress.hand_out(partition, offset)
+
+    def hold(self, first_offsets: Mapping[TopicPartition, int]) -> None:
+        """Counts only records from these offsets on as in the application's hands, and what came before as done with."""
+        self._progress.ask()
+        for partition, offset in first_offsets.items():
+            self._progress.hand_out(partition, offset)
+
+    # ---- what the group wants ----------------------------------------------------------------------------------------
+
+    async def attend(self) -> None:
+        """Gives back what is taken, begins with what is new, raises why the group does not take the member."""
+        member, watch = self.member, self.member.watch
+        self._reader.raise_if_closed()
+        if self._is_attending:
+            raise InvalidRequestError(
+                "a listener may seek and commit, and cannot read: its consumer waits for it, and one task at a time may read"
+            )
+        self._is_attending = True
+        was_waiting, watch.is_waiting = watch.is_waiting, False
+        watch.count += 1
+        try:
+            if member.taken_back is not None:
+                await self.give_back(member.taken_back)
+            if member.ready or self._unheard:
+                await self._begin()
+        finally:
+            watch.is_waiting = was_waiting
+            self._is_attending = False
+        if member.failure is not None:
+            raise raised_anew(member.failure)
+
+    async def give_back(self, taken: TakenBack) -> None:
+        """Tells the application, commits what is done with, stops reading; in this order.
+
+        If that is cancelled, nothing has gone, and it begins anew; an error of the application's keeps nothing back.
+        """
+        try:
+            await self._part_from(taken.partitions, is_lost=taken.is_lost)
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._let_go(taken)
+            raise
+        self._let_go(taken)
+
+    async def _part_from(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
+        """Tells the application, and commits what is done with while that is possible."""
+        if is_lost or self.member.epoch == NO_MEMBER:
+            await self.listener.on_lost(partitions)
+        else:
+            await self.listener.on_revoked(partitions)
+            await self.member.commits.commit_done(partitions)
+
+    def _let_go(self, taken: TakenBack) -> None:
+        self._unheard = [each for each in self._unheard if each not in taken.partitions]
+        for partition in taken.partitions:
+            self._reader.remove(partition)
+        self.member.released(taken)
+
+    async def _begin(self) -> None:
+        """Begins with what is new and tells the application; if that is cancelled, nothing is handed out before it is told anew.
+
+        What a seek of the listener's says where to begin must not be read from elsewhere.
+        """
+        opened = self.member.take_ready()
+        for each in opened:
+            self._reader.add(each.partition, each.topic_id, each.position, each.error)
+            self._progress.begin(each.partition, self._reader.states[each.partition].position)
+            self._unheard.append(each.partition)
+        self._reader.follow()
+        try:
+            await self.listener.on_assigned(list(self._unheard))
+        except asyncio.CancelledError:
+            raise
+        except BaseException:
+            self._unheard.clear()
+            raise
+        self._unheard.clear()
+
+    async def leave(self) -> None:
+        """Gives everything back and leaves the group."""
+        held = tuple(self.member.held)
+        try:
+            if held:
+                await self._part_from(held, is_lost=False)
+        finally:
+            self._reader.attend = None
+            self._reader.wake.set()  # who waits for records is told that there will be none
+            for partition in held:
+                self._reader.remove(partition)
+            await self.member.leave()
+            self.has_left = True

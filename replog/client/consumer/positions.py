@@ -1,0 +1,192 @@
+"""Where a consumer is in its partitions, and how it is told to be elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from operator import index
+
+from replog.client.arguments import (
+    numbers_by_partition,
+    partition_of,
+    partitions_of,
+    require_limit,
+    require_mapping,
+)
+from replog.client.cluster.offsets import list_offsets
+from replog.client.cluster.view import ClusterView
+from replog.client.consumer.fetch_state import PartitionFetch
+from replog.client.consumer.group_reading import GroupReading
+from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, PartitionReader
+from replog.client.consumer.places import AtTime, Place, parse_place
+from replog.client.consumer.start import is_offset, offsets_at
+from replog.client.types import OffsetAndTimestamp, TopicPartition
+from replog.errors import InvalidRequestError, LeaderNotAvailableError, raised_anew
+from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+Partitions = Iterable[tuple[str, int]]
+
+
+class ConsumerPositions:
+    """The part of `Consumer` that is about positions."""
+
+    _view: ClusterView
+    _reader: PartitionReader
+    _group: GroupReading | None
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """Returns the offset of the next record that will be handed out.
+
+        Raises:
+            InvalidRequestError: The partition is not assigned.
+            LeaderNotAvailableError: It was assigned without a leader, and no leader has told yet where its log starts.
+            NoOffsetError: Its group has committed none, and nobody has said where to begin.
+        """
+        state = self._state(partition)
+        if state.has_no_position:
+            why = f"{self._view.image.why_leaderless(*state.partition)}: nobody can tell where it starts yet"
+            raise raised_anew(state.error) if state.error is not None else LeaderNotAvailableError(why)
+        return state.position
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Reads on at `offset`.  Whether it exists shows when it is fetched (see `auto_offset_reset`).
+
+        Raises:
+            InvalidRequestError: The partition is not assigned, or the offset is negative.
+        """
+        if not is_offset(offset):
+            raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
+        self._reader.raise_if_closed()
+        state = self._state(partition)
+        self._reader.seek(state, index(offset))
+        if self._group is not None:
+            self._group.member.commits.progress.begin(state.partition, index(offset))
+
+    def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Takes back what was handed out from these offsets on: a caller could not pass it on to whom it was for."""
+        self._reader.raise_if_closed()
+        require_mapping("positions", positions, 'a dict such as {("flights", 0): 17}')
+        self._reader.rewind(positions)
+
+    async def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Goes to the first offset that exists now; without arguments, in all assigned partitions."""
+        for partition, offset in (await self.beginning_offsets(partitions or self._reader.states)).items():
+            self.seek(partition, offset)
+
+    async def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Goes to the high watermark of now; without arguments, in all assigned partitions."""
+        for partition, offset in (await self.end_offsets(partitions or self._reader.states)).items():
+            self.seek(partition, offset)
+
+    async def seek_to(
+        self, place: str | datetime, *partitions: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> None:
+        """Goes to a place that is named; without partitions, in all that are assigned.
+
+        Args:
+            place: A time ago such as "-10m" (ms, s, m, h, d); "latest-100" or "earliest+100", so many offsets from an end
+                of the log and at most to the other one; or a `datetime` with its time zone.
+            partitions: The partitions.
+            timeout_ms: Limit of the time that it takes.
+
+        Raises:
+            InvalidRequestError: It names no place, or a partition is not assigned.
+            RequestTimedOutError: A leader did not answer in time.
+        """
+        wanted = parse_place(place, time.time_ns() // 1_000_000)
+        states = [self._state(partition) for partition in partitions] or list(self._reader.states.values())
+        found = await self._offsets_of([state.partition for state in states], wanted, timeout_ms)
+        for partition, offset in found.items():
+            self.seek(partition, offset)
+
+    async def _offsets_of(
+        self, partitions: list[TopicPartition], place: Place, timeout_ms: int
+    ) -> dict[TopicPartition, int]:
+        ends = await self.end_offsets(partitions, timeout_ms=timeout_ms)
+        if isinstance(place, AtTime):
+            times: dict[tuple[str, int], int] = dict.fromkeys(partitions, place.timestamp_ms)
+            found = await self.offsets_for_times(times, timeout_ms=timeout_ms)
+            return {each: answer.offset if answer else ends[each] for each, answer in found.items()}
+        starts = await self.beginning_offsets(partitions, timeout_ms=timeout_ms)
+        bases = ends if place.is_latest else starts
+        return {each: min(max(base + place.distance, starts[each]), ends[each]) for each, base in bases.items()}
+
+    async def beginning_offsets(
+        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, int]:
+        """Asks the leaders for the first offset of each partition."""
+        return await self._offsets(partitions, EARLIEST_TIMESTAMP, timeout_ms)
+
+    async def end_offsets(
+        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, int]:
+        """Asks the leaders for the high watermark of each partition: the offset after the last readable record."""
+        return await self._offsets(partitions, LATEST_TIMESTAMP, timeout_ms)
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Hands out nothing of these partitions until they are resumed; what was fetched of them is kept.
+
+        Raises:
+            InvalidRequestError: A partition is not assigned.
+        """
+        self._reader.raise_if_closed()
+        for state in [self._state(partition) for partition in partitions]:
+            self._reader.pause(state)
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        """Goes on with these partitions where they were paused.
+
+        Raises:
+            InvalidRequestError: A partition is not assigned.
+        """
+        self._reader.raise_if_closed()
+        for state in [self._state(partition) for partition in partitions]:
+            self._reader.resume(state)
+
+    def paused(self) -> list[TopicPartition]:
+        """Returns the partitions that are paused."""
+        return [partition for partition, state in self._reader.states.items() if state.is_paused]
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Asks the leaders for the first record at or after a time of each partition; None where no record is that late.
+
+        Args:
+            timestamps: Milliseconds since 1970, of each partition.
+            timeout_ms: Limit of the time that it takes.
+
+        Raises:
+            InvalidRequestError: A time lies before 1970.
+            RequestTimedOutError: A leader did not answer in time.
+        """
+        wanted = numbers_by_partition("timestamps", timestamps)
+        require_limit("timeout_ms", timeout_ms)
+        for partition, timestamp in wanted.items():
+            if timestamp < 0:
+                raise InvalidRequestError(f"timestamps[{partition}] is {timestamp}, which is before 1970")
+        self._reader.raise_if_closed()
+        found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms)
+        return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
+
+    def lag(self, partition: tuple[str, int]) -> int | None:
+        """Returns how many offsets lie between the position and the high watermark; None before the first answer.
+
+        Raises:
+            InvalidRequestError: The partition is not assigned.
+        """
+        state = self._state(partition)
+        return None if state.high_watermark < 0 else max(0, state.high_watermark - state.position)
+
+    def _state(self, partition: tuple[str, int]) -> PartitionFetch:
+        wanted = partition_of("partition", partition)
+        state = self._reader.states.get(wanted)
+        if state is None:
+            raise InvalidRequestError(f"{wanted} is not assigned; call assign or subscribe first")
+        return state
+
+    async def _offsets(self, partitions: Partitions, timestamp: int, timeout_ms: int) -> dict[TopicPartition, int]:
+        self._reader.raise_if_closed()
+        require_limit("timeout_ms", timeout_ms)
+        return await offsets_at(self._view, partitions_of("partitions", partitions), timestamp, timeout_ms)

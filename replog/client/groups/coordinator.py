@@ -1,0 +1,76 @@
+"""The way to the broker that coordinates a group: looked for when it is not known, and again when it has moved."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from replog.client.cluster.addresses import address_of
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.errors import BrokerNotAvailableError, RequestTimedOutError
+from replog.group_errors import CoordinatorNotAvailableError, NotCoordinatorError
+from replog.rpc.client_messages import GroupRequest
+from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
+from replog.rpc.transport import ConnectionLostError
+
+T = TypeVar("T")
+
+_MOVED = (
+    NotCoordinatorError,
+    CoordinatorNotAvailableError,
+    BrokerNotAvailableError,
+    RequestTimedOutError,
+    ConnectionLostError,
+)
+"""Errors after which another broker may coordinate the group."""
+
+
+class Coordinator:
+    """Remembers who coordinates a group until an error says that it may be another one.
+
+    Args:
+        view: The open cluster view of the client.
+        group_id: The group.
+    """
+
+    def __init__(self, view: ClusterView, group_id: str) -> None:
+        self._view = view
+        self._group_id = group_id
+        self._broker_id: int | None = None
+
+    @property
+    def broker_id(self) -> int:
+        """The broker that was asked last and has not turned out to be another one; -1 while it is not known."""
+        return -1 if self._broker_id is None else self._broker_id
+
+    async def call(self, request: GroupRequest, response: type[T], timeout_ms: int = ATTEMPT_TIMEOUT_MS) -> T:
+        """Asks the coordinator, once.
+
+        Args:
+            request: The request.
+            response: The class of the answer.
+            timeout_ms: The longest wait, for each of finding the coordinator and asking it.
+
+        Raises:
+            RetriableError: It cannot be found or reached, or says so itself; the next call looks for it anew.
+            ReplogError: It refuses.
+        """
+        try:
+            address = await self._address(timeout_ms)
+            return expect(await self._view.call(address, request, timeout_ms=timeout_ms), response)
+        except _MOVED:
+            self._broker_id = None
+            raise
+
+    async def _address(self, timeout_ms: int) -> str:
+        """Returns where the coordinator serves clients."""
+        if self._broker_id is None:
+            what = f"find the coordinator of group {self._group_id}"
+            found = await self._view.call_any(FindCoordinator(self._group_id), timeout_ms=timeout_ms, what=what)
+            self._broker_id = expect(found, FindCoordinatorResponse).broker_id
+        broker = self._view.image.brokers.get(self._broker_id)
+        if broker is None:
+            self._view.request_refresh()
+            raise CoordinatorNotAvailableError(
+                f"broker {self._broker_id}, which coordinates group {self._group_id!r}, is not known yet"
+            )
+        return address_of(broker)

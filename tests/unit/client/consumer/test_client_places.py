@@ -1,0 +1,109 @@
+"""Places in a partition by their names."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from fake_cluster import FakeCluster
+from hypothesis import given
+from hypothesis import strategies as st
+
+from replog.client import Consumer, SyncConsumer
+from replog.client.consumer.places import AtTime, FromEnd, parse_place
+from replog.errors import InvalidRequestError
+from replog.records import encode_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("earliest", FromEnd(is_latest=False)),
+        ("latest", FromEnd(is_latest=True)),
+        ("latest-100", FromEnd(is_latest=True, distance=-100)),
+        ("earliest+7", FromEnd(is_latest=False, distance=7)),
+        ("-10m", AtTime(NOW_MS - 600_000)),
+        ("-250ms", AtTime(NOW_MS - 250)),
+        ("-3s", AtTime(NOW_MS - 3_000)),
+        ("-2h", AtTime(NOW_MS - 7_200_000)),
+        ("-999999999d", AtTime(0)),
+        (datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), AtTime(NOW_MS)),
+        (datetime(2023, 11, 15, 0, 13, 20, tzinfo=timezone(timedelta(hours=2))), AtTime(NOW_MS)),
+        (datetime(1960, 1, 1, tzinfo=UTC), AtTime(0)),
+    ],
+)
+def test_what_is_a_place(text: str | datetime, place: AtTime | FromEnd) -> None:
+    assert parse_place(text, NOW_MS) == place
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "10m", "+10m", "-10", "-10w", "-1.5h", "- 1h", "latest+1", "earliest-1", "latest-", "newest", "-٣m", 5, None],
+)
+def test_what_is_none_is_told_what_is(text: Any) -> None:
+    with pytest.raises(InvalidRequestError, match=r"is no place in a partition; say .*latest-100"):
+        parse_place(text, NOW_MS)
+
+
+def test_what_is_long_is_not_repeated() -> None:
+    with pytest.raises(InvalidRequestError) as refused:
+        parse_place("x" * 9_000_000, NOW_MS)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_time_of_no_zone_is_not_guessed() -> None:
+    with pytest.raises(InvalidRequestError, match="time zone"):
+        parse_place(datetime(2023, 1, 1), NOW_MS)  # noqa: DTZ001 - that is what is refused
+
+
+@given(st.text() | st.from_regex(r"(latest|earliest|)[-+]\d*[a-z]{0,2}", fullmatch=True))
+def test_any_text_is_a_place_or_is_refused(text: str) -> None:
+    with contextlib.suppress(InvalidRequestError):
+        assert isinstance(parse_place(text, NOW_MS), AtTime | FromEnd)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    """Two partitions with ten records from offset 3 on, at 3,000 ms, 4,000 ms, and so on."""
+    found = FakeCluster(1)
+    found.create_topic("t", 2)
+    for partition in range(2):
+        log = found.logs["t", partition]
+        for number in range(13):
+            log.append(encode_batch([(1_000 * number, None, b"x", ())]))
+        log.log_start_offset = 3
+    return found
+
+
+@pytest.mark.parametrize(
+    ("place", "offset"),
+    [
+        ("earliest", 3),
+        ("earliest+4", 7),
+        ("earliest+99", 13),
+        ("latest", 13),
+        ("latest-2", 11),
+        ("latest-100", 3),
+        ("-1s", 13),
+        (datetime.fromtimestamp(6.5, UTC), 7),
+    ],
+)
+async def test_it_is_gone_to(cluster: FakeCluster, place: str | datetime, offset: int) -> None:
+    async with Consumer(cluster.bootstrap, transport=cluster.transport()) as consumer:
+        await consumer.assign([("t", 0), ("t", 1)])
+        await consumer.seek_to(place, ("t", 1))
+        assert (consumer.position(("t", 0)), consumer.position(("t", 1))) == (3, offset)
+        await consumer.seek_to(place)
+        assert (consumer.position(("t", 0)), consumer.position(("t", 1))) == (offset, offset)
+
+
+def test_without_async(cluster: FakeCluster) -> None:
+    with SyncConsumer(cluster.bootstrap, transport=cluster.transport()) as consumer:
+        consumer.assign([("t", 0)])
+        assert next(consumer).offset == 3
+        consumer.seek_to("latest-1")
+        assert next(consumer).offset == 12
