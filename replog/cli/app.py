@@ -16,6 +16,7 @@ from replog.cli.commands import (
     configs,
     consume,
     features,
+    groups,
     log,
     log_dirs,
     metadata,
@@ -45,6 +46,7 @@ app.add_typer(server.app, name="server")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(topics.app, name="topics")
 app.add_typer(partition.app, name="partition")
+app.add_typer(groups.app, name="groups")
 app.add_typer(brokers.app, name="brokers")
 app.add_typer(log_dirs.app, name="log-dirs")
 app.add_typer(configs.app, name="configs")

@@ -34,6 +34,9 @@ INT_MAX = 2**31 - 1
 
 OFFSET_MAX = 2**63 - 1
 
+DIGITS_MAX = 20
+"""Of a number in a text: none that fits has more, and Python refuses to read thousands."""
+
 PIPE_WIDTH = 1_000
 """Columns where stdout is no terminal and COLUMNS is not set: nothing is folded for scripts."""
 
@@ -238,6 +241,11 @@ def key_values(pairs: list[str], option: str) -> dict[str, str]:
             raise UsageError(option, pair, f'{option} "{pair}" is not KEY=VALUE')
         found[key.strip()] = value
     return found
+
+
+def is_number(text: str, number_max: int) -> bool:
+    """Whether this is a whole number from 0 to `number_max`, in digits alone."""
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX and int(text) <= number_max
 
 
 def shown_bytes(data: bytes | None) -> object:

@@ -31,8 +31,10 @@ def list_brokers(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     metadata = common.run(_metadata(bootstrap_servers))
     if as_json:
+        from replog.client.cluster.addresses import address_of
+
         for broker in metadata.brokers:
-            typer.echo(common.json_line(broker))
+            typer.echo(common.json_line(broker, address=address_of(broker)))
         return
     common.out_console().print(_table(metadata))
 
@@ -125,12 +127,13 @@ def counts_of(metadata: ClusterMetadata, broker_id: int) -> tuple[int, int]:
 
 def _table(metadata: ClusterMetadata) -> RenderableType:
     from replog.cli.terminal.grid import Grid
+    from replog.client.cluster.addresses import address_of
 
     rows = []
     for broker in metadata.brokers:
         led, followed = counts_of(metadata, broker.broker_id)
-        address = f"{broker.host}:{broker.port}"
-        rows.append([str(broker.broker_id), f"{led:,}", f"{followed:,}", address, broker.rack or "-", _state(broker)])
+        address, rack = address_of(broker), broker.rack or "-"
+        rows.append([str(broker.broker_id), f"{led:,}", f"{followed:,}", address, rack, _state(broker)])
     return Grid((">broker", ">leads", ">follows", "address", "rack", "state"), rows)
 
 

@@ -49,9 +49,6 @@ def start(
             help="Of the first node; 0: any. Default: 9092, where commands look, or any when it is taken.",
         ),
     ] = None,
-    kafka: Annotated[
-        bool, typer.Option("--kafka", help="Serve Kafka's clients too, each broker at a port that it keeps.")
-    ] = False,
 ) -> None:
     """Create a cluster of combined broker and controller nodes, and start it.
 
@@ -59,7 +56,7 @@ def start(
     (--set default.replication.factor=N).
     """
     config = {"default.replication.factor": min(nodes, REPLICAS_MAX), **node_settings(settings or [])}
-    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port), kafka=kafka)
+    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port))
     common.run(work, grace_s=None if foreground else GRACE_S)
 
 
@@ -144,15 +141,13 @@ def _first_port(wanted: int | None) -> int:
     return wanted
 
 
-async def _start(
-    directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int, kafka: bool
-) -> None:
+async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foreground: bool, port: int) -> None:
     from replog.cli.views.cluster_status import cluster_status
     from replog.cluster import LocalCluster
 
     with common.waiting(f"starting {common.counted(nodes, 'node')}"):
         cluster = await LocalCluster.start(
-            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port, kafka=kafka
+            directory, nodes=nodes, config=config, die_with_parent=foreground, first_port=port
         )
     try:
         _show(await cluster_status(cluster))
@@ -171,8 +166,7 @@ def _show(found: ClusterStatus) -> None:
     from replog.cli.views.cluster_status import render
 
     common.out_console().print(render(found))
-    if found.kafka_bootstrap_servers:
-        typer.echo(f"For Kafka's clients: bootstrap.servers={found.kafka_bootstrap_servers}")
+    typer.echo(f"For Kafka's clients: bootstrap.servers={found.bootstrap_servers}")
     typer.echo(common.export_line(found.bootstrap_servers))
 
 

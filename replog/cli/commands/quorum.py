@@ -48,7 +48,12 @@ def describe(
 def add_voter(
     voter_id: VoterId,
     endpoint: Annotated[
-        str, typer.Option("--endpoint", metavar="HOST:PORT", help="Where it listens; default: as it is registered.")
+        str,
+        typer.Option(
+            "--endpoint",
+            metavar="HOST:PORT",
+            help="Where other nodes reach it (inter.broker.listener); default: as it is registered.",
+        ),
     ] = "",
     directory_id: Annotated[
         UUID | None, typer.Option("--directory-id", help="Of its metadata log; default: the one it fetches with.")
@@ -95,7 +100,7 @@ async def _add(bootstrap_servers: str, voter_id: int, directory_id: UUID | None,
                 endpoint = next((f"{b.host}:{b.port}" for b in brokers if b.broker_id == voter_id), "")
             if not endpoint:
                 raise InvalidRequestError(
-                    f"node {voter_id} is no registered broker: say where it listens with --endpoint"
+                    f"node {voter_id} is no registered broker: say with --endpoint where other nodes reach it"
                 )
             await admin.add_voter(voter_id, directory_id, endpoint, timeout_ms=CHANGE_TIMEOUT_MS)
 

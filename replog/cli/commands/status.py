@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
@@ -48,22 +49,34 @@ def status(
 
 
 async def _look(bootstrap_servers: str) -> ClusterHealth:
+    """Looks once; and a second time at the groups where one rebalances: that it does says nothing, that it goes on does."""
+    from replog.client.admin.group_health import REBALANCE_MS, GroupWatch
     from replog.client.admin.health import cluster_health
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
-            return await cluster_health(admin)
+            health = await cluster_health(admin)
+            watch = GroupWatch(admin)
+            groups = await watch.look()
+        if groups.rebalancing_count:
+            with common.waiting("waiting for groups that rebalance"):
+                await asyncio.sleep(REBALANCE_MS / 1000)
+                groups = await watch.look()
+    return replace(health, groups=groups)
 
 
 async def _watch(bootstrap_servers: str, interval_s: float, *, as_json: bool) -> None:
     """Looks again and again until Ctrl-C; a cluster that does not answer for a while is shown so."""
+    from replog.client.admin.group_health import GroupWatch
     from replog.client.admin.health import cluster_health
 
     async with await common.admin_of(bootstrap_servers) as admin:
+        groups = GroupWatch(admin)
         with _json_lines() if as_json else _screen() as show:
             while True:
                 try:
-                    show(await cluster_health(admin))
+                    health = await cluster_health(admin)
+                    show(replace(health, groups=await groups.look()))
                 except ReplogError as error:
                     show(error)
                 await asyncio.sleep(interval_s)
@@ -109,6 +122,4 @@ def _as_json(look: Look) -> str:
 
     if isinstance(look, ReplogError):
         return common.json_object({"sentence": said(look), "is_healthy": False})
-    return common.json_line(
-        look, sentence=said(look), is_healthy=look.is_healthy, kafka_bootstrap_servers=look.kafka_bootstrap_servers
-    )
+    return common.json_line(look, sentence=said(look), is_healthy=look.is_healthy)

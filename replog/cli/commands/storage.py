@@ -104,7 +104,7 @@ async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
     from replog.cli.errors import UsageError
 
     voters = [voter for voter in server.controller_quorum_voters if voter.voter_id != server.node_id]
-    found = await asyncio.gather(*(_cluster_id_of(str(voter.endpoint)) for voter in voters))
+    found = await asyncio.gather(*(_cluster_id_of(str(voter.endpoint), server) for voter in voters))
     for voter, known in zip(voters, found, strict=True):
         if known not in {None, cluster_id}:
             raise UsageError(
@@ -115,13 +115,13 @@ async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
             )
 
 
-async def _cluster_id_of(address: str) -> str | None:
+async def _cluster_id_of(address: str, server: ServerConfig) -> str | None:
     """Asks a node for its cluster id; None where nobody answers."""
+    from replog.broker.node.environment import peer_network
     from replog.errors import ReplogError
-    from replog.rpc.grpc_transport import GrpcTransport
     from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 
-    connection = GrpcTransport().connect(address, purpose="format")
+    connection = peer_network(server.inter_broker_transport).transport.connect(address, purpose="format")
     try:
         answer = await connection.call(MetadataRequest(), timeout_ms=PEER_TIMEOUT_MS)
     except ReplogError:

@@ -149,15 +149,11 @@ def delete_records(
 def _partition_offset(text: str) -> tuple[tuple[str, int], int]:
     name, equals, offset = text.partition("=")
     topic, dash, partition = name.rpartition("-")
-    if not (equals and dash and _is_number(partition, common.INT_MAX)) or not (
-        offset == "end" or _is_number(offset, common.OFFSET_MAX)
+    if not (equals and dash and common.is_number(partition, common.INT_MAX)) or not (
+        offset == "end" or common.is_number(offset, common.OFFSET_MAX)
     ):
         raise typer.BadParameter(f"{text!r} is not TOPIC-PARTITION=OFFSET, such as flights-0=1000 or flights-0=end")
     return (topic, int(partition)), -1 if offset == "end" else int(offset)
-
-
-def _is_number(text: str, number_max: int) -> bool:
-    return text.isascii() and text.isdecimal() and int(text) <= number_max
 
 
 async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int], int]) -> dict[TopicPartition, int]:

@@ -26,14 +26,12 @@ class NodeStatus:
     Attributes:
         pid: Its process; None: it does not run.
         description: What it says about itself; None: it does not answer.
-        kafka_address: Where it serves Kafka's clients; None: nowhere.
     """
 
     node_id: int
     address: str
     pid: int | None
     description: DescribeNodeResponse | None = None
-    kafka_address: str | None = None
 
     @property
     def state(self) -> str:
@@ -55,11 +53,6 @@ class ClusterStatus:
     def bootstrap_servers(self) -> str:
         """All nodes, for `--bootstrap-servers`."""
         return ",".join(node.address for node in self.nodes)
-
-    @property
-    def kafka_bootstrap_servers(self) -> str:
-        """All nodes that serve Kafka's clients, for their `bootstrap.servers`; "": none does."""
-        return ",".join(node.kafka_address for node in self.nodes if node.kafka_address is not None)
 
     @property
     def controller_id(self) -> int:
@@ -139,7 +132,7 @@ async def _describe(admin: Admin, spec: NodeSpec) -> NodeStatus:
 
 def _without_answer(spec: NodeSpec) -> NodeStatus:
     pid = spec.process.pid if spec.process is not None and spec.is_alive else None
-    return NodeStatus(spec.node_id, spec.address, pid, kafka_address=spec.kafka_address)
+    return NodeStatus(spec.node_id, spec.address, pid)
 
 
 def render(status: ClusterStatus) -> RenderableType:
@@ -151,9 +144,6 @@ def render(status: ClusterStatus) -> RenderableType:
 
     headers = [">node", "state", "role", ">pid", "address", ">leads", ">holds", ">memory"]
     rows = [_row(status, node) for node in status.nodes]
-    if status.kafka_bootstrap_servers:
-        headers.append("kafka")
-        rows = [[*row, node.kafka_address or "-"] for row, node in zip(rows, status.nodes, strict=True)]
     table = Grid(headers, rows)
     where = f"\n{status.directory}, cluster id {status.cluster_id}"
     return Group(status.sentence(), "", table, Text(where))
@@ -180,5 +170,4 @@ def as_json_line(status: ClusterStatus) -> str:
         status,
         sentence=status.sentence(),
         bootstrap_servers=status.bootstrap_servers,
-        kafka_bootstrap_servers=status.kafka_bootstrap_servers,
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from replog.cli.common import counted
+from replog.cli.views.group_health import facts as group_facts
 from replog.client.admin.awaited import Awaited
 from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth
 from replog.errors import ReplogError
@@ -170,16 +171,11 @@ def facts(health: ClusterHealth) -> list[tuple[str, str]]:
     """Returns (name, what is known) for each line of cluster, quorum, partitions and moves."""
     return [
         ("cluster", f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"),
-        *_kafka_facts(health),
         *_quorum_facts(health),
         *_partition_facts(health),
         *_change_facts(health),
+        *(() if health.groups is None else group_facts(health.groups)),
     ]
-
-
-def _kafka_facts(health: ClusterHealth) -> list[tuple[str, str]]:
-    servers = health.kafka_bootstrap_servers
-    return [("for Kafka", f"bootstrap.servers={servers}")] if servers else []
 
 
 def _quorum_facts(health: ClusterHealth) -> list[tuple[str, str]]:

@@ -155,7 +155,7 @@ def test_bootstrap_servers_come_from_the_environment(
 
 
 def test_the_file_of_a_node_that_does_not_run_is_described(replog: Replog, tmp_path: Path) -> None:
-    node = {"node_id": 1, "port": 9, "process": None}
+    node = {"node_id": 1, "port": 9, "peer_port": 10, "process": None}
     (tmp_path / "cluster.json").write_text(json.dumps({"cluster_id": "c", "nodes": [node]}))
     file = tmp_path / "node-1" / "server.toml"
     file.parent.mkdir()

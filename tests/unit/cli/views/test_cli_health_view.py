@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 from dataclasses import replace
 
 import pytest
@@ -218,11 +217,3 @@ def test_watching_without_a_terminal_says_only_what_is_new(capsys: pytest.Captur
     assert capsys.readouterr().out.splitlines() == [sentence(GOOD), said(error), sentence(GOOD)]
     assert '"is_healthy": false' in _as_json(error)
     assert '"is_healthy": true' in _as_json(GOOD)
-
-
-def test_the_addresses_for_kafkas_clients_are_shown_where_there_are_some() -> None:
-    assert "for Kafka" not in dict(facts(GOOD))
-    found = replace(GOOD, brokers=(broker(1, kafka_address="h:1"), broker(2), broker(3, kafka_address="h:3")))
-    assert dict(facts(found))["for Kafka"] == "bootstrap.servers=h:1,h:3"
-    assert json.loads(_as_json(found))["kafka_bootstrap_servers"] == "h:1,h:3"
-    assert json.loads(_as_json(GOOD))["kafka_bootstrap_servers"] == ""

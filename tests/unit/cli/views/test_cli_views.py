@@ -8,13 +8,12 @@ import os
 from uuid import UUID
 
 import pytest
-from rich.console import Console
 
 from replog.cli.commands.consume import _as_json, _as_text
 from replog.cli.commands.produce import LineError, LineProducer, LineSource
 from replog.cli.commands.topics import Filters
 from replog.cli.errors import UsageError
-from replog.cli.views.cluster_status import ClusterStatus, NodeStatus, as_json_line, render
+from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
 from replog.client import ConsumerRecord
 from replog.client.producer.batch import BulkDelivery
 from replog.client.producer.producer import RECORD_BYTES_BOUND
@@ -56,18 +55,6 @@ def test_the_sentence_about_a_cluster() -> None:
     assert status([11], IN_SYNC).startswith("The node runs; ")
     assert status([None, None, 13], answers=False) == "1 of 3 nodes runs, and none of them answers."
     assert status([None, None], answers=False) == "The cluster is stopped: none of its 2 nodes runs."
-
-
-def test_the_addresses_for_kafkas_clients_are_shown_where_there_are_some() -> None:
-    first, second = NodeStatus(1, "h:1", 11, kafka_address="h:9"), NodeStatus(2, "h:2", None)
-    serving, silent = (ClusterStatus("dir", "c", nodes, None) for nodes in ((first, second), (second,)))
-    out = io.StringIO()
-    Console(file=out, width=120).print(render(serving), render(silent))
-    heading, *rows = [line.split() for line in out.getvalue().splitlines() if " " in line][1:4]
-    assert (heading[-1], rows[0][-1], rows[1][-1]) == ("kafka", "h:9", "-")
-    assert out.getvalue().count("kafka") == 1
-    assert json.loads(as_json_line(serving))["kafka_bootstrap_servers"] == "h:9"
-    assert json.loads(as_json_line(silent))["kafka_bootstrap_servers"] == ""
 
 
 def shown(filters: Filters, default_min_isr: int = 1, **configs: str) -> list[int]:
