@@ -20,6 +20,7 @@ from replog.client.cluster.offsets import find_cuts, list_offset_results
 from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, ReplogError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cut, ListOffsetsResult
 from replog.spark.options import ReadOptions, TopicChoice
 from replog.spark.patience import PlanningPatience
@@ -162,16 +163,17 @@ def _parts(whole: OffsetRange, cuts: Sequence[Cut]) -> Iterator[SizedRange]:
 
 
 def chosen_topics(image: ClusterImage, chosen: TopicChoice) -> Sequence[str]:
-    """Returns the names of the topics to read.
+    """Returns the names of the topics to read; a pattern matches none of the cluster's own.
 
     Raises:
         UnknownTopicOrPartitionError: No topic matches the pattern.
     """
     if chosen.pattern is None:
         return chosen.topics
-    topics = sorted(filter(re.compile(chosen.pattern).fullmatch, image.topics))
+    names = [name for name in image.topics if name not in INTERNAL_TOPICS]
+    topics = sorted(filter(re.compile(chosen.pattern).fullmatch, names))
     if not topics:
-        known = first_few(sorted(image.topics), ", ") or "none"
+        known = first_few(sorted(names), ", ") or "none"
         raise UnknownTopicOrPartitionError(
             f'no topic matches subscribePattern "{chosen.pattern}", which must match a whole name. Topics are: {known}.'
         )

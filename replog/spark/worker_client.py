@@ -199,7 +199,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.thread = LoopThread.acquire(self)  # kept for good: gRPC's asyncio side wants one loop per process
+        self.thread = LoopThread.acquire(self)  # kept for good: the next task needs it
         self.clients: dict[str, WorkerClient] = {}
 
 

@@ -7,12 +7,13 @@ PYTHONPATH, where an installed package would be found anyway.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bench.systems.maven import PeerUnavailableError, jars
 from replog.client import LoopThread
 from replog.cluster import LocalCluster
 from replog.errors import ConfigError
@@ -48,7 +49,16 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
 
 
 @pytest.fixture(scope="session")
-def spark(spark_environment: Path) -> Iterator[Any]:
+def spark_connector() -> Sequence[Path] | str:
+    """The jars of Spark's own Kafka connector, for the one test of it; or why they cannot be had."""
+    try:
+        return jars("spark-kafka")
+    except PeerUnavailableError as error:
+        return str(error)
+
+
+@pytest.fixture(scope="session")
+def spark(spark_environment: Path, spark_connector: Sequence[Path] | str) -> Iterator[Any]:
     """A local session with two task slots, its working directory far from the repository."""
     from pyspark.sql import SparkSession
 
@@ -63,6 +73,7 @@ def spark(spark_environment: Path) -> Iterator[Any]:
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.driver.memory", "1g")
             .config("spark.log.level", "ERROR")
+            .config("spark.jars", "" if isinstance(spark_connector, str) else ",".join(map(str, spark_connector)))
             .getOrCreate()
         )
     finally:

@@ -66,13 +66,3 @@ def test_a_compacted_topic_gives_the_latest_state_of_each_key(tmp_path: Path, fl
     table = pd.read_parquet(told["table"]).set_index("tailnum").sort_index()
     assert table["dest"].to_dict() == in_service["dest"].to_dict()
     assert table["carrier"].to_dict() == in_service["carrier"].to_dict()
-
-
-@pytest.mark.spark
-@pytest.mark.cluster
-def test_a_stream_that_is_killed_gives_the_windows_of_the_batch_query(tmp_path: Path, flights: Any) -> None:
-    told = run("delay_windows", 4000, tmp_path)
-    assert told["batches_before_the_crash"] >= 2
-    table = flights(4000)
-    weeks = pd.to_datetime(table["time_hour"], utc=True).dt.floor("7D")
-    assert told["windows"] == len(table.groupby([table["origin"], weeks]))

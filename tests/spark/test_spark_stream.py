@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import replog.spark
-from replog.client import SyncAdmin, SyncProducer
+from replog.client import SyncAdmin, SyncConsumer, SyncProducer
+from replog.group_errors import GroupIdNotFoundError
 from replog.metadata.records import ElectionType
 from tests.spark.spark_kit import SparkCluster, wait_until
 from tests.spark.spark_stream_kit import Batches, StreamKit
@@ -209,3 +210,41 @@ def test_a_checkpoint_of_another_source_is_refused(kit: StreamKit, spark_cluster
     with pytest.raises(Exception) as caught:
         kit.read_to_end(topic)
     assert "no offset of a replog stream" in str(caught.value)
+
+
+def test_a_group_is_told_where_a_query_stands_and_not_asked(kit: StreamKit, spark_cluster: SparkCluster) -> None:
+    """Goal: lag tools see a query; what somebody does to the group changes nothing of what is read."""
+    topic, group = spark_cluster.topic(partitions=2), "told"
+    places = (topic, 0), (topic, 1)
+    for partition in (0, 1):
+        spark_cluster.send_values(topic, numbered(60), partition)
+    admin, sink = spark_cluster.admin, Batches()
+    with kit.running(topic, sink, commitOffsetsToGroup=group, startingOffsets="earliest", maxOffsetsPerTrigger=40):
+        wait_until(lambda: len(sink.rows) == 120, 180)
+        wait_until(lambda: _committed(admin, group) == dict.fromkeys(places, 60), 60)
+    assert {each.lag for each in admin.group_lag(group)} == {0}
+    admin.alter_group_offsets(group, dict.fromkeys(places, 7))
+    spark_cluster.send_values(topic, numbered(5, 60))
+    with kit.running(topic, sink, commitOffsetsToGroup=group):
+        wait_until(lambda: len(sink.rows) == 125, 180)
+        wait_until(lambda: _committed(admin, group).get((topic, 0)) == 65, 60)
+    assert sink.offsets == [(0, n) for n in range(65)] + [(1, n) for n in range(60)]
+
+
+def _committed(admin: SyncAdmin, group: str) -> dict[Any, int]:
+    try:
+        return dict(admin.group_offsets(group))
+    except GroupIdNotFoundError:
+        return {}
+
+
+def test_a_group_with_members_is_refused(kit: StreamKit, spark_cluster: SparkCluster) -> None:
+    topic = spark_cluster.topic()
+    with SyncConsumer(
+        spark_cluster.bootstrap_servers, group_id="used", client_id="billing", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.subscribe([topic])
+        wait_until(lambda: consumer.poll(timeout_ms=100) is not None and bool(consumer.assignment()))
+        with pytest.raises(Exception) as caught:
+            kit.read_to_end(topic, commitOffsetsToGroup="used")
+    assert 'group "used" has 1 members (billing at 127.0.0.1)' in str(caught.value)

@@ -59,10 +59,12 @@ _NOT_ENCRYPTED = (
 )
 _NOT_YET = "a replog write does not honour it yet. Leave it out"
 _BY_SPARK = "Spark plans which task reads which offsets"
-_NO_GROUP = "offsets are kept by Spark, there is no consumer group"
+_NO_GROUP = (
+    "offsets are kept by Spark, there is no consumer group; commitOffsetsToGroup tells one where a stream stands"
+)
 _SIZES = "sizes of fetches are chosen for Spark's tasks"
 _TIMES = "kafkaConsumer.pollTimeoutMs is the limit of all waiting"
-_CONNECTIONS = "connections are gRPC's"
+_CONNECTIONS = "connections are the client's own"
 _METRICS = "the client reports no metrics of Kafka's kind"
 _DECODED = "key and value are binary columns: cast them after the read"
 _ENCODED = "key and value are taken as string or binary columns"

@@ -35,6 +35,9 @@ _DURATION_UNIT_MS = {**UNIT_MS, "min": UNIT_MS["m"], "": 1}  # the spellings tha
 PartitionNumbers = Mapping[str, Mapping[int, int]]
 """topic -> partition -> offset, or time."""
 
+GROUP_CHARACTERS_MAX = 255
+"""Length of the name of a consumer group; far below what a broker takes."""
+
 RACK_CHARACTERS_MAX = 255
 """Length of the name of a rack."""
 
@@ -145,6 +148,16 @@ def parse_topic(name: str, text: str) -> str:
     if not text.strip():
         raise ConfigError(name, text, f'option "{name}" names no topic')
     return text.strip()
+
+
+def parse_group(name: str, text: str) -> str:
+    """Returns the name of a consumer group."""
+    group_id = text.strip()
+    if not 0 < len(group_id) <= GROUP_CHARACTERS_MAX or not group_id.isprintable():
+        raise ConfigError(
+            name, text[:GROUP_CHARACTERS_MAX], f"{name}: give 1 to {GROUP_CHARACTERS_MAX} printable characters"
+        )
+    return group_id
 
 
 def is_number(text: str, smallest: int, largest: int) -> bool:

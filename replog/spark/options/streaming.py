@@ -43,10 +43,12 @@ class StreamOptions:
     Attributes:
         read: What a batch read of the same would have, from where a new query starts to the high watermarks.
         limits: The limits of each batch.
+        group_id: The consumer group that is told where the query stands; None: none is.
     """
 
     read: ReadOptions
     limits: Limits
+    group_id: str | None = None
 
 
 def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
@@ -86,4 +88,4 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
         transport=which_transport(given),
     )
-    return StreamOptions(read, limits)
+    return StreamOptions(read, limits, given["commitOffsetsToGroup"])

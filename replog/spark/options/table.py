@@ -229,6 +229,14 @@ OPTIONS: tuple[Option, ...] = (
         "How long `minOffsetsPerTrigger` is waited for since the batch before, such as `90s` (`ms`, `s`, `m`, `min`, `h`, `d`; without one: `ms`).",
     ),
     Option(
+        "commitOffsetsToGroup",
+        Use.STREAM_READ,
+        None,
+        parsers.parse_group,
+        "A consumer group that is told after each batch where the query stands, for tools that show lags; it must have no "
+        "members. Nothing is read from it.",
+    ),
+    Option(
         "kafkaConsumer.pollTimeoutMs",
         Use.READ,
         None,

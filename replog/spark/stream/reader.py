@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from replog.spark.stream.runner import StreamRunner
 
 
+TELL_AGAIN_S = 60.0
+"""How often an idle query tells a group the same."""
+
+
 class StreamPartition(InputPartition):
     """One task of a batch: ranges of some partitions.
 
@@ -57,6 +61,8 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = tuple(columns)
         self._runner: StreamRunner | None = None
         self._made_planner: BatchPlanner | None = None
+        self._told: dict[str, Any] | None = None  # what the group was told last, and when
+        self._told_s = 0.0
 
     # ---- in the driver's process -----------------------------------------------------------------------------------------
 
@@ -65,8 +71,24 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return dict(self._planner().initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Returns the end of the next batch; `start` itself where there is none."""
-        return dict(self._planner().latest(start, ignore_limits=isinstance(limit, ReadAllAvailable)))
+        """Returns the end of the next batch; `start` itself where there is none.
+
+        Spark asks this when all below `start` is done with, and again and again while there is nothing: so it is here that a
+        group is told, if one is named.
+        """
+        end = dict(self._planner().latest(start, ignore_limits=isinstance(limit, ReadAllAvailable)))
+        if self._options.group_id is not None:
+            self._tell_group(start)
+        return end
+
+    def _tell_group(self, start: dict[str, Any]) -> None:
+        """Tells the group where the query stands; now and then also if that is as before, since a commit may have failed."""
+        now_s = time.monotonic()
+        if self._runner is not None and (start != self._told or now_s - self._told_s >= TELL_AGAIN_S):
+            from replog.spark.stream.offset import from_json
+
+            self._runner.tell_group(from_json(start).end)
+            self._told, self._told_s = start, now_s
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Returns one of the limits that were given: Spark has no words for several, and `latestOffset` heeds them all."""
@@ -94,7 +116,10 @@ class ReplogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [StreamPartition(end["cluster"], task) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Keeps nothing: where the query stands is in Spark's checkpoint alone."""
+        """Keeps nothing: where the query stands is in Spark's checkpoint alone.
+
+        Spark says this of a batch when it plans another one, so that the last one is told of only when more comes.
+        """
 
     def stop(self) -> None:
         """Ends the watches."""

@@ -12,11 +12,12 @@ from contextlib import suppress
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
-from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.errors import BrokerClosedError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark.options import StreamOptions, TopicChoice
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_ranges
 from replog.spark.stream.asking import ask_epoch_ends
 from replog.spark.stream.changes import Known
+from replog.spark.stream.group_offsets import GroupOffsets
 from replog.spark.stream.keeper import BoundsKeeper
 from replog.spark.stream.offset import Place, Places
 from replog.spark.worker_client import CLIENT_ID, CLOSE_TIMEOUT_S, loop_thread, unreachable
@@ -29,15 +30,16 @@ class StreamRunner:
         options: The checked options.
 
     Raises:
-        ConfigError: No broker answers.
+        ConfigError: No broker answers, or the group that is to be told has members.
         UnknownTopicOrPartitionError: A topic or partition that was named does not exist.
         RequestTimedOutError: Some partition has nobody that tells its bounds in time.
     """
 
     def __init__(self, options: StreamOptions) -> None:
         self._options = options.read
+        self._group_id = options.group_id
         self._thread = loop_thread()
-        self._view, self._keeper = self._thread.run(self._open)
+        self._view, self._keeper, self._group = self._thread.run(self._open)
         self._known: Known | None = None
 
     def close(self) -> None:
@@ -60,14 +62,24 @@ class StreamRunner:
     def first_places(self) -> Places:
         return self._thread.run(self._first_places)
 
+    def tell_group(self, places: Places) -> None:
+        """Tells the group, if there is one, where the stream stands; waits for nothing."""
+        group = self._group
+        if group is not None:
+            with suppress(BrokerClosedError):  # the process is ending
+                self._thread.post(lambda: group.tell(places))
+
     # ---- in the loop's thread --------------------------------------------------------------------------------------------
 
-    async def _open(self) -> tuple[ClusterView, BoundsKeeper]:
+    async def _open(self) -> tuple[ClusterView, BoundsKeeper, GroupOffsets | None]:
         options = self._options
         view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
         keeper = BoundsKeeper(view, lambda image: wanted_partitions(image, options.chosen), options.poll_timeout_ms)
         try:
             await view.ready(CONNECT_TIMEOUT_MS)
+            group = None if self._group_id is None else GroupOffsets(view, self._group_id)
+            if group is not None:
+                await group.check()
             await keeper.start()
         except RequestTimedOutError as error:
             await self._end(view, keeper)
@@ -77,9 +89,11 @@ class StreamRunner:
         except BaseException:
             await self._end(view, keeper)
             raise
-        return view, keeper
+        return view, keeper, group
 
     async def _close(self) -> None:
+        if self._group is not None:
+            await self._group.close()
         await self._end(self._view, self._keeper)
 
     @staticmethod

@@ -78,6 +78,14 @@ async def test_a_pattern_matches_whole_names(cluster: FakeCluster) -> None:
     ]  # fmt: skip
 
 
+async def test_a_pattern_matches_none_of_the_clusters_own_topics(cluster: FakeCluster) -> None:
+    cluster.create_topic("__consumer_offsets")
+    assert {name for name, *_ in ranges(await resolve(cluster, subscribePattern=".*"))} == {"t", "u"}
+    assert {name for name, *_ in ranges(await resolve(cluster, subscribe="__consumer_offsets"))} == {
+        "__consumer_offsets"
+    }
+
+
 async def test_distances_count_from_either_end_and_stay_inside(cluster: FakeCluster) -> None:
     found = await resolve(cluster, subscribe="t", startingOffsets="latest-30", endingOffsets="latest-5")
     assert ranges(found) == [("t", 0, 70, 95), ("t", 1, 0, 0), ("t", 2, 20, 35)]
