@@ -147,11 +147,19 @@ async def _end_session(job: asyncio.subprocess.Process) -> None:
     if job.returncode is None:
         _signal_session(job.pid, signal.SIGKILL)
         await job.wait()
+    if not await _is_session_over(job.pid):
+        _signal_session(job.pid, signal.SIGKILL)
+        await _is_session_over(job.pid)  # what is left then is dead, and nobody reaps it: a container without an init
+
+
+async def _is_session_over(session: int) -> bool:
+    """Waits until nobody is left in our job's process group; returns whether that was so in time."""
     deadline_s = asyncio.get_running_loop().time() + END_TIMEOUT_S
-    while _signal_session(job.pid, 0):
+    while _signal_session(session, 0):
         if asyncio.get_running_loop().time() > deadline_s:
-            _signal_session(job.pid, signal.SIGKILL)
+            return False
         await asyncio.sleep(0.02)
+    return True
 
 
 def _signal_session(session: int, number: int) -> bool:

@@ -61,8 +61,12 @@ class EmbeddedCluster:
         brokers: int = 1,
         config: Mapping[str, ConfigValue] | None = None,
     ) -> None:
-        if not 1 <= brokers <= BROKERS_MAX:
-            raise InvalidRequestError(f"brokers={brokers}: 1 to {BROKERS_MAX} can run in one process")
+        if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
+            raise InvalidRequestError(f"brokers={brokers!r}: 1 to {BROKERS_MAX} can run in one process")
+        if path is not None and not os.fspath(path):
+            raise InvalidRequestError("path is empty: name a folder, or leave it out for a temporary one")
+        if config is not None and not isinstance(config, Mapping):
+            raise InvalidRequestError(f"config={config!r} is no mapping of keys to values")
         if path is not None and brokers > 1:
             raise InvalidRequestError(
                 f"brokers={brokers} with a folder: only one broker keeps its data. Leave path out for a test, or use"
@@ -81,13 +85,8 @@ class EmbeddedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for replog's clients."""
+        """The addresses for clients: replog's, and Kafka's."""
         return ",".join(node.address for node in self._started())
-
-    @property
-    def kafka_bootstrap_servers(self) -> str:
-        """The addresses for Kafka's clients."""
-        return ",".join(node.kafka_address or "" for node in self._started())
 
     def _started(self) -> Sequence[Node]:
         if not self.nodes:
@@ -172,11 +171,12 @@ class EmbeddedCluster:
             await running.aclose()
 
     def _configs(self, folder: Path, stack: AsyncExitStack) -> list[ServerConfig]:
-        shared: dict[str, ConfigValue] = {"kafka.listener": "127.0.0.1:0"}
+        # a group of Kafka's clients shares at once: nobody else is waited for
+        shared: dict[str, ConfigValue] = {"listeners": ["127.0.0.1:0"], "group.initial.rebalance.delay.ms": 0}
         if self._brokers_count == 1:
             if not (folder / META_PROPERTIES_FILE).exists():
                 shared["cluster.id"] = new_cluster_id()
-            own = [{"node.id": 1, "log.dirs": [str(folder)], "listeners": ["127.0.0.1:0"]}]
+            own = [{"node.id": 1, "log.dirs": [str(folder)]}]
         else:
             ports = KeptPorts()
             stack.callback(ports.release)
@@ -184,7 +184,7 @@ class EmbeddedCluster:
             shared["cluster.id"] = new_cluster_id()
             shared["controller.quorum.voters"] = [f"{number}@{at}" for number, at in enumerate(addresses, start=1)]
             own = [
-                {"node.id": number, "log.dirs": [str(folder / f"node-{number}")], "listeners": [at]}
+                {"node.id": number, "log.dirs": [str(folder / f"node-{number}")], "inter.broker.listener": at}
                 for number, at in enumerate(addresses, start=1)
             ]
         return [ServerConfig.from_mapping({**shared, **values, **self._config}) for values in own]

@@ -18,7 +18,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,6 +34,12 @@ STATE_FILE = "cluster.json"
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 30.0
 READY_ATTEMPT_MS = 1_000
+
+
+_OF_BEFORE = (
+    "is of a version whose nodes had one port for clients and nodes. In each node's server.toml rename listeners to "
+    "inter.broker.listener, give listeners a port of its own, and start the nodes by `replog server start`"
+)
 
 
 class LocalCluster:
@@ -65,7 +71,6 @@ class LocalCluster:
         die_with_parent: bool = True,
         wait: bool = True,
         first_port: int = 0,
-        kafka: bool = False,
     ) -> LocalCluster:
         """Creates a cluster in `directory` and starts it; its controllers are the voters of the metadata quorum.
 
@@ -78,8 +83,7 @@ class LocalCluster:
             places: The surroundings of a node's process; not kept in the directory, so unknown after `load`.
             die_with_parent: Whether the processes end with this one.
             wait: Whether to return only when every broker is unfenced.
-            first_port: The port of node 1; 0: any that is free, as for all others.
-            kafka: Whether brokers serve Kafka's clients too, each at a free port that it keeps.
+            first_port: The port of node 1 for clients; 0: any that is free, as for all others.
 
         Raises:
             ConfigError: A cluster exists there, or a key is wrong.
@@ -92,9 +96,7 @@ class LocalCluster:
         cluster = cls(directory, new_cluster_id(), {}, die_with_parent=die_with_parent)
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
-            cluster.nodes = _new_specs(directory, ports, roles or {}, places or {})
-            if kafka:
-                cluster._give_kafka_ports(cluster.nodes.values())
+            cluster.nodes = _new_specs(directory, ports, cluster._ports.take(nodes), roles or {}, places or {})
             cluster._write_configs(config or {}, node_config or {})
             await cluster._start_nodes(wait=wait)
         except BaseException:
@@ -113,6 +115,8 @@ class LocalCluster:
         file, absolute = directory / STATE_FILE, directory.absolute()
         try:
             state = json.loads(file.read_text(encoding="utf-8"))
+            if any("peer_port" not in entry for entry in state["nodes"]):
+                raise ConfigError("directory", str(directory), f"{file} {_OF_BEFORE}")
             specs = {entry["node_id"]: NodeSpec.from_state(entry, absolute) for entry in state["nodes"]}
             return cls(absolute, state["cluster_id"], specs, die_with_parent=False)
         except FileNotFoundError:
@@ -132,32 +136,6 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
 
-    @property
-    def serves_kafka(self) -> bool:
-        """Whether brokers serve Kafka's clients."""
-        return any(spec.kafka_port for spec in self.nodes.values())
-
-    @property
-    def kafka_bootstrap_servers(self) -> str:
-        """The value of `bootstrap.servers` for Kafka's clients: every broker's address.
-
-        Raises:
-            ConfigError: The cluster does not serve them.
-        """
-        if not self.serves_kafka:
-            raise ConfigError(
-                "kafka",
-                "",
-                f"the cluster in {self.directory} does not serve Kafka's clients. Start one that does: "
-                "`replog cluster start --kafka`, in Python LocalCluster.start(..., kafka=True)",
-            )
-        return ",".join(filter(None, (spec.kafka_address for spec in self.nodes.values())))
-
-    def _give_kafka_ports(self, specs: Iterable[NodeSpec]) -> None:
-        brokers = [spec for spec in specs if "broker" in spec.roles]
-        for spec, port in zip(brokers, self._ports.take(len(brokers)), strict=True):
-            spec.kafka_port = port
-
     async def _start_nodes(self, *, wait: bool) -> None:
         """Starts every node, and leaves none running where one of them fails."""
         try:
@@ -174,8 +152,7 @@ class LocalCluster:
     def add_node(self, *, roles: Sequence[str] = BOTH_ROLES, config: Mapping[str, ConfigValue] | None = None) -> int:
         """Starts one more node, numbered above all others; returns its number.
 
-        A controller among them follows the metadata log until it is made a voter (`Admin.add_voter`).  A broker serves
-        Kafka's clients where the others do.
+        A controller among them follows the metadata log until it is made a voter (`Admin.add_voter`).
 
         Args:
             roles: "broker", "controller" or both.
@@ -183,10 +160,8 @@ class LocalCluster:
         """
         node_id = max(self.nodes) + 1
         voters = self._voters()
-        (port,) = self._ports.take(1)
-        spec = NodeSpec(node_id, port, self.directory / f"node-{node_id}", roles=tuple(roles))
-        if self.serves_kafka:
-            self._give_kafka_ports([spec])
+        port, peer_port = self._ports.take(2)
+        spec = NodeSpec(node_id, port, peer_port, self.directory / f"node-{node_id}", roles=tuple(roles))
         self.nodes[node_id] = spec
         spec.write_config(self.cluster_id, voters, config or {})
         self.start_node(node_id)
@@ -381,7 +356,7 @@ class LocalCluster:
     # ---- files -----------------------------------------------------------------------------------------------------------
 
     def _voters(self) -> list[str]:
-        return [f"{node.node_id}@{node.address}" for node in self.nodes.values() if "controller" in node.roles]
+        return [f"{node.node_id}@{node.peer_address}" for node in self.nodes.values() if "controller" in node.roles]
 
     def _write_configs(
         self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]]
@@ -436,16 +411,21 @@ def _unusable(directory: Path, error: OSError) -> ConfigError:
 
 
 def _new_specs(
-    directory: Path, ports: Sequence[int], roles: Mapping[int, Sequence[str]], places: Mapping[int, NodePlace]
+    directory: Path,
+    ports: Sequence[int],
+    peer_ports: Sequence[int],
+    roles: Mapping[int, Sequence[str]],
+    places: Mapping[int, NodePlace],
 ) -> dict[int, NodeSpec]:
-    """Returns the nodes of a new cluster, numbered from 1, a port each."""
+    """Returns the nodes of a new cluster, numbered from 1, with a port for clients and one for nodes each."""
     return {
         node_id: NodeSpec(
             node_id,
             port,
+            peer_port,
             directory / f"node-{node_id}",
             roles=tuple(roles.get(node_id, BOTH_ROLES)),
             place=places.get(node_id, NodePlace()),
         )
-        for node_id, port in enumerate(ports, start=1)
+        for node_id, (port, peer_port) in enumerate(zip(ports, peer_ports, strict=True), start=1)
     }

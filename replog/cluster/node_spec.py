@@ -26,38 +26,43 @@ class NodeSpec:
     """One node of a local cluster.
 
     Attributes:
+        port: The port at which it serves clients.
+        peer_port: The port at which other nodes reach it.
         has_data: Whether its log directories were seen with data: they are never formatted again unasked.
-        kafka_port: The port at which it serves Kafka's clients; 0: it does not.
     """
 
     node_id: int
     port: int
+    peer_port: int
     directory: Path
     process: ProcessId | None = None
     roles: tuple[str, ...] = BOTH_ROLES
     place: NodePlace = field(default_factory=NodePlace)
     has_data: bool = False
-    kafka_port: int = 0
     popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
+        """The host:port at which it serves clients."""
         return f"{self.place.host}:{self.port}"
 
     @property
-    def kafka_address(self) -> str | None:
-        """The host:port at which it serves Kafka's clients; None: it does not."""
-        return f"{self.place.host}:{self.kafka_port}" if self.kafka_port else None
+    def peer_address(self) -> str:
+        """The host:port at which other nodes reach it."""
+        return f"{self.place.host}:{self.peer_port}"
 
     @property
     def listeners(self) -> dict[str, ConfigValue]:
         """Keys for what it binds and, where that is something else, how it is known."""
         bound = self.place.listens_on or self.place.host
-        keys: dict[str, ConfigValue] = {"listeners": [f"{bound}:{self.port}"]}
-        known: dict[str, ConfigValue] = {"advertised.listeners": [self.address]}
-        if self.kafka_address is not None:
-            keys["kafka.listener"] = f"{bound}:{self.kafka_port}"
-            known["kafka.advertised.listener"] = self.kafka_address
+        keys: dict[str, ConfigValue] = {
+            "listeners": [f"{bound}:{self.port}"],
+            "inter.broker.listener": f"{bound}:{self.peer_port}",
+        }
+        known: dict[str, ConfigValue] = {
+            "advertised.listeners": [self.address],
+            "inter.broker.advertised.listener": self.peer_address,
+        }
         return keys | known if self.place.listens_on else keys
 
     @property
@@ -116,11 +121,11 @@ class NodeSpec:
         return cls(
             entry["node_id"],
             entry["port"],
+            entry["peer_port"],
             cluster_directory / f"node-{entry['node_id']}",
             ProcessId(**entry["process"]) if entry["process"] else None,
             roles=tuple(entry.get("roles", BOTH_ROLES)),
             has_data=entry.get("has_data", True),
-            kafka_port=entry.get("kafka_port", 0),
         )
 
     def to_state(self) -> dict[str, Any]:
@@ -128,8 +133,8 @@ class NodeSpec:
         return {
             "node_id": self.node_id,
             "port": self.port,
+            "peer_port": self.peer_port,
             "roles": list(self.roles),
             "process": asdict(self.process) if self.process else None,
             "has_data": self.has_data,
-            "kafka_port": self.kafka_port,
         }

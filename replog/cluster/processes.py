@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -15,6 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 POLL_S = 0.02
+PORTS_FROM = 10_240
+"""The first port that a cluster of this machine may be given: below, services have theirs."""
+PORT_TRIES = 50
+"""How many ports are tried before the kernel is asked for any."""
 _LAST_LINES_BYTES = 64 * 1024
 
 
@@ -110,10 +115,12 @@ async def wait_until_gone(process: ProcessId, popen: subprocess.Popen[bytes] | N
 
 
 class KeptPorts:
-    """Ports of 127.0.0.1 that nobody used, and that the kernel gives to nobody who asks for any port, until they are released.
+    """Ports of 127.0.0.1 that nobody used, and that nobody else who looks for one is given, until they are released.
 
     A node that asks for such a port by its number gets it: with SO_REUSEADDR on both sides, a socket that does not listen
-    is in nobody's way.  They are released with the object: a cluster may be left to run by whoever started it.
+    is in nobody's way.  They are released with the object: a cluster may be left to run by whoever started it.  The kernel
+    has them for no connection either, not even afterwards, where there are others: a node that was killed is to find its
+    port free whenever it is started again.
     """
 
     def __init__(self) -> None:
@@ -125,13 +132,33 @@ class KeptPorts:
         for _ in range(count):
             one = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
             self._sockets.append(one)
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
+            _bind_unused(one)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # from here on, so that no two keep the same one
         return [one.getsockname()[1] for one in self._sockets[len(self._sockets) - count :]]
 
     def release(self) -> None:
         """Lets others have them again."""
         _close_all(self._sockets)
+
+
+def _bind_unused(one: socket.socket) -> None:
+    """Binds a socket to a port that nobody uses, below those that connections get, or else to any."""
+    first_of_connections = _first_port_of_connections()
+    for _ in range(PORT_TRIES if first_of_connections > PORTS_FROM else 0):
+        try:
+            one.bind(("127.0.0.1", PORTS_FROM + secrets.randbelow(first_of_connections - PORTS_FROM)))
+        except OSError:
+            continue
+        return
+    one.bind(("127.0.0.1", 0))
+
+
+def _first_port_of_connections() -> int:
+    """Returns where the ports begin that the kernel gives to connections; 0 where it does not say."""
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii").split()[0])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _close_all(sockets: list[socket.socket]) -> None:

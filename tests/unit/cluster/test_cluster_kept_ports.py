@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from replog.cluster import LocalCluster, is_free, local_cluster
+from replog.cluster import LocalCluster, is_free, local_cluster, processes
 from replog.cluster.processes import KeptPorts
 
 
@@ -35,14 +35,42 @@ def test_a_kept_port_is_given_to_who_names_it_and_to_nobody_else() -> None:
     assert all(map(is_given_away, taken))
 
 
+def test_no_connection_is_given_the_port_of_a_node_that_was_killed() -> None:
+    """Who lets a cluster run keeps no ports: a connection had one of them when its node was started again."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    ports = KeptPorts()
+    try:
+        assert max(ports.take(50)) < first
+    finally:
+        ports.release()
+
+
+def test_two_keep_no_port_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_first_port_of_connections", lambda: processes.PORTS_FROM + 20)
+    one, other = KeptPorts(), KeptPorts()
+    try:
+        assert not set(one.take(10)) & set(other.take(10))
+    finally:
+        one.release()
+        other.release()
+
+
+def test_where_the_kernel_tells_nothing_any_port_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "_first_port_of_connections", lambda: 0)
+    ports = KeptPorts()
+    (port,) = ports.take(1)
+    assert is_free(port)
+    ports.release()
+
+
 async def test_the_ports_of_a_cluster_are_kept_until_it_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LocalCluster, "start_node", lambda *_args: None)
     cluster = await LocalCluster.start(tmp_path / "c", nodes=2, wait=False)
     cluster.add_node()
-    ports = [node.port for node in cluster.nodes.values()]
-    assert len(set(ports)) == 3
+    ports = [port for node in cluster.nodes.values() for port in (node.port, node.peer_port)]
+    assert len(set(ports)) == 6
     assert not any(map(is_given_away, ports))
     await cluster.kill_all()
     assert all(map(is_given_away, ports))

@@ -13,7 +13,7 @@ from replog.log import RecoveryProgress
 
 
 def test_nodes_that_check_their_logs_are_told_of_and_others_are_not(tmp_path: Path) -> None:
-    specs = {number: NodeSpec(number, 1, tmp_path / f"node-{number}") for number in (1, 2, 3)}
+    specs = {number: NodeSpec(number, 1, 2, tmp_path / f"node-{number}") for number in (1, 2, 3)}
     cluster = LocalCluster(tmp_path, "c", specs, die_with_parent=True)
     for number in (1, 2):
         specs[number].directory.mkdir()
