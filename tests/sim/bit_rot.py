@@ -184,7 +184,7 @@ class BitRot:
         """A consumer reads from the start to the end, as far as it comes in a while, and again where it met damage."""
         self._reader_count += 1
         name = f"reader {self._reader_count}"
-        host, addresses = self._cluster.internet.host("reader"), [n.address for n in self._cluster.nodes.values()]
+        host, addresses = self._cluster.transport("reader"), [n.address for n in self._cluster.nodes.values()]
         try:
             async with (
                 asyncio.timeout(READ_WITHIN_S),

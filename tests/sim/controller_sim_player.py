@@ -39,7 +39,7 @@ from replog.controller.messages import (
 )
 from replog.metadata import PartitionRegistration
 from replog.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
-from replog.metadata.records import KAFKA_LISTENER, BrokerEndpoint, ElectionType, ResourceType, SupportedFeature
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType, SupportedFeature
 
 if TYPE_CHECKING:
     from tests.sim.controller_simulation import Simulation
@@ -118,7 +118,7 @@ class Player:
     def _endpoints(self, broker_id: int) -> tuple[BrokerEndpoint, ...]:
         """Returns where the newest process serves Kafka's clients: every other one does."""
         number = self._incarnations[broker_id]
-        return (BrokerEndpoint(KAFKA_LISTENER, "localhost", 19_000 + number),) if number % 2 else ()
+        return (BrokerEndpoint(CLIENT_LISTENER, "localhost", 19_000 + number),) if number % 2 else ()
 
     def _heartbeat(self) -> Heartbeat:
         broker_id = self._known_broker()

@@ -47,7 +47,6 @@ from replog.controller.messages import (
     ElectLeaders,
     LoadSnapshot,
     Message,
-    NamedPartition,
     Renounce,
     Reply,
     ReplyError,
@@ -62,15 +61,13 @@ from replog.errors import ErrorCode, InvariantViolationError, TopicExistsError
 from replog.metadata import MetadataDelta, MetadataImage, TopicImage, image_records
 from replog.metadata.records import (
     ElectionType,
-    MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
-    RegisterBrokerRecord,
     TopicRecord,
-    UnregisterBrokerRecord,
 )
 from replog_timeline import TimelineError
 from tests.sim.controller_sim_player import BROKERS, CLUSTER_ID, Player
+from tests.sim.lost_disks import LostDisks
 
 CONFIG = ControllerConfig(
     broker_session_timeout_ms=3_000,
@@ -124,7 +121,7 @@ class Simulation:
         self.once_watched: set[WatchedBroker] = set()
         self.topics_made: dict[UUID, set[int]] = {}  # committed: their partitions
         self.names_made: set[str] = set()
-        self.lost_disks: set[int] = set()  # committed: brokers that came back with another disk, or were taken out
+        self.lost_disks = LostDisks()  # as committed
         self.seen: Counter[str] = Counter()
         self.trace = 0
         self.nodes = [self._new_node(node_id) for node_id in NODES]
@@ -195,7 +192,7 @@ class Simulation:
         self.committed_count += 1
         delta = MetadataDelta(self.image)
         for record in batch.records:
-            self._note_lost_disk(record)
+            self.lost_disks.note(record, self.image)
             delta.replay(record)
         before, self.image = self.image, delta.apply(batch.end_offset, batch.epoch)
         if self.image.open_transaction is None:
@@ -205,17 +202,6 @@ class Simulation:
                 self.topics_made.setdefault(topic.topic_id, set()).update(topic.partitions)
                 self._check_partitions(name, topic)
                 self._check_moves(before.topics_by_id.get(topic.topic_id), topic)
-
-    def _note_lost_disk(self, record: MetadataRecord) -> None:
-        match record:
-            case RegisterBrokerRecord():
-                known = self.image.brokers.get(record.broker_id)
-                if known is not None and not set(known.log_dirs) <= set(record.log_dirs):
-                    self.lost_disks.add(record.broker_id)
-            case UnregisterBrokerRecord():
-                self.lost_disks.add(record.broker_id)
-            case _:
-                pass
 
     def deliver(self) -> None:
         """A node hears of some of what has committed; several batches may come as one."""
@@ -338,22 +324,13 @@ class Simulation:
                 self.step(self.leader, Submit(len(self.requests) + 1, request(), self.now_ms + 10**6))
                 self.requests.append(len(self.requests) + 1)
                 self.commit_all()
-            if given_up := self._partitions_without_hope():
+            if given_up := self.lost_disks.without_hope(self.image):
                 self.seen["given up"] += len(given_up)
                 self.submit(ElectLeaders(ElectionType.UNCLEAN, given_up))
                 self.commit_all()
             self.now_ms += 501
             self.step(self.leader, Tick())
             self.commit_all()
-
-    def _partitions_without_hope(self) -> tuple[NamedPartition, ...]:
-        """Those that nobody is known to have in full, because a disk is gone: an operator has to decide."""
-        return tuple(
-            NamedPartition(name, partition_id)
-            for name, topic in self.image.topics_by_name.items()
-            for partition_id, p in topic.partitions.items()
-            if not (p.isr or p.elr or p.last_known_elr) and self.lost_disks & set(p.replicas)
-        )
 
     def _unsettled(self) -> str | None:
         for name, topic in self.image.topics_by_name.items():

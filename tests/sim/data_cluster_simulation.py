@@ -40,6 +40,7 @@ from tests.sim.cluster_swarm import PATIENT_MS, Swarm
 from tests.sim.data_topics import (
     Load,
     MovedPartition,
+    OtherWork,
     RecreatedTopic,
     UncleanTopic,
     create_topic,
@@ -249,9 +250,9 @@ class DataSimulation(Simulation):
         """What clients do until the load stops."""
         return [load.produce(), load.consume()]
 
-    def _other_topics(self) -> list[UncleanTopic | RecreatedTopic | MovedPartition]:
+    def _other_topics(self) -> list[OtherWork]:
         """What else goes on in this run."""
-        others: list[UncleanTopic | RecreatedTopic | MovedPartition] = []
+        others: list[OtherWork] = []
         if self.swarm.has_unclean_topic:
             unclean = UncleanTopic(self)
             self.checker.listeners.append(unclean.elections.take)

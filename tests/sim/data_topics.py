@@ -17,7 +17,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from replog.client import Consumer, ConsumerRecord, Producer
@@ -45,6 +45,7 @@ from tests.sim.metadata_cluster_clients import outcome_of
 
 if TYPE_CHECKING:
     from tests.sim.data_cluster_simulation import DataSimulation
+    from tests.sim.metadata_cluster_simulation import Simulation
 
 REPLICAS = 3
 SEND_INTERVAL_S = 0.02
@@ -99,7 +100,7 @@ class Load:
         self._bootstrap = [node.address for node in cluster.nodes.values()]
 
     async def produce(self) -> None:
-        transport = self._cluster.internet.host("producer")
+        transport = self._cluster.transport("producer")
         async with Producer(
             self._bootstrap, transport=transport, delivery_timeout_ms=self._delivery_timeout_ms
         ) as producer:
@@ -131,7 +132,7 @@ class Load:
             send.acknowledged(self._partition, acknowledged.offset)
 
     async def consume(self) -> None:
-        transport = self._cluster.internet.host("consumer")
+        transport = self._cluster.transport("consumer")
         async with Consumer(self._bootstrap, transport=transport) as consumer:
             consumer._view.rng.seed(2)
             await self._assign(consumer)
@@ -202,7 +203,7 @@ async def read_all(cluster: SimulatedCluster, topic: str) -> tuple[int, list[tup
     """Where the partition starts, and (offset, value) of every record that is there now."""
     partition = (topic, 0)
     addresses = [node.address for node in cluster.nodes.values()]
-    async with Consumer(addresses, transport=cluster.internet.host("reader")) as consumer:
+    async with Consumer(addresses, transport=cluster.transport("reader")) as consumer:
         consumer._view.rng.seed(3)
         await consumer.assign([partition])
         start = consumer.position(partition)
@@ -213,13 +214,13 @@ async def read_all(cluster: SimulatedCluster, topic: str) -> tuple[int, list[tup
     return start, found
 
 
-async def create_topic(simulation: DataSimulation, name: str, settings: Mapping[str, str]) -> None:
+async def create_topic(simulation: Simulation, name: str, settings: Mapping[str, str], partitions: int = 1) -> None:
     """Returns when it is known to exist."""
     configs = tuple(ConfigEntry(*item) for item in settings.items())
-    await _ask_until_done(simulation, CreateTopics((NewTopic(name, 1, REPLICAS, configs=configs),)))
+    await _ask_until_done(simulation, CreateTopics((NewTopic(name, partitions, REPLICAS, configs=configs),)))
 
 
-async def _ask_until_done(simulation: DataSimulation, request: CreateTopics | DeleteTopics) -> None:
+async def _ask_until_done(simulation: Simulation, request: CreateTopics | DeleteTopics) -> None:
     client, rng = simulation.cluster.client("admin"), simulation.rng
     while await outcome_of(client, rng.choice(list(simulation.cluster.nodes)), request) is not Outcome.DONE:
         await asyncio.sleep(RETRY_S)
@@ -240,6 +241,18 @@ class Sent:
     begun_s: float
     acknowledged_s: float | None = None
     offset: int = -1
+
+
+class OtherWork(Protocol):
+    """What goes on beside the load."""
+
+    async def begin(self) -> None: ...
+
+    def work(self) -> list[Coroutine[None, None, None]]: ...
+
+    def stop(self) -> None: ...
+
+    async def check(self, report: Callable[[str], None]) -> None: ...
 
 
 class OtherTopic:
@@ -271,7 +284,7 @@ class OtherTopic:
 
     async def _produce(self) -> None:
         addresses = [node.address for node in self.cluster.nodes.values()]
-        transport = self.cluster.internet.host("producer")
+        transport = self.cluster.transport("producer")
         async with Producer(addresses, transport=transport, delivery_timeout_ms=20_000) as producer:
             producer._view.rng.seed(4)
             waiting: list[asyncio.Task[None]] = []

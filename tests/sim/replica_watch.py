@@ -99,7 +99,7 @@ class LogMirror:
         """The bytes of all batches that end above `start_offset`."""
         found = bytearray()
         for segment in self.log._state.segments:
-            written, position = bytes(_written(self.log, segment.path)), 0
+            written, position = bytes(written_bytes(self.log, segment.path)), 0
             while position < segment.size_bytes:
                 header = parse_header(
                     written, position
@@ -115,7 +115,7 @@ class LogMirror:
             position = last.end_position if segment.base_offset == last.base_offset else 0
             if segment.base_offset < last.base_offset or position >= segment.size_bytes:
                 continue
-            with memoryview(_written(self.log, segment.path)) as whole:
+            with memoryview(written_bytes(self.log, segment.path)) as whole:
                 header = parse_header(whole[position : segment.size_bytes])
             self.batches.append(_batch(header))
             self._places.append(_Place(segment.base_offset, position + header.size_bytes))
@@ -123,7 +123,8 @@ class LogMirror:
         raise AssertionError(f"{self.log.directory} ends at {self.log.log_end_offset}, its files at {self.end_offset}")
 
 
-def _written(log: Log, path: str) -> bytearray:
+def written_bytes(log: Log, path: str) -> bytearray:
+    """What a file of a log holds, flushed or not."""
     return cast("SimulatedFileSystem", log._state.fs)._file_node(path).written
 
 

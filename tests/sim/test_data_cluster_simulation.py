@@ -21,10 +21,10 @@ from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.one_machine_simulation import OneMachineSimulation
 
-SEEDS = int(os.environ.get("REPLOG_DATA_CLUSTER_SEEDS", "200"))
-ONE_MACHINE_SEEDS = max(1, SEEDS // 20)
-BLACKOUT_SEEDS = max(1, SEEDS // 20)
-FRESH_ENDS_SEEDS = max(1, SEEDS // 40)
+SEEDS = int(os.environ.get("REPLOG_DATA_CLUSTER_SEEDS", "120"))
+ONE_MACHINE_SEEDS = max(1, SEEDS // 12)
+BLACKOUT_SEEDS = max(1, SEEDS // 12)
+FRESH_ENDS_SEEDS = max(1, SEEDS // 24)
 FRESH_SEEDS = 10
 ABLATION_SEEDS = 20
 LOGGED_SEED = 1

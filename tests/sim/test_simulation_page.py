@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import replog.testing
-from replog.client import Admin, Producer
+from replog.client import Admin, Consumer, Producer
 from replog.testing import SimulatedCluster, SimulationError, simulate
 
 ROOT = Path(__file__).parents[2]
@@ -128,3 +128,24 @@ def test_clients_draw_alike_for_one_seed() -> None:
     one = {"controllers": (1,), "brokers": (1,)}
     assert simulate(drawn, seed=1, **one) == simulate(drawn, seed=1, **one) != simulate(drawn, seed=2, **one)
     assert len(set(simulate(drawn, seed=1, **one))) == 3
+
+
+def test_members_of_groups_have_the_same_ids_for_one_seed() -> None:
+    """Assignors sort them, so that they decide on who reads what."""
+
+    async def joined(cluster: SimulatedCluster) -> tuple[str, ...]:
+        transport = cluster.transport("app")
+        async with Admin(cluster.bootstrap_servers, transport=transport) as admin:
+            await admin.create_topic("orders", num_partitions=1)
+        ids = []
+        for _ in range(2):
+            async with Consumer(cluster.bootstrap_servers, group_id="g", transport=transport) as consumer:
+                await consumer.subscribe(["orders"])
+                assert consumer._group is not None
+                ids.append(consumer._group.member.member_id)
+        return tuple(ids)
+
+    one = {"controllers": (1,), "brokers": (1,)}
+    ids = simulate(joined, seed=1, **one)
+    assert ids == simulate(joined, seed=1, **one) != simulate(joined, seed=2, **one)
+    assert len(set(ids)) == len(ids)
