@@ -1,4 +1,4 @@
-"""Brokers, and a standalone Spark beside them, shared by the tests of this folder; run by `make test-deploy`.
+"""Brokers, and a standalone Spark beside them, shared by tests of this folder; run by `make test-deploy`.
 
 The tests are kept out of `make test`: each starts several JVMs, which takes a minute or two on two cores.
 """

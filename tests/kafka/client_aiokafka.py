@@ -114,6 +114,16 @@ class Aiokafka:
 
         self._managing(servers, delete)
 
+    def begin_transaction(self, servers: str, transactional_id: str) -> None:
+        async def begin() -> None:
+            producer = AIOKafkaProducer(bootstrap_servers=servers, transactional_id=transactional_id)
+            try:
+                await producer.start()
+            finally:
+                await producer.stop()
+
+        _run(begin())
+
     def _consuming(self, servers: str, use: Callable[[AIOKafkaConsumer], Coroutine[Any, Any, T]]) -> T:
         async def consuming() -> T:
             async with AIOKafkaConsumer(bootstrap_servers=servers, enable_auto_commit=False) as consumer:

@@ -93,6 +93,11 @@ class Confluent:
         with _refusals():
             admin.delete_topics([topic])[topic].result(TIMEOUT_S)
 
+    def begin_transaction(self, servers: str, transactional_id: str) -> None:
+        settings = {"bootstrap.servers": servers, "transactional.id": transactional_id, "log_level": 0}
+        with _refusals():
+            Producer(settings).init_transactions(TIMEOUT_S)
+
 
 @contextlib.contextmanager
 def _consumer(servers: str) -> Iterator[Consumer]:

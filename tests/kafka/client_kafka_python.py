@@ -85,6 +85,11 @@ class KafkaPython:
         with _admin(servers) as admin:
             admin.delete_topics([topic])
 
+    def begin_transaction(self, servers: str, transactional_id: str) -> None:
+        producer = KafkaProducer(bootstrap_servers=servers.split(","), transactional_id=transactional_id)
+        with _refusals(), contextlib.closing(producer):
+            producer.init_transactions()
+
 
 @contextlib.contextmanager
 def _consumer(servers: str) -> Iterator[Any]:

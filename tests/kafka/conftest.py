@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from brokers import Broker, of_kafka, of_replog
+from go_programs import GoUnavailableError, build
 from kafka_install import KafkaInstall, KafkaUnavailableError, install
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
@@ -29,6 +31,17 @@ def kafka() -> KafkaInstall:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
         pytest.skip(f"Apache Kafka cannot be had: {error}")
+
+
+@pytest.fixture(scope="session")
+def go_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the programs in Go are, by their names."""
+    folder = tmp_path_factory.mktemp("go")
+    try:
+        build(folder)
+    except GoUnavailableError as error:
+        pytest.skip(f"the clients in Go cannot be built: {error}")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -89,3 +89,7 @@ class KafkaClient(Protocol):
     def delete_topic(self, servers: str, topic: str) -> None:
         """Deletes a topic."""
         ...
+
+    def begin_transaction(self, servers: str, transactional_id: str) -> None:
+        """Makes a transactional producer ready, as far as brokers have to do with it."""
+        ...

@@ -1,7 +1,8 @@
-"""Apache Kafka for these tests: its jars from Maven and our two small Java programs, in a cache folder that stays.
+"""Apache Kafka for these tests: its jars from Maven and our small Java programs, in cache folders that stay.
 
     ~/.cache/replog-tests/kafka-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
                                                                          /classes/*.class
+    ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
 
 The folder gets its name when it is complete, so that a broken download is never used; two test runs at once wait for
 each other.  Whatever is missing (a JDK, Maven, the network) is one reason, given to `KafkaUnavailableError`.
@@ -15,15 +16,18 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import short_lived_java
+
 VERSION = "4.1.1"
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
+CLIENTS_POM = HERE / "clients-pom.xml"
 SOURCES = sorted((HERE / "java").glob("*.java"))
 
 RESOLVE_TIMEOUT_S = 240
@@ -57,17 +61,26 @@ class KafkaInstall:
         """The command line that runs a class."""
         return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
 
-    def run(self, main_class: str, *arguments: str, timeout_s: float = 120) -> Printed:
+    def run(
+        self, main_class: str, *arguments: str, timeout_s: float = 120, stdin: str = "", status: int = 0
+    ) -> Printed:
         """Runs a class to its end.
 
         Raises:
-            AssertionError: it failed.
+            AssertionError: it ended with another status.
         """
         done = subprocess.run(
-            self.command(main_class, *arguments), capture_output=True, check=False, timeout=timeout_s, encoding="utf-8"
+            self.command(main_class, *arguments),
+            input=stdin,
+            capture_output=True,
+            check=False,
+            timeout=timeout_s,
+            encoding="utf-8",
         )
-        assert done.returncode == 0, f"{main_class} {arguments[:2]}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
-        return Printed(done.stdout, done.stderr)
+        text = f"{main_class} {arguments[:2]}: {done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+        assert done.returncode == status, text
+        errors = done.stderr.splitlines(keepends=True)
+        return Printed(done.stdout, "".join(line for line in errors if not line.startswith(short_lived_java.NOTE)))
 
 
 def install() -> KafkaInstall:
@@ -76,33 +89,48 @@ def install() -> KafkaInstall:
     Raises:
         KafkaUnavailableError: no JDK, no Maven, or Maven cannot resolve (no network?).
     """
-    java, javac = _program("java"), _program("javac")
-    folder = _cache() / f"kafka-{VERSION}-{_digest()}"
-    if not folder.is_dir():
-        maven = _program("mvn")
-        with _only_one(_cache() / "lock"):
-            if not folder.is_dir():
-                _make(folder, maven, javac)
+    java, javac = program("java"), program("javac")
+
+    def make(making: Path) -> None:
+        _resolve(POM, making / "libs")
+        compile_ = [javac, "-encoding", "UTF-8", "-cp", f"{making}/libs/*", "-d", f"{making}/classes"]
+        _must([*compile_, *map(str, SOURCES)], COMPILE_TIMEOUT_S)
+
+    folder = _made(f"kafka-{VERSION}-{_digest(POM, *SOURCES)}", make)
     return KafkaInstall(java, f"{folder}/classes:{folder}/libs/*")
 
 
-def _make(folder: Path, maven: str, javac: str) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as name:
-        making = Path(name) / folder.name
-        resolve = [
-            maven,
-            "-q",
-            "-B",
-            "-Dstyle.color=never",
-            "-f",
-            str(POM),
-            "dependency:copy-dependencies",
-            "-DincludeScope=runtime",
-        ]
-        _must([*resolve, f"-DoutputDirectory={making}/libs"], RESOLVE_TIMEOUT_S, attempts=RESOLVE_ATTEMPTS)
-        compile_ = [javac, "-encoding", "UTF-8", "-cp", f"{making}/libs/*", "-d", f"{making}/classes"]
-        _must([*compile_, *map(str, SOURCES)], COMPILE_TIMEOUT_S)
-        making.rename(folder)
+def install_clients(version: str) -> KafkaInstall:
+    """Finds or makes an installation of Kafka's Java client of another version, beside our programs.
+
+    Raises:
+        KafkaUnavailableError: as for `install`.
+    """
+    programs = install().class_path.partition(":")[0]
+    folder = _made(
+        f"kafka-clients-{version}-{_digest(CLIENTS_POM)}",
+        lambda making: _resolve(CLIENTS_POM, making / "libs", f"-Dversion.of.clients={version}"),
+    )
+    return KafkaInstall(program("java"), f"{programs}:{folder}/libs/*")
+
+
+def _made(name: str, make: Callable[[Path], None]) -> Path:
+    """The folder of the cache with a name, which only a complete one has."""
+    folder = cache_folder() / name
+    if not folder.is_dir():
+        with only_one_process(cache_folder() / "lock"):
+            if not folder.is_dir():
+                with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as beside:
+                    making = Path(beside) / folder.name
+                    make(making)
+                    making.rename(folder)
+    return folder
+
+
+def _resolve(pom: Path, libs: Path, *settings: str) -> None:
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={libs}"]
+    command = [program("mvn"), "-q", "-B", "-Dstyle.color=never", "-f", str(pom), *settings, *goal]
+    _must(command, RESOLVE_TIMEOUT_S, attempts=RESOLVE_ATTEMPTS)
 
 
 def _must(command: list[str], timeout_s: float, *, attempts: int = 1) -> None:
@@ -120,7 +148,12 @@ def _must(command: list[str], timeout_s: float, *, attempts: int = 1) -> None:
             raise KafkaUnavailableError(f"{Path(command[0]).name} failed {attempts} times: {reason}")
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """Finds a program on the PATH.
+
+    Raises:
+        KafkaUnavailableError: there is none.
+    """
     found = shutil.which(name)
     if found is None:
         raise KafkaUnavailableError(
@@ -129,18 +162,20 @@ def _program(name: str) -> str:
     return found
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where downloads and what is built stay between runs."""
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "replog-tests"
     root.mkdir(parents=True, exist_ok=True)
     return root
 
 
-def _digest() -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in [POM, *SOURCES])).hexdigest()[:12]
+def _digest(*paths: Path) -> str:
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 
 @contextmanager
-def _only_one(path: Path) -> Iterator[None]:
+def only_one_process(path: Path) -> Iterator[None]:
+    """Keeps other processes out for as long as the block."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
 import subprocess
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 from uuid import UUID
 
 from kafka_install import UTF_8, KafkaInstall
+from line_driver import Driver, Input, driver, dying_with_us, read_record
 
 from replog.cluster.processes import KeptPorts
-from replog.records import Record
 from replog_checkpoints import uuid_from_text
 from tests.kafka_fixtures import shown
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
-ANSWER_TIMEOUT_S = 90
 BROKER_JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", *UTF_8)
-
-Input: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
-"""Timestamp in ms, key, value, headers."""
 
 CONFIG = """\
 process.roles=broker,controller
@@ -58,10 +52,15 @@ num.io.threads=2
 
 @dataclass(slots=True)
 class KafkaNode:
-    """One node; at most one process at a time."""
+    """One node; at most one process at a time.
+
+    Attributes:
+        settings: Keys of its file beside `CONFIG`; a key that stands there, too, has the value given here.
+    """
 
     kafka: KafkaInstall
     folder: Path
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
     _ports: KeptPorts = field(init=False, default_factory=KeptPorts)
@@ -70,6 +69,7 @@ class KafkaNode:
         self.port, controller = self._ports.take(2)
         self.folder.mkdir()
         text = CONFIG.format(broker=self.port, controller=controller, data=self.data)
+        text += "".join(f"{key}={_shown(value)}\n" for key, value in self.settings.items())
         self._config.write_text(text)
         self.kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
 
@@ -86,7 +86,7 @@ class KafkaNode:
         """Starts the process and waits until it answers."""
         with (self.folder / "server.log").open("ab") as output:
             self._process = subprocess.Popen(
-                _dying_with_us(self.kafka.command("kafka.Kafka", str(self._config), options=BROKER_JVM)),
+                dying_with_us(self.kafka.command("kafka.Kafka", str(self._config), options=BROKER_JVM)),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -124,115 +124,58 @@ class KafkaNode:
 class KafkaClients:
     """Kafka's Java clients in one JVM (`java/KafkaDriver.java`)."""
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
-        self._process = process
-        self._folder = folder
-        self._count = 0
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
 
     def create(self, topic: str, *, partitions: int = 1, **settings: object) -> UUID:
         """Creates a topic; returns its id."""
-        (line,) = self._ask("create", topic, partitions, *_pairs(settings))
+        (line,) = self._driver.ask("create", topic, partitions, *_pairs(settings))
         return uuid_from_text(line)
 
     def produce(self, topic: str, partition: int, records: Sequence[Input], **settings: object) -> None:
         """Sends records; settings are the producer's, with underscores for dots."""
-        self._ask("produce", topic, partition, self._file(records), *_pairs(settings))
+        self._driver.ask("produce", topic, partition, self._driver.file(records), *_pairs(settings))
 
     def transact(
         self, topic: str, partition: int, records: Sequence[Input], *, transactional_id: str, end: str
     ) -> None:
         """Sends records in one transaction; `end` is "commit", "abort" or "open"."""
-        self._ask("transact", topic, partition, self._file(records), transactional_id, end)
+        self._driver.ask("transact", topic, partition, self._driver.file(records), transactional_id, end)
 
     def consume(self, topic: str, partition: int, isolation: str = "read_uncommitted") -> list[list[Any]]:
         """Every record, in the shape of `tests.kafka_fixtures.Row`."""
-        return [_row(line) for line in self._ask("consume", topic, partition, isolation)]
+        return [_row(line) for line in self._driver.ask("consume", topic, partition, isolation)]
 
     def offsets_for_times(self, topic: str, partition: int, times_ms: Sequence[int]) -> list[tuple[int, int] | None]:
         """(offset, timestamp) for each time, or None."""
-        found = [line.split("\t") for line in self._ask("offsets-for-times", topic, partition, *times_ms)]
+        found = [line.split("\t") for line in self._driver.ask("offsets-for-times", topic, partition, *times_ms)]
         return [(int(words[0]), int(words[1])) if len(words) > 1 else None for words in found]
 
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         """Moves the log start up."""
-        self._ask("delete-records", topic, partition, offset)
-
-    def _file(self, records: Sequence[Input]) -> Path:
-        self._count += 1
-        path = self._folder / f"records-{self._count}.txt"
-        path.write_text("".join(_line(record) for record in records))
-        return path
-
-    def _ask(self, *words: object) -> list[str]:
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        alarm = threading.Timer(ANSWER_TIMEOUT_S, self._process.kill)
-        alarm.start()
-        try:
-            stdin.write("\t".join(str(word) for word in words) + "\n")
-            stdin.flush()
-            lines: list[str] = []
-            for line in stdout:
-                match line[:2]:
-                    case ".\n":
-                        return lines
-                    case "! ":
-                        raise AssertionError(f"{words}: {line[2:].strip()}")
-                    case _:
-                        lines.append(line[:-1])
-            raise AssertionError(f"{words}: the clients' process ended (after {ANSWER_TIMEOUT_S} s it is killed)")
-        finally:
-            alarm.cancel()
+        self._driver.ask("delete-records", topic, partition, offset)
 
 
 @contextmanager
 def clients_of(node: KafkaNode) -> Iterator[KafkaClients]:
     """Kafka's clients, until the block ends."""
-    command = node.kafka.command("KafkaDriver", f"127.0.0.1:{node.port}")
-    with (
-        (node.folder / "clients.log").open("ab") as errors,
-        subprocess.Popen(
-            _dying_with_us(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
-        ) as process,
-    ):
-        try:
-            yield KafkaClients(process, node.folder)
-        finally:
-            process.kill()
+    with driver(node.kafka.command("KafkaDriver", f"127.0.0.1:{node.port}"), node.folder) as process:
+        yield KafkaClients(process)
 
 
 def _pairs(settings: dict[str, object]) -> list[str]:
     return [f"{name.replace('_', '.')}={value}" for name, value in settings.items()]
 
 
-def _line(record: Input) -> str:
-    timestamp, key, value, headers = record
-    shown_headers = [f"{name.encode().hex()}={_hex(data)}" for name, data in headers]
-    return "\t".join([str(timestamp), _hex(key), _hex(value), *shown_headers]) + "\n"
-
-
-def _hex(data: bytes | None) -> str:
-    return "-" if data is None else data.hex()
-
-
-def _bytes(text: str) -> bytes | None:
-    return None if text == "-" else bytes.fromhex(text)
-
-
 def _row(line: str) -> list[Any]:
-    offset, kind, timestamp, key, value, epoch, *headers = line.split("\t")
-    named = [header.split("=") for header in headers]
-    record = Record(
-        int(offset),
-        int(timestamp),
-        _bytes(key),
-        _bytes(value),
-        tuple((bytes.fromhex(name).decode(), _bytes(data)) for name, data in named),
-    )
-    shown_headers = [[name, shown(data)] for name, data in record.headers]
-    number = {"CreateTime": 1, "LogAppendTime": 2}[kind]
-    return [record.offset, number, record.timestamp, shown(record.key), shown(record.value), shown_headers, int(epoch)]
+    read = read_record(line)
+    number = {"CreateTime": 1, "LogAppendTime": 2}[read.timestamp_type]
+    shown_headers = [[name, shown(data)] for name, data in read.headers]
+    return [read.offset, number, read.timestamp, shown(read.key), shown(read.value), shown_headers, read.epoch]
+
+
+def _shown(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
@@ -249,9 +192,3 @@ def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path
             raise AssertionError(f"Kafka ended with {process.returncode}: {log.read_text()[-4000:]}") from None
     process.kill()
     raise AssertionError(f"Kafka does not listen after {START_TIMEOUT_S} s: {log.read_text()[-4000:]}")
-
-
-def _dying_with_us(command: list[str]) -> list[str]:
-    """Has the kernel end the process when this one ends, whatever ended it (util-linux; elsewhere only fixtures do)."""
-    setpriv = shutil.which("setpriv")
-    return [setpriv, "--pdeathsig", "KILL", *command] if setpriv else command

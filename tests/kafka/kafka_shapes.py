@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from kafka_node import Input
+from line_driver import Input
 
 import replog_checkpoints as checkpoints
 from replog.log import Log, LogConfig

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from replog.kafka.messages.headers import RequestHeader, ResponseHeader
-from replog.kafka.wire import Reader, Writer
+from replog.wire import Reader, Writer
 
 API_VERSIONS_KEY = 18
 TIMEOUT_S = 20.0

@@ -24,8 +24,10 @@ QUICK: Mapping[str, ConfigValue] = {
     "controller.quorum.election.timeout.ms": 300,
     "controller.quorum.fetch.timeout.ms": 1_000,
     "controller.quorum.request.timeout.ms": 1_000,
+    "offsets.topic.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
 }
-"""Failures are noticed within two seconds."""
+"""Failures are noticed within two seconds, and groups begin at once."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -45,8 +47,8 @@ class ServedCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port of all nodes, for Kafka's clients."""
-        return self.local.kafka_bootstrap_servers
+        """host:port of all nodes, for clients."""
+        return self.local.bootstrap_servers
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, object] | None = None) -> UUID:
         """Creates a topic with a replica on each node; returns its id."""
@@ -69,6 +71,15 @@ class ServedCluster:
     def kill(self, node_id: int) -> None:
         """Ends a node by SIGKILL."""
         run(self.local.kill(node_id))
+
+    def restart(self, node_id: int) -> None:
+        """Starts a node that was killed, and waits until all of them are ready."""
+
+        async def restart() -> None:
+            self.local.start_node(node_id)
+            await self.local.wait_until_ready()
+
+        run(restart())
 
     def read_all(self, topic: str) -> list[tuple[int, bytes | None]]:
         """Offset and value of all records of partition 0, read by our own client."""
@@ -101,7 +112,7 @@ class ServedCluster:
 def served_cluster(folder: Path, nodes: int = 1, **config: ConfigValue) -> Iterator[ServedCluster]:
     """Runs nodes for as long as the block; keys over `QUICK` are given with underscores for dots."""
     keys = {name.replace("_", "."): value for name, value in config.items()}
-    local = run(LocalCluster.start(folder, nodes=nodes, config={**QUICK, **keys}, kafka=True))
+    local = run(LocalCluster.start(folder, nodes=nodes, config={**QUICK, **keys}))
     try:
         yield ServedCluster(local)
     finally:

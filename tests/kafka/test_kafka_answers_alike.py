@@ -19,7 +19,8 @@ METADATA = MetadataRequest.VERSIONS
 API_VERSIONS = ApiVersionsRequest.VERSIONS
 
 REFUSED = ("log_start_offset", "record_errors")
-"""What is told beside an error differs: Kafka names each bad record and where the log starts, we name the first in the text."""
+"""What is told beside an error differs: Kafka names each bad record and where the log starts, we name of those with a time that
+is not taken the first, in the text."""
 
 T0_MS = 1_700_000_000_000
 PRODUCER = 4711
@@ -227,10 +228,15 @@ def test_produce_too_large(both: Sides) -> None:
     assert codes(both.same(produce(topic, (0, larger)), 9, ProduceResponse)) == [10]
 
 
-def test_produce_without_keys_to_a_compacted_topic(both: Sides) -> None:
+@pytest.mark.parametrize("version", PRODUCE)
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_produce_without_keys_to_a_compacted_topic(both: Sides, version: int, codec: Codec) -> None:
     topic = both.topic(cleanup_policy="compact")
-    data = encode_batch([(T0_MS, b"k", b"v", ()), (T0_MS, None, b"v", ()), (T0_MS, None, b"v", ())])
-    assert codes(both.same(produce(topic, (0, data)), 9, ProduceResponse, beside=REFUSED)) == [87]
+    data = encode_batch([(T0_MS, key, b"v", ()) for key in (b"k", None, b"", None)], codec=codec)
+    answer = both.same(produce(topic, (0, data)), version, ProduceResponse, beside=("log_start_offset",))
+    assert codes(answer) == [87]
+    (told,) = answer["responses"][0]["partition_responses"]
+    assert [one["batch_index"] for one in told["record_errors"]] == ([1, 3] if version >= 8 else [])
 
 
 def test_produce_of_times_that_are_too_far_away(both: Sides) -> None:

@@ -9,21 +9,69 @@ import contextlib
 import itertools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 
+import client_functions as functions
 import pytest
 from brokers import Broker
 from client_aiokafka import Aiokafka
 from client_confluent import Confluent
+from client_driven import Driven
 from client_kafka_python import KafkaPython
 from kafka_client_kit import CODECS, T0_MS, TIMEOUT_S, How, KafkaClient, RefusedError, Sent
+from kafka_install import install, install_clients
 from served_cluster import ServedCluster, served_cluster
 
 from replog.records import encode_batch
 
-CLIENTS: Sequence[KafkaClient] = (Confluent(), Aiokafka(), KafkaPython())
+PYTHON: Mapping[str, KafkaClient] = {client.name: client for client in (Confluent(), Aiokafka(), KafkaPython())}
+JAVA = {"java-4.1.1": install, "java-3.9.1": lambda: install_clients("3.9.1")}
+GO = {"franz-go": "franz", "sarama": "sarama"}
 
-every_client = pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
+DRIVEN = [*(pytest.param(name, marks=pytest.mark.kafka) for name in JAVA), *GO]
+"""Clients in other languages."""
+
+every_client = pytest.mark.parametrize("client", [*PYTHON, *DRIVEN], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def programs() -> Iterator[ExitStack]:
+    """Ends the programs that clients in other languages have started."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def known(programs: ExitStack) -> dict[str, KafkaClient]:
+    """The clients that were asked for already, by name."""
+    return dict(PYTHON)
+
+
+@pytest.fixture
+def client(
+    request: pytest.FixtureRequest,
+    known: dict[str, KafkaClient],
+    programs: ExitStack,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> KafkaClient:
+    """A client by its name."""
+    name: str = request.param
+    if name not in known:
+        driven = Driven(name, command_of(name, request), tmp_path_factory.mktemp(name))
+        known[name] = programs.enter_context(contextlib.closing(driven))
+    return known[name]
+
+
+def command_of(name: str, request: pytest.FixtureRequest) -> Callable[[str], list[str]]:
+    """The function that returns the command line of a client in another language; skips where that is missing."""
+    if name in GO:
+        program = request.getfixturevalue("go_folder") / GO[name]
+        return lambda servers: [str(program), servers]
+    request.getfixturevalue("kafka")
+    java = JAVA[name]()
+    return lambda servers: java.command("KafkaDriver", servers)
+
 
 RECORDS = [
     Sent(b"key", b"value"),
@@ -45,6 +93,7 @@ def written(broker: Broker, client: KafkaClient, how: How) -> str:
     return topic
 
 
+@pytest.mark.served(functions.PRODUCE)
 @every_client
 @pytest.mark.parametrize("codec", CODECS)
 def test_codecs(broker: Broker, client: KafkaClient, codec: str) -> None:
@@ -52,6 +101,7 @@ def test_codecs(broker: Broker, client: KafkaClient, codec: str) -> None:
     assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
 
 
+@pytest.mark.served(functions.ACKS)
 @every_client
 @pytest.mark.parametrize("acks", ["0", "1"])
 def test_acks(broker: Broker, client: KafkaClient, acks: str) -> None:
@@ -59,12 +109,14 @@ def test_acks(broker: Broker, client: KafkaClient, acks: str) -> None:
     assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
 
 
+@pytest.mark.served(functions.IDEMPOTENCE)
 @every_client
 def test_idempotence(broker: Broker, client: KafkaClient) -> None:
     topic = written(broker, client, How(is_idempotent=True, codec="lz4"))
     assert [record.sent for record in broker.read(topic, len(RECORDS))] == RECORDS
 
 
+@pytest.mark.served(functions.TOO_LARGE)
 @every_client
 def test_as_large_as_the_topic_takes_and_one_byte_more(broker: Broker, client: KafkaClient) -> None:
     topic = broker.topic(max_message_bytes=100_000)
@@ -86,13 +138,14 @@ def test_a_topic_that_is_not_there(broker: Broker) -> None:
 
 @pytest.fixture(scope="module")
 def topics_of_all(broker: Broker) -> list[str]:
-    """A topic by each client, with a codec of its own."""
+    """A topic by each client in Python, with a codec of its own."""
     return [
         written(broker, client, How(codec=codec))
-        for client, codec in zip(CLIENTS, ("zstd", "snappy", "lz4"), strict=True)
+        for client, codec in zip(PYTHON.values(), ("zstd", "snappy", "lz4"), strict=True)
     ]
 
 
+@pytest.mark.served(functions.CONSUME)
 @every_client
 def test_reading_what_every_client_wrote(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
     for topic in topics_of_all:
@@ -101,12 +154,14 @@ def test_reading_what_every_client_wrote(broker: Broker, client: KafkaClient, to
         assert [record.offset for record in found] == list(range(len(RECORDS)))
 
 
+@pytest.mark.served(functions.SEEK)
 @every_client
 def test_reading_from_an_offset(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
     found = client.consume(broker.servers, topics_of_all[0], 30, 5)
     assert [(record.offset, record.sent) for record in found] == [(at, RECORDS[at]) for at in range(30, 35)]
 
 
+@pytest.mark.served(functions.OFFSETS)
 @every_client
 def test_ends_and_times(broker: Broker, client: KafkaClient, topics_of_all: list[str]) -> None:
     topic = topics_of_all[1]
@@ -114,6 +169,44 @@ def test_ends_and_times(broker: Broker, client: KafkaClient, topics_of_all: list
     asked = {T0_MS - 1: 0, T0_MS: 0, T0_MS + 5: 4, T0_MS + 6: 6, T0_MS + 59: len(RECORDS) - 1, T0_MS + 60: None}
     assert {time: client.offset_for_time(broker.servers, topic, time) for time in asked} == asked
     assert client.ends(broker.servers, broker.topic()) == (0, 0)
+
+
+# ---- groups ----------------------------------------------------------------------------------------------------------------
+
+
+def check_a_group_goes_on(broker: Broker, client: KafkaClient, protocol: str) -> None:
+    """Twice a member comes, reads what is new to its group, commits and leaves."""
+    assert isinstance(client, Driven)
+    topic = broker.topic()
+    for part in range(2):
+        values = [b"%d-%d" % (part, number) for number in range(8)]
+        client.produce(broker.servers, topic, [Sent(value=value) for value in values], How())
+        assert client.read_as_member(broker.servers, f"of-{topic}", protocol, topic, 8) == values
+
+
+@pytest.mark.served(functions.GROUPS)
+@pytest.mark.parametrize("client", DRIVEN, indirect=True)
+def test_a_group_whose_members_assign_goes_on_behind_its_commits(broker: Broker, client: KafkaClient) -> None:
+    """The clients in Python are in test_kafka_groups.py."""
+    check_a_group_goes_on(broker, client, "classic")
+
+
+@pytest.mark.served(functions.ASSIGNED_GROUPS)
+@pytest.mark.parametrize("client", [each for each in DRIVEN if each != "sarama"], indirect=True)
+def test_a_group_whose_coordinator_assigns_goes_on_behind_its_commits(broker: Broker, client: KafkaClient) -> None:
+    """Sarama does not know them."""
+    check_a_group_goes_on(broker, client, "consumer")
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.served(functions.TRANSACTIONS, told="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
+@every_client
+def test_transactions_are_refused_at_once(replog_broker: ServedCluster, client: KafkaClient) -> None:
+    """By an error that no client tries again: who waits for a coordinator waits for ever."""
+    with pytest.raises(RefusedError, match=r"(?i)transactional ?id ?.*authori.*|53"):
+        client.begin_transaction(replog_broker.bootstrap_servers, "mine")
 
 
 # ---- topics ----------------------------------------------------------------------------------------------------------------
@@ -127,6 +220,8 @@ def eventually(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.served(functions.METADATA)
+@pytest.mark.served(functions.TOPICS)
 @every_client
 def test_topics_are_created_described_and_deleted(broker: Broker, client: KafkaClient) -> None:
     name = f"by-{client.name}"
@@ -152,8 +247,10 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
         yield cluster
 
 
-def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(three: ServedCluster) -> None:
-    client = Confluent()  # the others leave sockets behind when a connection is refused, and a warning is an error here
+@pytest.mark.served(functions.KILLED)
+@pytest.mark.parametrize("client", ["confluent-kafka", "aiokafka"], indirect=True)
+def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(three: ServedCluster, client: KafkaClient) -> None:
+    """Without kafka-python, which never closes the socket of a connection that was refused: the warning comes in other tests."""
     topic = f"killed-under-{client.name}"
     three.create_topic(topic, 1, {"min.insync.replicas": 2})
     acknowledged: list[tuple[int, bytes | None]] = []
@@ -177,6 +274,7 @@ def test_a_leader_that_is_killed_loses_nothing_that_was_acknowledged(three: Serv
     finally:
         is_over.set()
         producing.join()
+    three.restart(leader)
     found = three.read_all(topic)
     assert set(acknowledged) <= set(found)
     assert len({value for _, value in found}) == len(found)

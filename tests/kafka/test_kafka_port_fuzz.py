@@ -27,8 +27,8 @@ from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
 from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest
 from replog.kafka.served import SERVED
-from replog.kafka.wire import Writer
 from replog.records import encode_batch
+from replog.wire import Writer
 from tests.unit.kafka import kio_messages as kio
 
 TOPIC = "untouched"

@@ -12,6 +12,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.StringJoiner;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
@@ -23,6 +24,7 @@ import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
@@ -67,7 +69,13 @@ public class KafkaDriver {
             case "create" -> create(words[1], Integer.parseInt(words[2]), pairs(words, 3));
             case "produce" -> produce(partition(words), words[3], pairs(words, 4));
             case "transact" -> transact(partition(words), words[3], words[4], words[5]);
+            case "begin" -> begin(words[1]);
             case "consume" -> consume(partition(words), words[3]);
+            case "read" -> read(partition(words), Long.parseLong(words[3]), Integer.parseInt(words[4]));
+            case "read-as-member" -> readAsMember(words[1], words[2], words[3], Integer.parseInt(words[4]));
+            case "ends" -> ends(partition(words));
+            case "partitions" -> partitions(words[1]);
+            case "delete" -> delete(words[1]);
             case "offsets-for-times" -> offsetsForTimes(partition(words), words);
             case "delete-records" -> deleteRecords(partition(words), Long.parseLong(words[3]));
             default -> throw new IllegalArgumentException(words[0]);
@@ -84,6 +92,25 @@ public class KafkaDriver {
         }
     }
 
+    /** Answers with the number of partitions, 0 where there is no such topic. */
+    private void partitions(String topic) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
+            out.println(admin.describeTopics(List.of(topic)).allTopicNames().get().get(topic).partitions().size());
+        } catch (ExecutionException error) {
+            if (!(error.getCause() instanceof UnknownTopicOrPartitionException)) {
+                throw error;
+            }
+            out.println(0);
+        }
+    }
+
+    private void delete(String topic) throws Exception {
+        try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
+            admin.deleteTopics(List.of(topic)).all().get();
+        }
+    }
+
+    /** Answers with the offset of each record. */
     private void produce(TopicPartition partition, String file, Map<String, Object> settings) throws Exception {
         try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
             send(producer, partition, file);
@@ -106,6 +133,12 @@ public class KafkaDriver {
         }
     }
 
+    private void begin(String id) {
+        try (KafkaProducer<byte[], byte[]> producer = producer(new HashMap<>(Map.of("transactional.id", id)))) {
+            producer.initTransactions();
+        }
+    }
+
     private void send(KafkaProducer<byte[], byte[]> producer, TopicPartition partition, String file) throws Exception {
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         for (String line : Files.readAllLines(Path.of(file))) {
@@ -120,7 +153,7 @@ public class KafkaDriver {
         }
         producer.flush();
         for (Future<RecordMetadata> one : sent) {
-            one.get();
+            out.println(one.get().offset());
         }
     }
 
@@ -130,6 +163,55 @@ public class KafkaDriver {
         settings.put("delivery.timeout.ms", "30000");
         settings.put("request.timeout.ms", "10000");
         return new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer());
+    }
+
+    /** Answers with `count` records from an offset on, as `consume`. */
+    private void read(TopicPartition partition, long start, int count) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("read_uncommitted")) {
+            consumer.assign(List.of(partition));
+            consumer.seek(partition, start);
+            long deadline = System.currentTimeMillis() + DEADLINE_MS;
+            int found = 0;
+            while (found < count) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    if (found++ < count) {
+                        out.println(shown(record));
+                    }
+                }
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException(found + " of " + count + " records came");
+                }
+            }
+        }
+    }
+
+    /** Answers with the values of `count` records that are new to a group, and commits behind them. */
+    private void readAsMember(String group, String protocol, String topic, int count) {
+        Map<String, Object> settings = Map.of("bootstrap.servers", servers, "group.id", group, "group.protocol", protocol,
+            "auto.offset.reset", "earliest", "enable.auto.commit", "false");
+        try (KafkaConsumer<byte[], byte[]> consumer =
+                new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+            consumer.subscribe(List.of(topic));
+            long deadline = System.currentTimeMillis() + DEADLINE_MS;
+            for (int found = 0; found < count; ) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
+                    found++;
+                    out.println(hex(record.value()));
+                }
+                if (System.currentTimeMillis() > deadline) {
+                    throw new IllegalStateException(found + " of " + count + " records came");
+                }
+            }
+            consumer.commitSync();
+        }
+    }
+
+    /** Answers with the first offset and the end. */
+    private void ends(TopicPartition partition) {
+        try (KafkaConsumer<byte[], byte[]> consumer = consumer("read_uncommitted")) {
+            List<TopicPartition> one = List.of(partition);
+            out.println(consumer.beginningOffsets(one).get(partition) + "\t" + consumer.endOffsets(one).get(partition));
+        }
     }
 
     /** Answers with a line for each record: offset, timestamp type, timestamp, key, value, epoch, headers. */
