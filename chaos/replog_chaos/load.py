@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -13,7 +14,7 @@ from replog.testing.history import History, SentRecord
 
 DELIVERY_TIMEOUT_MS = 180_000
 PADDING = b"." * 900
-PRODUCER = "producer"
+PRODUCER = "replog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,28 @@ class Load:
         topic: The topic that the records go to.
         partitions_count: The number of its partitions.
         rate_per_s: The records sent in a second, all partitions together.
+        history: The history that it shares with another load; None: one of its own.
 
     Attributes:
+        name: The name of the client.
         history: The history of what was sent, acknowledged and read.
         acknowledged: The acknowledgements in the order of their coming.
-        unknown_count: The number of sends without a certain outcome.
+        unknown_because: The number of sends without a certain outcome, by what their client was told.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, partitions_count: int, rate_per_s: float) -> None:
-        self.history = History()
+    name = PRODUCER
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        partitions_count: int,
+        rate_per_s: float,
+        history: History | None = None,
+    ) -> None:
+        self.history = History() if history is None else history
         self.acknowledged: list[Acknowledgement] = []
-        self.unknown_count = 0
+        self.unknown_because: Counter[str] = Counter()
         self._servers = bootstrap_servers
         self._topic = topic
         self._partitions_count = partitions_count
@@ -117,8 +129,8 @@ class Load:
     async def _wait(self, send: SentRecord, delivery: Delivery, due_s: float) -> None:
         try:
             place = await delivery
-        except ReplogError:
-            self.unknown_count += 1
+        except ReplogError as error:
+            self.unknown_because[f"{self.name}: {type(error).__name__}"] += 1
             return
         send.acknowledged((place.topic, place.partition), place.offset)
         self.acknowledged.append(
@@ -144,8 +156,8 @@ class Load:
             self.history.final_read((topic, partition), end_offset, end_offset, [])
         return len(places)
 
-    async def read_back(self) -> None:
-        """Reads every partition from its start to its high watermark into the history."""
+    async def read_back(self) -> dict[int, int]:
+        """Reads every partition from its start to its high watermark into the history; returns where each ends."""
         async with Consumer(self._servers, auto_offset_reset="earliest") as consumer:
             partitions = await consumer.assign_topic(self._topic)
             ends = await consumer.end_offsets(partitions)
@@ -156,3 +168,4 @@ class Load:
             for partition in partitions:
                 records = [(offset, value) for offset, value in found[partition] if offset < ends[partition]]
                 self.history.final_read(partition, 0, ends[partition], records)
+            return {partition.partition: ends[partition] for partition in partitions}

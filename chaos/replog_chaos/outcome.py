@@ -42,17 +42,29 @@ class FaultOutcome:
     Attributes:
         start_s: The time when the load began; the other times are by the same clock.
         skipped: The faults that could not happen here, and why.
+        unknown_because: The number of sends without a certain outcome, by what their client was told.
         links: The means by which links were cut.
+        transport: What the nodes met over.
+        by_client: The number of acknowledged records of each client that wrote.
+        stored_count: The number of records that are said to be there, and not where; they are not among the acknowledged.
     """
 
     start_s: float
     sent_count: int
     acknowledged: Sequence[Acknowledgement]
-    unknown_count: int
+    unknown_because: Mapping[str, int]
     injected: Sequence[Injected]
     anomalies: Sequence[Anomaly]
     skipped: Mapping[str, str] = field(default_factory=dict[str, str])
     links: str = "proxies"
+    transport: str = "grpc"
+    by_client: Mapping[str, int] = field(default_factory=dict[str, int])
+    stored_count: int = 0
+
+    @property
+    def unknown_count(self) -> int:
+        """Sends without a certain outcome."""
+        return sum(self.unknown_because.values())
 
     @property
     def lost_count(self) -> int:
@@ -78,17 +90,20 @@ class FaultOutcome:
         )
 
 
-def combined(outcomes: Sequence[FaultOutcome], skipped: Mapping[str, str], links: str) -> FaultOutcome:
+def combined(outcomes: Sequence[FaultOutcome], skipped: Mapping[str, str], links: str, transport: str) -> FaultOutcome:
     """Joins outcomes, one after the other, as if they were one run."""
     return FaultOutcome(
         outcomes[0].start_s if outcomes else 0.0,
         sum(one.sent_count for one in outcomes),
         [acknowledgement for one in outcomes for acknowledgement in one.acknowledged],
-        sum(one.unknown_count for one in outcomes),
+        sum((Counter(one.unknown_because) for one in outcomes), Counter[str]()),
         [injected for one in outcomes for injected in one.injected],
         [anomaly for one in outcomes for anomaly in one.anomalies],
         skipped,
         links,
+        transport,
+        dict(sum((Counter(one.by_client) for one in outcomes), Counter[str]())),
+        sum(one.stored_count for one in outcomes),
     )
 
 

@@ -110,7 +110,7 @@ async def come_back_wiped(target: Target, node_id: int) -> None:
     if new is None:
         raise BrokerNotAvailableError(f"node {node_id} follows without a directory id")
     await target.admin.remove_voter(node_id)
-    await target.admin.add_voter(node_id, new, spec.address)
+    await target.admin.add_voter(node_id, new, spec.peer_address)
 
 
 async def _voters_are_logged(target: Target) -> bool:

@@ -1,7 +1,8 @@
 """Loopback proxies between nodes, whose links can be cut one by one and one way only.
 
-Every node has one port here, and that is the address it tells the others and the clients.  Who has connected to it is found
-out from the kernel's socket tables: a connection belongs to the node whose process holds its other end, or to a client.
+Every node has two ports here, and these are the addresses that it tells: one for clients, one for the other nodes.  Who has
+connected to one of them is found out from the kernel's socket tables: a connection belongs to the node whose process holds
+its other end, or to a client.
 
 A cut link is a black hole: what has been sent is kept, a connection that is closed stays open for the other side, nothing is
 refused.  A mended link forwards what was kept, as TCP would send it again.  Two things are not as on a real network: a new
@@ -19,37 +20,38 @@ from types import TracebackType
 from typing import Self
 
 from replog.cluster import LocalCluster
-from replog.cluster.node_spec import ConfigValue
+from replog.cluster.node_spec import ConfigValue, NodeSpec
 from replog.errors import InvariantViolationError
 from replog_chaos.network import CLIENT, Link, Network
 
 CHUNK_BYTES = 64 * 1024
 CONNECTIONS_MAX = 1_000
-"""Of one node; more are refused."""
+"""Of one node, at both ports together; more are refused."""
 
 
 class Proxies(Network):
-    """One proxy for each node.
+    """Two proxies for each node: one is for clients, one for the other nodes.
 
     Args:
-        node_ids: The nodes that get a proxy.
+        node_ids: The nodes that get proxies.
+
+    Attributes:
+        addresses: The host:port of each node's proxy for clients.
+        peer_addresses: The host:port of each node's proxy for the other nodes.
     """
 
     def __init__(self, node_ids: Iterable[int]) -> None:
         super().__init__(node_ids)
         self.addresses: Mapping[int, str] = {}
+        self.peer_addresses: Mapping[int, str] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: dict[int, set[asyncio.Task[None]]] = {node_id: set() for node_id in self.node_ids}
         self._changed = asyncio.Event()
         self._cluster: LocalCluster | None = None
 
     async def __aenter__(self) -> Self:
-        addresses: dict[int, str] = {}
-        for node_id in self.node_ids:
-            server = await asyncio.start_server(self._accepter(node_id), "127.0.0.1", 0, limit=CHUNK_BYTES)
-            self._servers.append(server)
-            addresses[node_id] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        self.addresses = addresses
+        self.addresses = {node_id: await self._listen(node_id, _client_port) for node_id in self.node_ids}
+        self.peer_addresses = {node_id: await self._listen(node_id, _peer_port) for node_id in self.node_ids}
         return self
 
     async def __aexit__(
@@ -64,9 +66,13 @@ class Proxies(Network):
 
     def node_config(self) -> dict[int, dict[str, ConfigValue]]:
         """Returns the configuration keys with which all nodes reach each other through here only."""
-        voters = [f"{node_id}@{address}" for node_id, address in self.addresses.items()]
+        voters = [f"{node_id}@{address}" for node_id, address in self.peer_addresses.items()]
         return {
-            node_id: {"advertised.listeners": [address], "controller.quorum.voters": voters}
+            node_id: {
+                "advertised.listeners": [address],
+                "inter.broker.advertised.listener": self.peer_addresses[node_id],
+                "controller.quorum.voters": voters,
+            }
             for node_id, address in self.addresses.items()
         }
 
@@ -96,26 +102,39 @@ class Proxies(Network):
 
     # ---- forwarding ------------------------------------------------------------------------------------------------
 
-    def _accepter(self, node_id: int) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
+    async def _listen(self, node_id: int, port_of: Callable[[NodeSpec], int]) -> str:
+        """Begins to forward to one port of a node; returns the address that stands for it."""
+        server = await asyncio.start_server(self._accepter(node_id, port_of), "127.0.0.1", 0, limit=CHUNK_BYTES)
+        self._servers.append(server)
+        return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+    def _accepter(
+        self, node_id: int, port_of: Callable[[NodeSpec], int]
+    ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]:
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             tasks = self._connections[node_id]
             if self._cluster is None or len(tasks) >= CONNECTIONS_MAX:
                 writer.close()
                 return
-            task = asyncio.create_task(self._forward(self._cluster, node_id, reader, writer))
+            task = asyncio.create_task(self._forward(self._cluster, node_id, port_of, reader, writer))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
 
         return accept
 
     async def _forward(
-        self, cluster: LocalCluster, node_id: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        cluster: LocalCluster,
+        node_id: int,
+        port_of: Callable[[NodeSpec], int],
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
     ) -> None:
         source = owner(cluster, writer.get_extra_info("peername")[1], writer.get_extra_info("sockname")[1])
         try:
             await self._wait_until_open((source, node_id))
             node_reader, node_writer = await asyncio.open_connection(
-                "127.0.0.1", cluster.nodes[node_id].port, limit=CHUNK_BYTES
+                "127.0.0.1", port_of(cluster.nodes[node_id]), limit=CHUNK_BYTES
             )
         except OSError:
             writer.close()
@@ -142,6 +161,14 @@ class Proxies(Network):
             pass
         await self._wait_until_open(link)
         writer.close()
+
+
+def _client_port(spec: NodeSpec) -> int:
+    return spec.port
+
+
+def _peer_port(spec: NodeSpec) -> int:
+    return spec.peer_port
 
 
 def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:

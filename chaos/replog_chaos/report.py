@@ -56,7 +56,10 @@ def as_json(outcome: FaultOutcome) -> str:
         {
             "sent": outcome.sent_count,
             "acknowledged": len(outcome.acknowledged),
+            "acknowledged_by_client": dict(outcome.by_client),
+            "acknowledged_without_offset": outcome.stored_count,
             "unknown": outcome.unknown_count,
+            "unknown_because": dict(outcome.unknown_because),
             "lost": outcome.lost_count,
             "duplicated": outcome.duplicated_count,
             "other_anomalies": dict(outcome.other_anomalies),
@@ -64,6 +67,7 @@ def as_json(outcome: FaultOutcome) -> str:
             "faults": [asdict(row) for row in rows(outcome)],
             "skipped": dict(outcome.skipped),
             "links": outcome.links,
+            "transport": outcome.transport,
             "events": [_event(outcome, one) for one in outcome.injected],
             "latency": [
                 {"at_s": round(at_s, 3), "max_ms": round(latency_ms, 3)} for at_s, latency_ms in _buckets(outcome)
@@ -99,14 +103,15 @@ table{{border-collapse:collapse}}td,th{{padding:.2em .8em;text-align:right;borde
 td:first-child,td:nth-child(2),th:first-child,th:nth-child(2){{text-align:left}}
 svg text{{font:11px system-ui,sans-serif}}</style></head><body>
 <h1>{escape(sentence(outcome))}</h1>
-<p>{outcome.sent_count:,} records sent, {len(outcome.acknowledged):,} acknowledged, {outcome.unknown_count:,} without a
-certain outcome; {outcome.lost_count:,} lost, {outcome.duplicated_count:,} duplicated.</p>
+<p>{outcome.sent_count:,} records sent, {len(outcome.acknowledged):,} acknowledged, {outcome.stored_count:,} acknowledged
+without an offset, {outcome.unknown_count:,} without a certain outcome; {outcome.lost_count:,} lost,
+{outcome.duplicated_count:,} duplicated.</p>
 <table><tr><th>fault</th><th></th><th>times</th><th>acknowledged</th><th>lost</th><th>duplicated</th>
 <th>p50 s</th><th>p99 s</th><th>max s</th></tr>{table}</table>
 <p>Acknowledged from a fault until all replicas were in sync again; what is lost or there twice counts for the first fault that
 was not over when it was acknowledged. Then the longest time without an acknowledgement in any one partition, for each time that
 the fault happened.
-Where links were cut, it was by {escape(outcome.links)}.</p>
+Nodes met over {escape(outcome.transport)}. Where links were cut, it was by {escape(outcome.links)}.</p>
 {_chart(outcome)}
 <p>The slowest acknowledgement of each tenth of a second, from when its record was due. Red: from a fault until every
 partition took records again; grey: until all replicas were in sync again.</p>

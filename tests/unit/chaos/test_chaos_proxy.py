@@ -22,12 +22,14 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Node:
-    """What stands behind the proxy of node 1: it keeps the connections that arrive.
+    """What stands behind both proxies of node 1: it keeps the connections that arrive.
 
     `writers`: of both ends of every connection; closed at the end of the test.
+    `is_for_clients`: whether it is the node's port for clients.
     """
 
     def __init__(self) -> None:
+        self.is_for_clients = True
         self.arrived: asyncio.Queue[Connection] = asyncio.Queue()
         self.writers: list[asyncio.StreamWriter] = []
 
@@ -42,27 +44,33 @@ async def network() -> AsyncIterator[Proxies]:
         yield found
 
 
-@pytest.fixture
-async def node(network: Proxies, tmp_path: Path) -> AsyncIterator[Node]:
-    """Behind the proxy of node 1."""
-    behind = Node()
-    server = await asyncio.start_server(behind, "127.0.0.1", 0)
-    port: int = server.sockets[0].getsockname()[1]
-    network.connect(cluster(tmp_path, port, ProcessId(0, 0)))
+@pytest.fixture(params=["for clients", "for nodes"])
+async def node(request: pytest.FixtureRequest, network: Proxies, tmp_path: Path) -> AsyncIterator[Node]:
+    """Behind the proxies of node 1; `connected` goes to the one that the parameter names."""
+    behind, other = Node(), Node()
+    behind.is_for_clients = request.param == "for clients"
+    servers = [await asyncio.start_server(one, "127.0.0.1", 0) for one in (behind, other)]
+    ports = [server.sockets[0].getsockname()[1] for server in servers]
+    if not behind.is_for_clients:
+        ports.reverse()
+    network.connect(cluster(tmp_path, *ports, ProcessId(0, 0)))
     yield behind
-    server.close()
+    assert other.arrived.empty(), "a connection went to the wrong port of the node"
+    for server in servers:
+        server.close()
     for writer in behind.writers:
         writer.close()
     await asyncio.gather(*(writer.wait_closed() for writer in behind.writers), return_exceptions=True)
 
 
-def cluster(directory: Path, port: int, process: ProcessId) -> LocalCluster:
-    specs = {1: NodeSpec(1, port, directory), 2: NodeSpec(2, 1, directory, process)}
+def cluster(directory: Path, port: int, peer_port: int, process: ProcessId) -> LocalCluster:
+    specs = {1: NodeSpec(1, port, peer_port, directory), 2: NodeSpec(2, 1, 1, directory, process)}
     return LocalCluster(directory, "id", specs, die_with_parent=True)
 
 
 async def connected(network: Proxies, node: Node) -> Connection:
-    host, _, port = network.addresses[1].rpartition(":")
+    addresses = network.addresses if node.is_for_clients else network.peer_addresses
+    host, _, port = addresses[1].rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     node.writers.append(writer)
     return reader, writer
@@ -139,9 +147,19 @@ async def test_a_connection_belongs_to_the_node_whose_process_holds_it(
     await node.arrived.get()
     port: int = writer.get_extra_info("sockname")[1]
     proxy_port: int = writer.get_extra_info("peername")[1]
-    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getpid())), port, proxy_port) == 2
-    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getppid())), port, proxy_port) == CLIENT
-    assert owner(cluster(tmp_path, 1, ProcessId.of(os.getpid())), port, port) == CLIENT
+    assert owner(cluster(tmp_path, 1, 1, ProcessId.of(os.getpid())), port, proxy_port) == 2
+    assert owner(cluster(tmp_path, 1, 1, ProcessId.of(os.getppid())), port, proxy_port) == CLIENT
+    assert owner(cluster(tmp_path, 1, 1, ProcessId.of(os.getpid())), port, port) == CLIENT
+
+
+async def test_each_node_tells_clients_and_nodes_an_address_of_its_own(network: Proxies) -> None:
+    config = network.node_config()
+    assert len({*network.addresses.values(), *network.peer_addresses.values()}) == 4
+    voters = [f"{number}@{network.peer_addresses[number]}" for number in (1, 2)]
+    for number in (1, 2):
+        assert config[number]["advertised.listeners"] == [network.addresses[number]]
+        assert config[number]["inter.broker.advertised.listener"] == network.peer_addresses[number]
+        assert config[number]["controller.quorum.voters"] == voters
 
 
 def test_one_local_port_may_have_several_connections() -> None:

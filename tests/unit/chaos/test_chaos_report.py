@@ -27,7 +27,7 @@ def outcome(*anomalies: Anomaly) -> FaultOutcome:
         Injected("kill-leader", (3,), 102.0, 105.0, 105.5, 3.0),
         Injected("kill-leader", (1,), 105.6, 105.7, 105.8, 1.0),
     ]
-    return FaultOutcome(START_S, 7, acknowledged, 1, injected, anomalies)
+    return FaultOutcome(START_S, 9, acknowledged, {"replog: X": 1}, injected, anomalies, stored_count=2)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,12 @@ def test_the_report(tmp_path: Path) -> None:
             "unavailable_s": {"p50": 1.0, "p99": 3.0, "max": 3.0},
         }
     ]  # fmt: skip
-    assert (found["sent"], found["acknowledged"], found["unknown"]) == (7, 6, 1)
+    assert (found["sent"], found["acknowledged"], found["acknowledged_without_offset"], found["unknown"]) == (
+        9,
+        6,
+        2,
+        1,
+    )
     assert found["events"][0] == {
         "name": "kill-leader", "nodes": [3], "began_s": 2.0, "flowing_s": 5.0, "settled_s": 5.5, "unavailable_s": 3.0,
         "lost_count": 0, "duplicated_count": 0, "acknowledged": 2,
@@ -97,15 +102,15 @@ def test_the_report(tmp_path: Path) -> None:
 
 
 def test_what_was_skipped_is_named_with_its_reason() -> None:
-    one = combined([outcome(), outcome()], {"power-cut": "mounting needs <root>"}, "namespaces")
+    one = combined([outcome(), outcome()], {"power-cut": "mounting needs <root>"}, "namespaces", "tcp")
     assert report.sentence(one) == "4 faults, 1 skipped, no acknowledged record lost, none twice."
     assert json.loads(report.as_json(one))["skipped"] == {"power-cut": "mounting needs <root>"}
     assert "power-cut: mounting needs &lt;root&gt;" in report.as_html(one)
-    assert (one.sent_count, one.unknown_count, len(one.acknowledged)) == (14, 2, 12)
+    assert (one.sent_count, one.unknown_count, len(one.acknowledged), one.stored_count) == (18, 2, 12, 4)
 
 
 def test_a_run_in_which_everything_was_skipped() -> None:
-    one = combined([], {"power-cut": "mounting needs root"}, "proxies")
+    one = combined([], {"power-cut": "mounting needs root"}, "proxies", "grpc")
     assert json.loads(report.as_json(one))["events"] == []
     assert "0 faults, 1 skipped" in report.as_html(one)
 
