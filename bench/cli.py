@@ -1,4 +1,4 @@
-"""``python -m bench list`` and ``python -m bench run NAME [--systems A,B] [--repeat N] [--json FILE] [--directory DIR]``."""
+"""``python -m bench list``, ``run NAME``, ``profile NAME`` and ``page FILES``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 
 from bench import environment, harness, profile, report
 from bench.model import Scenario, WrongResultError
+from bench.page import document, results
 from bench.registry import scenarios
 from replog.errors import ReplogError
 from replog.process_memory import tune_process
@@ -26,6 +27,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.command == "list":
         return list_scenarios()
+    if options.command == "page":
+        return write_page(options.files, options.output)
     known = scenarios()
     if options.command == "profile":
         if options.case >= len(known[options.name].cases()):
@@ -43,6 +46,10 @@ def main(arguments: Sequence[str]) -> int:
         text = f"error: {scenario.name} has no system {', '.join(unknown)}; there are {', '.join(names)}"
         Console(stderr=True).print(text, markup=False)
         return 2
+    if not harness.cases_with(scenario, dict(options.only)):
+        cases = "; ".join(map(harness.show_params, scenario.cases()))
+        Console(stderr=True).print(f"error: no case of {scenario.name} is such; there are {cases}", markup=False)
+        return 2
     return run(scenario, options, chosen)
 
 
@@ -54,6 +61,14 @@ def parser() -> argparse.ArgumentParser:
     runs.add_argument("name", help="as `list` shows it")
     runs.add_argument("--repeat", type=positive, default=REPEAT, metavar="N", help=f"repetitions (default {REPEAT})")
     runs.add_argument("--systems", metavar="A,B", help="only these of its systems (default: all)")
+    runs.add_argument(
+        "--only",
+        type=parameter,
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="only cases with this parameter (again for another one)",
+    )
     runs.add_argument("--json", type=Path, metavar="FILE", help="also write the rows there")
     runs.add_argument(
         "--directory",
@@ -66,6 +81,11 @@ def parser() -> argparse.ArgumentParser:
     profiles.add_argument("name", choices=("ack-latency", "consume", "produce"))
     profiles.add_argument("--case", type=natural, default=0, metavar="N", help="which of its cases, from 0 (default 0)")
     profiles.add_argument("--top", type=positive, default=25, metavar="N", help="lines of a table (default 25)")
+    pages = commands.add_parser("page", help="make one page of HTML with charts out of results")
+    pages.add_argument("files", nargs="+", type=Path, metavar="FILE", help="what `run --json` wrote")
+    pages.add_argument(
+        "-o", "--output", type=Path, default=Path("page.html"), metavar="FILE", help="the page (default %(default)s)"
+    )
     return top
 
 
@@ -74,6 +94,13 @@ def positive(text: str) -> int:
     if number < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return number
+
+
+def parameter(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE, as in record_bytes=100")
+    return name, value
 
 
 def natural(text: str) -> int:
@@ -91,13 +118,26 @@ def list_scenarios() -> int:
     return 0
 
 
+def write_page(files: Sequence[Path], output: Path) -> int:
+    """Writes the page; returns the exit code."""
+    try:
+        runs = [results.read(file) for file in files]
+        questions = {name: scenario.question for name, scenario in scenarios().items()}
+        output.write_text(document.page(runs, questions), encoding="utf-8")
+    except (results.ResultsFileError, OSError) as error:
+        Console(stderr=True).print(f"error: {error}", markup=False)
+        return 2
+    return 0
+
+
 def run(scenario: Scenario[Any], options: argparse.Namespace, chosen: Sequence[str]) -> int:
     """Measures with a progress bar on stderr, prints the table on stdout."""
     facts = environment.describe(options.directory) | {"malloc": "freed memory kept" if tune_process() else "unchanged"}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    only = dict(options.only)
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(
-            scenario.name, total=harness.steps_count(scenario, options.repeat, chosen), completed=-1
+            scenario.name, total=harness.steps_count(scenario, options.repeat, chosen, only), completed=-1
         )
 
         def on_step(text: str) -> None:
@@ -105,7 +145,12 @@ def run(scenario: Scenario[Any], options: argparse.Namespace, chosen: Sequence[s
 
         try:
             result = harness.run(
-                scenario, repeat=options.repeat, directory=options.directory, on_step=on_step, chosen=chosen
+                scenario,
+                repeat=options.repeat,
+                directory=options.directory,
+                on_step=on_step,
+                chosen=chosen,
+                only=only,
             )
         except (WrongResultError, ReplogError, OSError) as error:
             progress.console.print(f"error: {scenario.name}: {error}", markup=False)

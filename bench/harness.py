@@ -11,11 +11,11 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.meter import Meter
-from bench.model import Measured, Metric, Params, Row, Scenario, System, SystemT
+from bench.model import Measured, Metric, NotOfferedError, Params, Row, Scenario, System, SystemT, Trace
 
 OnStep = Callable[[str], None]
 """Told what is about to be measured, before each measurement."""
@@ -23,16 +23,35 @@ OnStep = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows in the order of cases, systems and metrics; and why systems were left out, by name."""
+    """What came out.
+
+    Attributes:
+        rows: in the order of cases, systems and metrics.
+        missing: why a system was left out, by its name, or by its name and the case in which it was.
+        durability: what an acknowledgement of each system means, where there is such a thing.
+        traces: what happened when.
+    """
 
     rows: Sequence[Row]
     missing: Mapping[str, str]
+    durability: Mapping[str, str] = field(default_factory=dict)
+    traces: Sequence[Trace] = ()
 
 
-def steps_count(scenario: Scenario[SystemT], repeat: int, chosen: Sequence[str] | None = None) -> int:
-    """How many times `on_step` will be called."""
+def steps_count(
+    scenario: Scenario[SystemT], repeat: int, chosen: Sequence[str] | None = None, only: Params | None = None
+) -> int:
+    """How many times `on_step` will be called, at most."""
     present = [system for system in _chosen(scenario, chosen) if system.missing() is None]
-    return len(scenario.cases()) * len(present) * (repeat + 1)
+    return len(cases_with(scenario, only)) * len(present) * (repeat + 1)
+
+
+def cases_with(scenario: Scenario[SystemT], only: Params | None) -> list[Params]:
+    """The cases that have all parameters of `only`, as text says them."""
+    wanted = {name: str(value) for name, value in (only or {}).items()}
+    return [
+        params for params in scenario.cases() if all(str(params.get(name)) == text for name, text in wanted.items())
+    ]
 
 
 def run(
@@ -42,6 +61,7 @@ def run(
     directory: Path,
     on_step: OnStep = lambda _: None,
     chosen: Sequence[str] | None = None,
+    only: Params | None = None,
 ) -> Result:
     """Measures every case on every system that is there, once to warm up and `repeat` times to count.
 
@@ -51,6 +71,7 @@ def run(
         directory: where systems may write; what they write is removed.
         on_step: for a progress display.
         chosen: names of the systems to measure; by default all.
+        only: parameters that a case must have; by default all cases are measured.
 
     Raises:
         WrongResultError: a system gave a wrong answer.
@@ -61,10 +82,11 @@ def run(
     with garbage_set_aside(), started(systems, directory):
         rows = [
             row
-            for params in scenario.cases()
-            for row in run_case(scenario, systems, params, repeat=repeat, on_step=on_step)
+            for params in cases_with(scenario, only)
+            for row in run_case(scenario, systems, params, repeat=repeat, on_step=on_step, missing=missing)
         ]
-    return Result(rows, missing)
+    durability = {system.name: text for system in systems if (text := system.durability())}
+    return Result(rows, missing, durability, scenario.traces())
 
 
 def _chosen(scenario: Scenario[SystemT], names: Sequence[str] | None) -> list[SystemT]:
@@ -97,18 +119,34 @@ def started(systems: Sequence[System], directory: Path) -> Iterator[None]:
 
 
 def run_case(
-    scenario: Scenario[SystemT], systems: Sequence[SystemT], params: Params, *, repeat: int, on_step: OnStep
+    scenario: Scenario[SystemT],
+    systems: Sequence[SystemT],
+    params: Params,
+    *,
+    repeat: int,
+    on_step: OnStep,
+    missing: dict[str, str] | None = None,
 ) -> list[Row]:
-    """One case on all systems in turn."""
-    measured: dict[str, list[Measured]] = {system.name: [] for system in systems}
-    for turn in range(repeat + 1):
-        for system in systems:
+    """One case on all systems in turn; `missing` is told which do not offer it."""
+    offering: list[SystemT] = []
+    for system in systems:
+        on_step(f"{system.name} {show_params(params)}")
+        gc.collect()
+        try:
+            scenario.warm_up(system, params, Meter(system.process_ids(), system.client_ids()))
+        except NotOfferedError as error:
+            if missing is not None:
+                missing[f"{system.name} ({show_params(params)})"] = str(error)
+        else:
+            offering.append(system)
+    measured: dict[str, list[Measured]] = {system.name: [] for system in offering}
+    for _ in range(repeat):
+        for system in offering:
             on_step(f"{system.name} {show_params(params)}")
             gc.collect()
-            found = scenario.measure(system, params, Meter(system.process_ids()))
-            if turn > 0:
-                measured[system.name].append(found)
-    return [row for system in systems for row in summarize(scenario.name, system.name, params, measured[system.name])]
+            meter = Meter(system.process_ids(), system.client_ids())
+            measured[system.name].append(scenario.measure(system, params, meter))
+    return [row for system in offering for row in summarize(scenario.name, system.name, params, measured[system.name])]
 
 
 def summarize(scenario: str, system: str, params: Params, measured: Sequence[Measured]) -> list[Row]:

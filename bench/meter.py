@@ -20,6 +20,7 @@ class Timing:
 
     wall_s: float = 0.0
     cpu_s: float = 0.0
+    brokers_cpu_s: float = 0.0
 
 
 class Meter:
@@ -28,10 +29,12 @@ class Meter:
     Args:
         process_ids: processes whose CPU time counts beside our own.  Of one that has ended in the block only what was
             seen before counts, so that a block that kills a process has no negative time.
+        client_ids: processes whose CPU time counts, but is not in `brokers_cpu_s`.
     """
 
-    def __init__(self, process_ids: Sequence[int] = ()) -> None:
+    def __init__(self, process_ids: Sequence[int] = (), client_ids: Sequence[int] = ()) -> None:
         self._process_ids = tuple(process_ids)
+        self._client_ids = tuple(client_ids)
 
     @contextmanager
     def timed(self) -> Iterator[Timing]:
@@ -43,11 +46,13 @@ class Meter:
         timing.wall_s = time.perf_counter() - wall_before
         timing.cpu_s = time.process_time() - cpu_before
         for process_id, after in self._others_cpu_s().items():
-            timing.cpu_s += after - others_before.get(process_id, 0.0)
+            spent_s = after - others_before.get(process_id, 0.0)
+            timing.cpu_s += spent_s
+            timing.brokers_cpu_s += 0.0 if process_id in self._client_ids else spent_s
 
     def _others_cpu_s(self) -> dict[int, float]:
         found = {}
-        for process_id in self._process_ids:
+        for process_id in (*self._process_ids, *self._client_ids):
             try:
                 times = psutil.Process(process_id).cpu_times()
             except psutil.NoSuchProcess:

@@ -29,6 +29,7 @@ class Metric:
 RECORDS_PER_S = Metric("records_per_s", "1/s")
 MB_PER_S = Metric("mb_per_s", "MB/s")
 CPU_S_PER_GB = Metric("cpu_s_per_gb", "s/GB")
+BROKERS_CPU_S_PER_GB = Metric("brokers_cpu_s_per_gb", "s/GB")
 
 Measured: TypeAlias = Mapping[Metric, float]
 """What one repetition found."""
@@ -52,6 +53,27 @@ class Row:
         return asdict(self) | {"params": dict(self.params)}
 
 
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """How often something happened in the course of one repetition.
+
+    Attributes:
+        first_s: where the first bin begins, from the moment that matters.
+        bin_s: how wide a bin is.
+        counts: of each bin.
+    """
+
+    scenario: str
+    system: str
+    params: Params
+    first_s: float
+    bin_s: float
+    counts: Sequence[int]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"params": dict(self.params), "counts": list(self.counts)}
+
+
 class System(ABC):
     """One thing under test.  Scenarios extend it by the operations that they need."""
 
@@ -67,8 +89,16 @@ class System(ABC):
     def stop(self) -> None:  # noqa: B027 - and nothing to stop
         """Ends everything that `start` began; also called after a failed measurement."""
 
+    def durability(self) -> str:
+        """What an acknowledgement of it means; told with the results, for speeds compare only where it is the same."""
+        return ""
+
     def process_ids(self) -> Sequence[int]:
         """Processes of it beside this one, whose CPU time counts."""
+        return ()
+
+    def client_ids(self) -> Sequence[int]:
+        """Processes that use it beside this one; their CPU time counts, but not as that of brokers."""
         return ()
 
 
@@ -95,11 +125,29 @@ class Scenario(ABC, Generic[SystemT]):
 
         Raises:
             WrongResultError: the system did not do what it was asked.
+            NotOfferedError: the system has no such thing.
         """
+
+    def warm_up(self, system: SystemT, params: Params, meter: Meter) -> None:
+        """Makes a system ready for a case, before its first measurement; by default, a measurement that does not count.
+
+        Raises:
+            WrongResultError: the system did not do what it was asked.
+            NotOfferedError: the system has no such thing.
+        """
+        self.measure(system, params, meter)
+
+    def traces(self) -> Sequence[Trace]:
+        """What happened when, where one number does not say it; asked for when all is measured."""
+        return ()
 
 
 class WrongResultError(Exception):
     """A system gave a wrong answer; its speed means nothing."""
+
+
+class NotOfferedError(Exception):
+    """A system has no such thing; it is left out of a case, and the message is told with the results."""
 
 
 def throughput(timing: Timing, *, records: int, data_bytes: int) -> dict[Metric, float]:

@@ -26,6 +26,7 @@ from bench import harness
 from bench.meter import Meter, Timing
 from bench.model import Measured, Scenario
 from bench.sampler import Sampler, thread_cpu_s
+from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
 from replog.cluster import LocalCluster
 from replog.cluster.processes import ProcessId
@@ -95,7 +96,7 @@ class ProfilingMeter(Meter):
 
 def run(scenario_class: type[Scenario[Any]], *, case: int, top: int) -> None:
     """Profiles case number `case` of a scenario that takes `systems`, and prints."""
-    system = ReplogCluster(ProfiledCluster)
+    system = ReplogCluster(ReplogBrokers(ProfiledCluster))
     scenario = scenario_class(systems=[system])  # type: ignore[call-arg]  # all broker scenarios have it
     params = scenario.cases()[case]
     sampler = Sampler()

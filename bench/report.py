@@ -18,12 +18,15 @@ from bench.model import Row, Scenario, SystemT
 def print_tables(
     console: Console, scenario: Scenario[SystemT], result: Result, environment: Mapping[str, object]
 ) -> None:
-    """One table a case, who was left out, and what everything was measured on."""
+    """One table a case, who was left out, what an acknowledgement meant, and what everything was measured on."""
     console.print(f"{scenario.name}: {scenario.question}", highlight=False, markup=False)
     for case, rows in groupby(result.rows, key=lambda row: show_params(row.params)):
         console.print(case_table(case, list(rows)))
     for name, reason in result.missing.items():
         console.print(f"left out: {name}: {reason}", highlight=False, markup=False)
+    for text in dict.fromkeys(result.durability.values()):
+        names = ", ".join(name for name, its in result.durability.items() if its == text)
+        console.print(f"acknowledged by {names}: {text}", highlight=False, markup=False)
     console.print(show_environment(result, environment), highlight=False, markup=False)
 
 
@@ -65,6 +68,8 @@ def write_json(path: Path, result: Result, environment: Mapping[str, object]) ->
     document = {
         "environment": dict(environment),
         "missing": dict(result.missing),
+        "durability": dict(result.durability),
         "rows": [row.to_json() for row in result.rows],
+        "traces": [trace.to_json() for trace in result.traces],
     }
     path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from bench.meter import Meter
 from bench.model import Measured, Params, Scenario, WrongResultError, throughput
 from bench.scenarios.produce import PARTITIONS, check_topic, pool_for
+from bench.systems.broker_systems import beside_kafka
 from bench.systems.brokers import BrokerSystem, Digest, ReadAs
-from bench.systems.replog_cluster import ReplogCluster
 
-TOPIC_BYTES = 128 * 1024 * 1024
+TOPIC_BYTES = 512 * 1024 * 1024
 READ_AS: tuple[ReadAs, ...] = ("records", "batches")
 
 
@@ -23,6 +24,7 @@ class ConsumeScenario(Scenario[BrokerSystem]):
         topic_bytes: how much is read.
         record_sizes: which sizes to try, bytes.
         systems: by default all there are.
+        warm_up_share: how much of what makes a system warm is read; less for a test.
     """
 
     name = "consume"
@@ -33,10 +35,18 @@ class ConsumeScenario(Scenario[BrokerSystem]):
         topic_bytes: int = TOPIC_BYTES,
         record_sizes: Sequence[int] = (100, 1024),
         systems: Sequence[BrokerSystem] | None = None,
+        *,
+        warm_up_share: float = 1.0,
     ) -> None:
         self._topic_bytes = topic_bytes
         self._record_sizes = record_sizes
-        self._systems = [ReplogCluster()] if systems is None else systems
+        self._systems = (
+            [each for each in beside_kafka() if each.name not in {"replog-send", "replog-tcp"}]
+            if systems is None
+            else systems
+        )
+        self._warm_up_share = warm_up_share
+        self._read_count: Counter[str] = Counter()
         self._topics: dict[tuple[str, int], tuple[str, int]] = {}
 
     def systems(self) -> Sequence[BrokerSystem]:
@@ -49,6 +59,11 @@ class ConsumeScenario(Scenario[BrokerSystem]):
             for size in self._record_sizes
         ]
 
+    def warm_up(self, system: BrokerSystem, params: Params, meter: Meter) -> None:
+        self.measure(system, params, meter)
+        while self._read_count[system.name] < system.warm_up_records * self._warm_up_share:
+            self.measure(system, params, meter)
+
     def measure(self, system: BrokerSystem, params: Params, meter: Meter) -> Measured:
         record_bytes = int(params["record_bytes"])
         topic, count = self._filled(system, record_bytes)
@@ -57,6 +72,7 @@ class ConsumeScenario(Scenario[BrokerSystem]):
             found = consumer.read(count, read_as)
         if found != count:
             raise WrongResultError(f"{system.name} gave {found} records of {count}")
+        self._read_count[system.name] += found
         return throughput(timing, records=count, data_bytes=count * record_bytes)
 
     def _filled(self, system: BrokerSystem, record_bytes: int) -> tuple[str, int]:

@@ -8,7 +8,7 @@ from bench.meter import Meter
 from bench.model import MB_PER_S, Measured, Metric, Params, Scenario, WrongResultError
 from bench.scenarios.ack_latency import percentile
 from bench.systems.loaded_quorums import LoadedQuorum
-from bench.systems.replog_cluster import NODES
+from bench.systems.shared_brokers import NODES
 
 RATE_PER_S = 20
 DURATION_S = 10.0

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bench.meter import Meter
 from bench.model import Measured, Metric, Params, Scenario
 from bench.scenarios.ack_latency import percentile
+from bench.systems.kafka.quorum import KafkaQuorum
 from bench.systems.metadata_quorums import MetadataSystem, ReplogQuorum
 
 TOPICS_PER_S = Metric("topics_per_s", "1/s")
@@ -17,12 +18,14 @@ P99_MS = Metric("p99_ms", "ms")
 FAILOVER_MS = Metric("failover_ms", "ms")
 
 RATE_PER_S = 100
+HOSTED_SHARE = 0.1
 
 
 class MetadataOpsScenario(Scenario[MetadataSystem]):
     """Three controllers, every commit fsynced on two of them; topics of one partition and three replicas.
 
-    `one request per commit` is the naive way: the next request leaves when the one before it is committed.
+    The brokers of `replog` exist on paper only.  Those of `replog-hosting` and of `kafka` are real and in the same processes,
+    and host what is created while more is; they create a tenth of the topics.  `one request per commit` is the naive way: the next request leaves when the one before it is committed.
 
     Args:
         scale: of the number of topics; 1 for figures, less for a test of the scenario.
@@ -34,7 +37,11 @@ class MetadataOpsScenario(Scenario[MetadataSystem]):
 
     def __init__(self, scale: float = 1.0, systems: Sequence[MetadataSystem] | None = None) -> None:
         self._scale = scale
-        self._systems = systems or [ReplogQuorum("replog", ["controller"])]
+        self._systems = systems or [
+            ReplogQuorum("replog", ["controller"]),
+            ReplogQuorum("replog-hosting", ["broker", "controller"], waits_for_leaders=False, share=HOSTED_SHARE),
+            KafkaQuorum(HOSTED_SHARE),
+        ]
         self._names = (f"topic-{number}" for number in itertools.count())
 
     def systems(self) -> Sequence[MetadataSystem]:
@@ -49,18 +56,24 @@ class MetadataOpsScenario(Scenario[MetadataSystem]):
             {"work": "active controller killed"},
         ]
 
+    def warm_up(self, system: MetadataSystem, params: Params, meter: Meter) -> None:
+        if params["work"] != "active controller killed":  # who comes back is cold
+            self.measure(system, params, meter)
+
     def measure(self, system: MetadataSystem, params: Params, meter: Meter) -> Measured:
         if params["work"] == "active controller killed":
             return {FAILOVER_MS: system.fail_over() * 1000}
-        count = max(1, int(int(params["topics"]) * self._scale))
+        count = max(1, int(int(params["topics"]) * self._scale * system.share))
         names = list(itertools.islice(self._names, count))
         if params["work"] == "at a rate":
             latencies_s = sorted(system.create_at_rate(names, float(params["rate_per_s"])))
+            system.discard(names)
             return {P50_MS: percentile(latencies_s, 50) * 1000, P99_MS: percentile(latencies_s, 99) * 1000}
         with meter.timed() as timing:
             took_s = sorted(
                 system.create(names, per_request=int(params["per_request"]), in_flight=int(params["in_flight"]))
             )
+        system.discard(names)
         return {
             TOPICS_PER_S: count / timing.wall_s,
             CPU_US_PER_TOPIC: timing.cpu_s / count * 1e6,

@@ -19,6 +19,9 @@ from bench.model import System
 ReadAs = Literal["records", "batches"]
 """What a consumer makes of the bytes: an object of every record, or nothing."""
 
+Sending = Literal["bulk", "single"]
+"""What a producer is tuned for: as many records as it can, or each of them as soon as it can."""
+
 Killed = Literal["leader", "leader and controller"]
 """Who dies: the partition's leader alone, or the one node that is that and the active controller too."""
 
@@ -68,7 +71,13 @@ class BenchConsumer(ABC):
 
 
 class BrokerSystem(System):
-    """Three nodes with topics; `start` starts them, `stop` ends them."""
+    """Three nodes with topics; `start` starts them, `stop` ends them.
+
+    Attributes:
+        warm_up_records: how many small records it must have taken to be as fast as it gets.
+    """
+
+    warm_up_records: int = 500_000
 
     @abstractmethod
     def create_topic(self, partitions: int) -> str:
@@ -78,7 +87,7 @@ class BrokerSystem(System):
     def delete_topic(self, topic: str) -> None: ...
 
     @abstractmethod
-    def producer(self, topic: str) -> AbstractContextManager[BenchProducer]:
+    def producer(self, topic: str, sending: Sending = "bulk") -> AbstractContextManager[BenchProducer]:
         """One producer, once for each topic.  Records that it writes to warm up are left out by consumers."""
 
     @abstractmethod
@@ -95,6 +104,7 @@ class FailoverReport:
         sent: the values, in the order of sending.
         found: the values that the log holds at the offsets that were acknowledged, in the order of sending.
         found_count: how many records the log holds in all.
+        may_double: whether the producer is one that may write a record twice when it tries again.
     """
 
     acks_s: Sequence[float]
@@ -102,6 +112,7 @@ class FailoverReport:
     sent: Sequence[bytes]
     found: Sequence[bytes | None]
     found_count: int
+    may_double: bool = False
 
 
 class FailoverSystem(System):
@@ -123,8 +134,8 @@ class StartupSystem(System):
     """Something that can be started from nothing, again and again."""
 
     @abstractmethod
-    def start_embedded(self) -> float | None:
-        """Seconds from a call in this process to the first acknowledged record; None where there is no such thing."""
+    def start_one(self) -> float:
+        """Seconds from an empty directory to the first record that a single node has acknowledged."""
 
     @abstractmethod
     def start_cluster(self, settle_s: float) -> tuple[float, Sequence[int]]:

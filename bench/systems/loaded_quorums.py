@@ -7,13 +7,13 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.data import values
 from bench.model import WrongResultError
-from bench.systems.replog_cluster import NODES, ReplogCluster
+from bench.systems.replog_brokers import ReplogBrokers
+from bench.systems.replog_cluster import ReplogCluster
+from bench.systems.shared_brokers import NODES
 from replog.client import Admin, Producer
-from replog.cluster import LocalCluster
 
 RECORD_BYTES = 1024
 RECORDS_COUNT = 2_000
@@ -46,13 +46,8 @@ class LoadedQuorum(ReplogCluster):
     """
 
     def __init__(self, name: str, roles: Mapping[int, Sequence[str]] | None) -> None:
-        super().__init__()
+        super().__init__(ReplogBrokers(nodes_count=NODES if roles is None else len(roles), roles=roles))
         self.name = name
-        self._roles = roles
-
-    async def _start_cluster(self, directory: Path) -> LocalCluster:
-        nodes = NODES if self._roles is None else len(self._roles)
-        return await LocalCluster.start(directory, nodes=nodes, roles=self._roles)
 
     def change_beside_load(self, rate_per_s: float, count: int) -> ChangesBesideLoad:
         """Changes one topic's configuration at a fixed rate while another process produces to a second topic."""

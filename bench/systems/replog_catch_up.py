@@ -8,7 +8,9 @@ import itertools
 from bench.data import values
 from bench.model import WrongResultError
 from bench.systems.brokers import CatchUpReport, CatchUpSystem
-from bench.systems.replog_cluster import FIRST_OFFSET, NODES, TOPIC_CONFIGS, ReplogCluster, send_at_rate, warm_up
+from bench.systems.replog_brokers import TOPIC_CONFIGS
+from bench.systems.replog_cluster import FIRST_OFFSET, ReplogCluster, send_at_rate, warm_up
+from bench.systems.shared_brokers import NODES
 from replog.client import Admin, Consumer, Producer
 
 PARTITIONS = 3

@@ -1,37 +1,25 @@
-"""replog as a system under test: three processes of `LocalCluster`, and the clients of `replog.client`."""
+"""replog as a system under test: its brokers, and the clients of `replog.client`."""
 
 from __future__ import annotations
 
 import asyncio
-import selectors
-from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bench.systems.brokers import BenchConsumer, BenchProducer, BrokerSystem, Digest, ReadAs
-from replog.client import Admin, Consumer, Delivery, Producer
+from bench.systems.brokers import BenchConsumer, BenchProducer, BrokerSystem, Digest, ReadAs, Sending
+from bench.systems.replog_brokers import ReplogBrokers
+from replog.client import Consumer, Delivery, Producer
 from replog.cluster import LocalCluster
-from replog.cluster.node_spec import ConfigValue
 from replog.records import decode_records, scan
 
-NODES = 3
-TOPIC_CONFIGS = {"min.insync.replicas": 2}
 READ_TIMEOUT_S = 60.0
 POLL_RECORDS = 10_000
 FIRST_OFFSET = 1
 """Offset 0 of every partition is the record that warmed it up."""
 
 T = TypeVar("T")
-
-
-def precise_runner() -> asyncio.Runner:
-    """An event loop whose timers are exact to microseconds.
-
-    The default on Linux waits with epoll, in whole milliseconds: a sender at a fixed rate would be late by half of
-    one on average, and a latency would have that in it.
-    """
-    return asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector()))
 
 
 async def warm_up(producer: Producer, topic: str) -> None:
@@ -66,17 +54,22 @@ async def send_at_rate(
 
 
 class ReplogProducer(BenchProducer):
-    def __init__(self, runner: asyncio.Runner, producer: Producer, topic: str) -> None:
+    def __init__(self, runner: asyncio.Runner, producer: Producer, topic: str, *, one_by_one: bool) -> None:
         self._runner = runner
         self._producer = producer
         self._topic = topic
+        self._one_by_one = one_by_one
 
     def send_all(self, values: Sequence[bytes], rounds: int) -> None:
         self._runner.run(self._send_all(values, rounds))
 
     async def _send_all(self, records: Sequence[bytes], rounds: int) -> None:
         for _ in range(rounds):
-            await self._producer.send_many(self._topic, records)
+            if self._one_by_one:
+                for value in records:
+                    await self._producer.send(self._topic, value)
+            else:
+                await self._producer.send_many(self._topic, records)
         await self._producer.flush()
 
     def send_at_rate(self, value: bytes, rate_per_s: float, count: int) -> list[float]:
@@ -133,90 +126,61 @@ class ReplogConsumer(BenchConsumer):
 
 
 class ReplogCluster(BrokerSystem):
-    """Three broker processes.
+    """Three broker processes and our own client.
 
     Args:
-        cluster_class: another one may start the processes in another way, under a profiler for instance.
-        config: keys of the brokers, over the defaults.
+        brokers: The brokers, which others may use too; by default its own.
+        one_by_one: Whether the producer sends each record by a call of its own, `send`, instead of many by `send_many`.
+        name: The name of the system; by default it says how records are sent.
     """
 
-    name = "replog"
-
-    def __init__(
-        self, cluster_class: type[LocalCluster] = LocalCluster, *, config: Mapping[str, ConfigValue] | None = None
-    ) -> None:
-        self._cluster_class = cluster_class
-        self._config = config
-        self._runner: asyncio.Runner | None = None
-        self._cluster: LocalCluster | None = None
-        self._topics_count = 0
+    def __init__(self, brokers: ReplogBrokers | None = None, *, one_by_one: bool = False, name: str = "") -> None:
+        self.name = name or ("replog-send" if one_by_one else "replog")
+        self._brokers = brokers or ReplogBrokers()
+        self._one_by_one = one_by_one
 
     def start(self, directory: Path) -> None:
-        self._runner = precise_runner()
-        self._cluster = self.run(self._start_cluster(directory / "cluster"))
-
-    async def _start_cluster(self, directory: Path) -> LocalCluster:
-        return await self._cluster_class.start(directory, nodes=NODES, config=self._config)
+        self._brokers.start(directory)
 
     def stop(self) -> None:
-        if self._cluster is not None:
-            self.run(self._cluster.kill_all())
-            self._cluster = None
-        if self._runner is not None:
-            self._runner.close()
-            self._runner = None
+        self._brokers.stop()
 
     def process_ids(self) -> Sequence[int]:
-        return [spec.process.pid for spec in self.cluster.nodes.values() if spec.process is not None]
+        return self._brokers.process_ids()
+
+    def durability(self) -> str:
+        return f"{self._brokers.durability()}, idempotent"
 
     @property
     def cluster(self) -> LocalCluster:
-        if self._cluster is None:
-            raise RuntimeError(f"{self.name} was not started")
-        return self._cluster
+        return self._brokers.cluster
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Runs a piece of client code; clients live on from one to the next, for the loop is the same."""
-        if self._runner is None:
-            coroutine.close()
-            raise RuntimeError(f"{self.name} was not started")
-        return self._runner.run(coroutine)
+        """Runs a piece of client code on the loop of all clients."""
+        return self._brokers.run(coroutine)
 
     def new_topic_name(self) -> str:
-        self._topics_count += 1
-        return f"bench-{self._topics_count}"
+        return self._brokers.new_topic_name()
 
     def create_topic(self, partitions: int) -> str:
-        topic = self.new_topic_name()
-
-        async def create() -> None:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                await admin.create_topic(topic, partitions, NODES, TOPIC_CONFIGS)
-                await admin.wait_until_in_sync(topic)
-
-        self.run(create())
-        return topic
+        return self._brokers.create_topic(partitions)
 
     def delete_topic(self, topic: str) -> None:
-        async def delete() -> None:
-            async with Admin(self.cluster.bootstrap_servers) as admin:
-                await admin.delete_topic(topic)
-
-        self.run(delete())
+        self._brokers.delete_topic(topic)
 
     @contextmanager
-    def producer(self, topic: str) -> Iterator[BenchProducer]:
-        runner = self._running()
+    def producer(self, topic: str, sending: Sending = "bulk") -> Iterator[BenchProducer]:  # noqa: ARG002 -- one set of settings for both
+        runner = self._brokers.runner
         producer = Producer(self.cluster.bootstrap_servers)
         try:
             runner.run(warm_up(producer, topic))
-            yield ReplogProducer(runner, producer, topic)
+            yield ReplogProducer(runner, producer, topic, one_by_one=self._one_by_one)
         finally:
             runner.run(producer.close())
 
     @contextmanager
     def consumer(self, topic: str) -> Iterator[BenchConsumer]:
-        runner = self._running()
+        runner = self._brokers.runner
         consumer = Consumer(self.cluster.bootstrap_servers)
 
         try:
@@ -224,8 +188,3 @@ class ReplogCluster(BrokerSystem):
             yield ReplogConsumer(runner, consumer, topic)
         finally:
             runner.run(consumer.close())
-
-    def _running(self) -> asyncio.Runner:
-        if self._runner is None:
-            raise RuntimeError(f"{self.name} was not started")
-        return self._runner

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
-from bench.model import WrongResultError
 from bench.systems.brokers import FailoverReport, FailoverSystem, Killed
 from bench.systems.replog_cluster import (
     FIRST_OFFSET,
-    NODES,
     READ_TIMEOUT_S,
-    TOPIC_CONFIGS,
     ReplogCluster,
     warm_up,
 )
-from replog.client import Admin, Consumer, Delivery, Producer, RecordMetadata
+from replog.client import Consumer, Delivery, Producer, RecordMetadata
 
 FAILOVER_TIMEOUT_S = 60.0
 POLL_S = 0.005
@@ -53,38 +50,24 @@ class ReplogFailover(ReplogCluster, FailoverSystem):
     """The same three processes; whoever was killed is started again after each measurement."""
 
     def fail_over(self, killed: Killed, *, rate_per_s: float, before_s: float, after_s: float) -> FailoverReport:
-        return self.run(self._fail_over(killed, rate_per_s, before_s, after_s))
+        topic, victim = self._brokers.create_led_topic(killed)
+        report = self.run(self._fail_over(topic, victim, rate_per_s, before_s, after_s))
+        self._brokers.bring_back(victim, topic)
+        self.delete_topic(topic)
+        return report
 
-    async def _fail_over(self, killed: Killed, rate_per_s: float, before_s: float, after_s: float) -> FailoverReport:
-        async with Admin(self.cluster.bootstrap_servers) as admin:
-            topic, victim = await self._make_topic(admin, killed)
-            async with asyncio.timeout(FAILOVER_TIMEOUT_S):
-                async with Producer(self.cluster.bootstrap_servers) as producer, asyncio.TaskGroup() as tasks:
-                    await warm_up(producer, topic)
-                    steady = _Steady(producer, topic, rate_per_s)
-                    tasks.create_task(steady.run())
-                    killed_s = await self._kill_under(steady, victim, before_s, after_s)
-                values = await self._read_back(topic)
-            self.cluster.start_node(victim)
-            await self.cluster.wait_until_ready()
-            await admin.wait_until_in_sync(topic)
-            await admin.delete_topic(topic)
+    async def _fail_over(
+        self, topic: str, victim: int, rate_per_s: float, before_s: float, after_s: float
+    ) -> FailoverReport:
+        async with asyncio.timeout(FAILOVER_TIMEOUT_S):
+            async with Producer(self.cluster.bootstrap_servers) as producer, asyncio.TaskGroup() as tasks:
+                await warm_up(producer, topic)
+                steady = _Steady(producer, topic, rate_per_s)
+                tasks.create_task(steady.run())
+                killed_s = await self._kill_under(steady, victim, before_s, after_s)
+            values = await self._read_back(topic)
         found = [values.get(steady.placed[number].offset) for number in range(len(steady.sent))]
         return FailoverReport(steady.acks_s, killed_s, steady.sent, found, len(values))
-
-    async def _make_topic(self, admin: Admin, killed: Killed) -> tuple[str, int]:
-        """A topic of one partition whose leader is, or is not, the active controller; and that leader."""
-        controller = (await admin.describe_cluster()).controller_id
-        others = [node_id for node_id in self.cluster.nodes if node_id != controller]
-        victim = controller if killed == "leader and controller" else others[0]
-        replicas = [victim, *(node_id for node_id in self.cluster.nodes if node_id != victim)]
-        topic = self.new_topic_name()
-        info = await admin.create_topic(topic, configs=TOPIC_CONFIGS, assignments=[replicas])
-        await admin.wait_until_in_sync(topic)
-        leader = info.partitions[0].leader
-        if leader != victim or len(replicas) != NODES:
-            raise WrongResultError(f"node {leader} leads a partition whose first replica is node {victim}")
-        return topic, victim
 
     async def _kill_under(self, steady: _Steady, victim: int, before_s: float, after_s: float) -> float:
         """Kills `victim`; returns when, once a record sent after it was acknowledged, and `after_s` more have gone."""

@@ -11,7 +11,8 @@ import psutil
 
 from bench.model import WrongResultError
 from bench.systems.brokers import HostedPartitions, PartitionsSystem
-from bench.systems.replog_cluster import NODES, TOPIC_CONFIGS
+from bench.systems.replog_brokers import TOPIC_CONFIGS
+from bench.systems.shared_brokers import NODES
 from replog.client import Admin, Consumer
 from replog.cluster import LocalCluster
 

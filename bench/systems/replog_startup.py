@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from bench.systems.brokers import StartupSystem
-from bench.systems.replog_cluster import NODES
+from bench.systems.shared_brokers import NODES
 from replog.broker.node.node import Node
 from replog.client import Admin, Producer
 from replog.cluster import LocalCluster
@@ -31,7 +31,7 @@ class ReplogStartup(StartupSystem):
     def start(self, directory: Path) -> None:
         self._directory = directory
 
-    def start_embedded(self) -> float:
+    def start_one(self) -> float:
         with tempfile.TemporaryDirectory(dir=self._directory) as directory:
             return asyncio.run(_start_embedded(Path(directory)))
 

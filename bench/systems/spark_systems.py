@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.model import System
-from bench.systems.kafka_cluster import KafkaCluster
-from bench.systems.maven import PeerUnavailableError, jars, program
+from bench.systems.kafka.cluster import KafkaCluster
+from bench.systems.maven import why_missing
 from bench.systems.replog_cluster import ReplogCluster
 from bench.systems.spark_session import CORES, CpuTime, cpu_times, session
 
@@ -141,16 +141,11 @@ class SparkOnKafka(SparkSystem):
         self._topics_count = 0
 
     def missing(self) -> str | None:
-        try:
-            program("java")
-            jars("kafka")
-            jars("spark-kafka")
-        except PeerUnavailableError as error:
-            return str(error)
-        return super().missing()
+        return why_missing("kafka", "spark-kafka") or super().missing()
 
     def start(self, directory: Path) -> None:
         self._cluster = KafkaCluster(directory, PARTITIONS)
+        self._cluster.format()
         self._cluster.start()
 
     def stop(self) -> None:

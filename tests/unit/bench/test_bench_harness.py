@@ -13,7 +13,18 @@ from rich.console import Console
 
 from bench import environment, harness, report
 from bench.meter import Meter, timed_rounds
-from bench.model import Measured, Metric, Params, Row, Scenario, System, WrongResultError, throughput
+from bench.model import (
+    Measured,
+    Metric,
+    NotOfferedError,
+    Params,
+    Row,
+    Scenario,
+    System,
+    Trace,
+    WrongResultError,
+    throughput,
+)
 from bench.registry import scenarios
 
 SPEED = Metric("speed", "1/s")
@@ -37,6 +48,9 @@ class FakeSystem(System):
 
     def stop(self) -> None:
         self.events.append("stop")
+
+    def durability(self) -> str:
+        return "nothing is kept"
 
 
 class FakeScenario(Scenario[FakeSystem]):
@@ -83,6 +97,48 @@ def test_a_metric_that_is_not_found_every_time_says_so_in_n(tmp_path: Path) -> N
     assert [(row.metric, row.n) for row in result.rows[:2]] == [("speed", 3), ("sometimes", 2)]
 
 
+def test_only_the_cases_with_the_wanted_parameters_are_measured(tmp_path: Path) -> None:
+    scenario = FakeScenario(FakeSystem("a"))
+    result = harness.run(scenario, repeat=1, directory=tmp_path, only={"size_bytes": "2"})
+    assert scenario.order == ["a2", "a2"]
+    assert [row.params for row in result.rows] == [{"size_bytes": 2}] * 2
+    assert harness.steps_count(scenario, 1, only={"size_bytes": "2"}) == 2
+    assert harness.cases_with(scenario, {"sizes": "2"}) == []
+
+
+class Picky(FakeScenario):
+    """System b has no second size."""
+
+    def measure(self, system: FakeSystem, params: Params, meter: Meter) -> Measured:
+        if (system.name, params["size_bytes"]) == ("b", 2):
+            raise NotOfferedError("b knows one size")
+        return super().measure(system, params, meter)
+
+    def traces(self) -> Sequence[Trace]:
+        return [Trace("fake", "a", {"size_bytes": 1}, -1.0, 0.5, [3, 0, 1])]
+
+
+def test_a_system_without_a_case_is_left_out_of_it_and_named(tmp_path: Path) -> None:
+    scenario = Picky(FakeSystem("a"), FakeSystem("b"))
+    result = harness.run(scenario, repeat=2, directory=tmp_path)
+    assert result.missing == {"b (size_bytes=2)": "b knows one size"}
+    assert [(row.system, row.params["size_bytes"]) for row in result.rows if row.metric == "speed"] == [
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+    ]
+
+
+def test_what_an_acknowledgement_means_and_what_happened_when_are_told(tmp_path: Path) -> None:
+    scenario = Picky(FakeSystem("a"), FakeSystem("b"))
+    result = harness.run(scenario, repeat=1, directory=tmp_path)
+    assert result.durability == {"a": "nothing is kept", "b": "nothing is kept"}
+    report.write_json(tmp_path / "out.json", result, {})
+    found = json.loads((tmp_path / "out.json").read_text(encoding="utf-8"))
+    assert found["durability"] == result.durability
+    assert [Trace(**trace) for trace in found["traces"]] == scenario.traces()
+
+
 def test_a_missing_system_is_left_out_and_named(tmp_path: Path) -> None:
     peer = FakeSystem("peer", missing="no nats-server on the path")
     result = harness.run(FakeScenario(FakeSystem("a"), peer), repeat=1, directory=tmp_path)
@@ -113,6 +169,7 @@ def test_table_and_json_hold_the_same_rows(tmp_path: Path) -> None:
     text = (tmp_path / "out.txt").read_text(encoding="utf-8")
     assert "size_bytes=2" in text
     assert "left out: peer: not there" in text
+    assert "acknowledged by a: nothing is kept" in text
     assert f"commit {facts['commit']}" in text
 
     report.write_json(tmp_path / "out.json", result, facts)
@@ -155,6 +212,17 @@ def test_the_meter_counts_wall_and_cpu_time_of_other_processes_too() -> None:
             sum(range(1000))
     assert timing.cpu_s > 0.15
     assert timing.wall_s > 0
+
+
+def test_the_cpu_time_of_clients_is_not_that_of_brokers() -> None:
+    both, clients_only = Meter([os.getpid()]), Meter(client_ids=[os.getpid()])
+    ends_s = time.process_time() + 0.1
+    with both.timed() as of_broker, clients_only.timed() as of_client:
+        while time.process_time() < ends_s:
+            sum(range(1000))
+    assert of_broker.brokers_cpu_s > 0.05
+    assert of_client.brokers_cpu_s == 0
+    assert of_client.cpu_s > 0.15
 
 
 def test_rounds_go_on_until_the_time_is_over() -> None:

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.systems.maven import jars, program
@@ -15,7 +15,7 @@ from bench.systems.maven import jars, program
 NODES = 3
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"
 START_TIMEOUT_S = 300.0
-STOP_TIMEOUT_S = 60.0
+POLL_S = 0.02
 JVM = ("-Xms512m", "-Xmx1g", "-Xshare:auto")
 """A gigabyte is Kafka's own default."""
 
@@ -45,13 +45,16 @@ class KafkaCluster:
         directory: where their files go.
         partitions: of each topic.
         nodes_count: how many nodes there are.
+        config: The keys of the nodes, beside those that all have.
     """
 
-    def __init__(self, directory: Path, partitions: int, *, nodes_count: int = NODES) -> None:
+    def __init__(
+        self, directory: Path, partitions: int, *, nodes_count: int = NODES, config: Mapping[str, object] | None = None
+    ) -> None:
         self._directory = directory
         ports = _free_ports(2 * nodes_count)
         self._brokers, controllers = ports[:nodes_count], ports[nodes_count:]
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
         voters = ",".join(f"{number + 1}@127.0.0.1:{port}" for number, port in enumerate(controllers))
         for number, (broker, controller) in enumerate(zip(self._brokers, controllers, strict=True)):
             folder = directory / f"node-{number + 1}"
@@ -66,44 +69,69 @@ class KafkaCluster:
                 nodes=nodes_count,
                 in_sync=min(2, nodes_count),
             )
-            self._config(number).write_text(text)
+            more = "".join(f"{key}={value}\n" for key, value in (config or {}).items())
+            self._config(number + 1).write_text(text + more)
 
     @property
     def bootstrap_servers(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self._brokers)
 
+    @property
+    def node_ids(self) -> list[int]:
+        return list(range(1, len(self._brokers) + 1))
+
     def process_ids(self) -> Sequence[int]:
-        return [process.pid for process in self._processes]
+        return [process.pid for process in self._processes.values()]
+
+    def format(self) -> None:
+        """Makes the folders of all nodes; a node does not start without."""
+        made = [
+            self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config(node)))
+            for node in self.node_ids
+        ]
+        for process in made:
+            if process.wait(START_TIMEOUT_S):
+                raise OSError(f"a folder of Kafka could not be formatted: {self._last_words()}")
 
     def start(self) -> None:
-        """Formats the folders, starts the nodes, and waits until they listen."""
-        for number in range(len(self._brokers)):
-            config = str(self._config(number))
-            self._run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", config).wait(START_TIMEOUT_S)
-        self._processes = [self._run("kafka.Kafka", str(self._config(number))) for number in range(len(self._brokers))]
-        deadline = time.monotonic() + START_TIMEOUT_S
-        for process, port in zip(self._processes, self._brokers, strict=True):
-            while not _listens(port):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise OSError(f"a Kafka node did not start: {self._last_words()}")
-                time.sleep(0.1)
+        """Starts the nodes, and waits until they listen."""
+        for node in self.node_ids:
+            self._processes[node] = self._run("kafka.Kafka", str(self._config(node)))
+        for node in self.node_ids:
+            self._wait_until_it_listens(node)
+
+    def start_node(self, node: int) -> None:
+        """Starts one that was killed, and waits until it listens."""
+        self._processes[node] = self._run("kafka.Kafka", str(self._config(node)))
+        self._wait_until_it_listens(node)
+
+    def kill(self, node: int) -> None:
+        """Ends a node with SIGKILL."""
+        process = self._processes.pop(node)
+        process.kill()
+        process.wait()
 
     def stop(self) -> None:
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            try:
-                process.wait(STOP_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._processes = []
+        """Kills the nodes: nobody wants their files, and the last of a quorum would wait for the others."""
+        for process in self._processes.values():
+            process.kill()
+        for process in self._processes.values():
+            process.wait()
+        self._processes = {}
+
+    def _wait_until_it_listens(self, node: int) -> None:
+        process, port = self._processes[node], self._brokers[node - 1]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not _listens(port):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise OSError(f"a Kafka node did not start: {self._last_words()}")
+            time.sleep(POLL_S)
 
     def _last_words(self) -> str:
         return " ".join(path.read_text(errors="replace")[-1_000:] for path in sorted(self._directory.glob("*.log")))
 
-    def _config(self, number: int) -> Path:
-        return self._directory / f"node-{number + 1}" / "server.properties"
+    def _config(self, node: int) -> Path:
+        return self._directory / f"node-{node}" / "server.properties"
 
     def _run(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         class_path = os.pathsep.join(map(str, jars("kafka")))

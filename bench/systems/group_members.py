@@ -1,0 +1,115 @@
+"""Members of a consumer group of KIP-848 that do nothing but belong to it, in Kafka's protocol: the same at all brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from bench.model import WrongResultError
+from bench.systems.kafka.protocol import ProtocolConnection
+from replog.kafka.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+HEARTBEAT_VERSION = 1
+LEAVING_EPOCH = -1
+NOT_YET = frozenset({14, 15})
+"""COORDINATOR_LOAD_IN_PROGRESS and COORDINATOR_NOT_AVAILABLE: it has been elected just now."""
+
+NOT_YET_S = 0.05
+REBALANCE_TIMEOUT_MS = 60_000
+
+Partition = tuple[UUID, int]
+
+
+class GroupMember:
+    """Speaks as often as it is told to, and at once when it has been given other partitions, as Kafka's clients do.
+
+    Args:
+        connection: The way to the coordinator; several members may share it.
+        group_id: The group.
+        topic: The topic that it reads.
+        on_change: The function that is called when its partitions have changed.
+
+    Attributes:
+        epoch: The epoch that it has been told last.
+        owned: The partitions that it has.
+        failure: What ended it, None while it runs.
+    """
+
+    def __init__(
+        self, connection: ProtocolConnection, group_id: str, topic: str, on_change: Callable[[], None]
+    ) -> None:
+        self.epoch = 0
+        self.owned: frozenset[Partition] = frozenset()
+        self.failure: BaseException | None = None
+        self._connection = connection
+        self._group_id = group_id
+        self._topic = topic
+        self._on_change = on_change
+        self._member_id = str(uuid.uuid4())
+        self._task = asyncio.ensure_future(self._run())
+
+    async def leave(self) -> None:
+        """Says that it goes."""
+        await self.vanish()
+        self.owned = frozenset()
+        await self._beat(LEAVING_EPOCH)
+        self._on_change()
+
+    async def vanish(self) -> None:
+        """Says nothing more."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                pause_s = await self._beat(self.epoch)
+                await asyncio.sleep(pause_s)
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.failure = error
+            self._on_change()
+            raise
+
+    async def _beat(self, epoch: int) -> float:
+        """Speaks once; returns after how many seconds it is to speak again."""
+        is_joining = epoch == 0
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=self._member_id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if is_joining else -1,
+            subscribed_topic_names=[self._topic] if is_joining else None,
+            topic_partitions=None if epoch == LEAVING_EPOCH else _written(self.owned),
+        )
+        answer = await self._connection.ask(request, HEARTBEAT_VERSION, ConsumerGroupHeartbeatResponse)
+        if answer.error_code in NOT_YET:
+            return NOT_YET_S
+        if answer.error_code:
+            raise WrongResultError(f"a heartbeat was refused with {answer.error_code}: {answer.error_message}")
+        self.epoch = answer.member_epoch
+        if epoch == LEAVING_EPOCH or answer.assignment is None:
+            return float(answer.heartbeat_interval_ms) / 1000
+        given = _read(answer.assignment.topic_partitions)
+        if given == self.owned:
+            return float(answer.heartbeat_interval_ms) / 1000
+        self.owned = given
+        self._on_change()
+        return 0.0
+
+
+def _read(topics: Iterable[ConsumerGroupHeartbeatResponse.TopicPartitions]) -> frozenset[Partition]:
+    return frozenset((each.topic_id, partition) for each in topics for partition in each.partitions)
+
+
+def _written(owned: frozenset[Partition]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
+    by_topic: dict[UUID, list[int]] = {}
+    for topic_id, partition in sorted(owned):
+        by_topic.setdefault(topic_id, []).append(partition)
+    return [ConsumerGroupHeartbeatRequest.TopicPartitions(*each) for each in by_topic.items()]
