@@ -13,7 +13,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy test-client-suites lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -28,7 +28,8 @@ help:
 	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
-	@echo "make test-deploy   Spark clusters of several processes, packed environments, faults: not in make test"
+	@echo "make test-deploy   Spark clusters, an example and the bench with Kafka, minutes of JVMs: not in make test"
+	@echo "make test-client-suites   what the authors of Kafka's clients test them with: not in make test"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
@@ -67,13 +68,18 @@ test-deploy:
 	$(call install,deploy)
 	@.venv/bin/python -m pytest tests/deploy $(TEST_ARGS)
 
+# nor this: Go, C and Python clients, built once, with a broker of ours and with Apache Kafka
+test-client-suites:
+	$(call install,test)
+	@.venv/bin/python -m pytest tests/kafka/suites $(TEST_ARGS)
+
 lint:
 	$(call install,dev)
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py
+		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/pyright --pythonpath .venv/bin/python
@@ -81,6 +87,7 @@ lint:
 	.venv/bin/python tools/kafka_messages.py --check
 	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python tools/spark_options.py --check
+	.venv/bin/python tools/kafka_clients.py --check
 	.venv/bin/python -m replog.config.docs | diff docs/CONFIGURATION.md -
 
 format:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
+import shutil
 import signal
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests import short_lived_java
 
 if TYPE_CHECKING:
     from tests.side_by_side import Scheduler
@@ -43,9 +49,31 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def java_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Has every Java that tests start be quick to start and keep its files here: Spark's, libraries that Kafka unpacks."""
+    folder = tmp_path_factory.mktemp("java")
+    inherited = os.environ.get(short_lived_java.VARIABLE, "")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(short_lived_java.VARIABLE, short_lived_java.java_options(folder, inherited))
+        yield folder
+    shutil.rmtree(folder, ignore_errors=True)  # Spark's own Java may be writing: it ends with this process
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
     """Says which tests may run side by side (`pytest -n 3`, as `make test` does)."""
     from tests.side_by_side import Scheduler
 
     return Scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Writes into the results for which cells of docs/KAFKA_CLIENTS.md a test stands (tools/kafka_clients.py reads them)."""
+    for item in items:
+        parameters = getattr(getattr(item, "callspec", None), "params", {})
+        if parameters.get("broker") != "kafka":  # with Apache Kafka itself tests prove nothing of ours
+            for mark in item.iter_markers("served"):
+                client = mark.kwargs.get("client") or parameters["client"]
+                cell = [client, *mark.args, mark.kwargs.get("told")]
+                item.user_properties.append(("served", json.dumps(cell)))

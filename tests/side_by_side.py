@@ -1,28 +1,47 @@
 """Which tests run in one process, and in which order the processes get them (`pytest -n`).
 
 A file is run by one process: what its tests share is started once.  Kafka and the Spark session take seconds to start, so
-that their folders are run by one process each.  Files come in the order in which they are collected: clusters, which mostly
-wait, then campaigns, and at the end the many short files of tests/unit, so that no process is left with a long one.
+that their folders are run by one process each; what is in a folder and shares nothing is not held up by it.  Clusters,
+which mostly wait, are begun first, then the units that take longest, so that no process is left with one at the end.  The
+other files come in the order in which they are collected: campaigns, and at the end the many short files of tests/unit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 SHARE_ONE_FIXTURE = ("tests/kafka/", "tests/spark/")
+SHARE_NOTHING = ("tests/spark/test_spark_examples.py",)
+"""Files of those folders whose tests start what they need: minutes that another process can use."""
+
+LONGEST = ("tests/spark/", "tests/kafka/", *SHARE_NOTHING)
 
 
 def unit_of(nodeid: str) -> str:
     """What is run by the same process as this test: its file, or its folder."""
     file = nodeid.partition("::")[0]
+    if file in SHARE_NOTHING:
+        return file
     return next((folder for folder in SHARE_ONE_FIXTURE if file.startswith(folder)), file)
 
 
+def in_order(nodeids: Iterable[str]) -> list[str]:
+    """The units of these tests: clusters, then those that take longest, then the others as they were collected."""
+    return sorted(dict.fromkeys(map(unit_of, nodeids)), key=_rank)
+
+
+def _rank(unit: str) -> int:
+    if unit.startswith("tests/cluster/"):
+        return 0
+    return 1 + (LONGEST.index(unit) if unit in LONGEST else len(LONGEST))
+
+
 class Scheduler(LoadScopeScheduling):
-    """Gives whole units to the processes, in the order in which they were collected."""
+    """Gives whole units to the processes, in the order of `in_order`."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         config.option.loadscopereorder = False  # the number of tests says little about how long they take
@@ -30,3 +49,10 @@ class Scheduler(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def schedule(self) -> None:
+        if self.collection is None:  # a unit that has a place in the queue keeps it when its tests are put in
+            self.workqueue.update({unit: {} for unit in in_order(next(iter(self.registered_collections.values())))})
+        super().schedule()
+        if self.collection is None:  # the processes have collected different tests: nothing is run
+            self.workqueue.clear()

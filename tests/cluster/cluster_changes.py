@@ -20,9 +20,9 @@ from replog.controller.requests import (
 )
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.records import ConfigRecord, ResourceType
-from replog.rpc.grpc_transport import GrpcTransport
 from replog.rpc.metadata_records import decode_metadata_record
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Connection
 
 KEY = "log.retention.ms"
@@ -47,7 +47,7 @@ class Changes:
     refused: set[int] = field(default_factory=set[int])
     unknown: set[int] = field(default_factory=set[int])
     errors: Counter[str] = field(default_factory=Counter[str])
-    _transport: GrpcTransport = field(default_factory=GrpcTransport)
+    _transport: TcpTransport = field(default_factory=TcpTransport)
     _connections: dict[str, Connection] = field(default_factory=dict[str, Connection])
     _leader: str | None = None
     _number: int = 0
@@ -96,7 +96,7 @@ class Changes:
                 except ReplogError:
                     continue
                 assert isinstance(answer, DescribeQuorumResponse)
-                self._leader = next(m.endpoint for m in answer.members if m.node_id == answer.leader_id)
+                self._leader = self.local.nodes[answer.leader_id].address
                 break
             else:
                 await asyncio.sleep(FIND_PAUSE_S)

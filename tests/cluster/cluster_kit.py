@@ -48,7 +48,6 @@ class StartCluster(Protocol):
         *,
         wait: bool = True,
         disks: int = 1,
-        kafka: bool = False,
         places: Mapping[int, NodePlace] | None = None,
         **config: ConfigValue,
     ) -> Cluster: ...

@@ -15,8 +15,8 @@ from cluster_kit import PATIENCE_S, Cluster, say, until
 
 from replog.client import Consumer, Delivery, Producer
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
-from replog.rpc.grpc_transport import GrpcTransport
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Connection
 from replog.testing.history import History, SentRecord
 
@@ -210,7 +210,7 @@ class LatestWatch:
         say(f"latest offsets: {dict(self.answers)}")
 
     async def _ask_forever(self, node_id: int, topic_id: UUID) -> None:
-        connection = GrpcTransport().connect(self._cluster.address(node_id), purpose="latest")
+        connection = TcpTransport().connect(self._cluster.address(node_id), purpose="latest")
         numbers = range(len(await self._cluster.partitions(self._topic)))
         request = ListOffsetsRequest(tuple(ListOffsetsPartition(topic_id, n, LATEST_TIMESTAMP) for n in numbers))
         try:

@@ -10,7 +10,6 @@ from uuid import UUID
 from cluster_kit import PATIENCE_S, Cluster
 
 from replog.records import decode_batch, encode_batch, scan
-from replog.rpc.grpc_transport import GrpcTransport, client_hello
 from replog.rpc.messages import (
     ACKS_ALL,
     CONSUMER_REPLICA_ID,
@@ -19,6 +18,7 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FetchResult,
+    Hello,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -28,9 +28,15 @@ from replog.rpc.messages import (
     ProduceResponse,
     ProduceResult,
 )
+from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Stream
 
 T0_MS = 1_700_000_000_000
+
+
+def hello_to(cluster: Cluster, cluster_id: str = "") -> Hello:
+    """What a client says first; `cluster_id`: another than the cluster's."""
+    return Hello(cluster_id or cluster.local.cluster_id, node_id=-1, incarnation_id=UUID(int=0), client_id="raw")
 
 
 class RawClient:
@@ -43,12 +49,13 @@ class RawClient:
         self, cluster: Cluster, node_id: int, topic_id: UUID, partition: int = 0, *, address: str = ""
     ) -> None:
         self._cluster = cluster
-        self._connection = GrpcTransport().connect(address or cluster.address(node_id), purpose="raw")
+        self._connection = TcpTransport().connect(address or cluster.address(node_id), purpose="raw")
+        self._connection._open_timeout_s = PATIENCE_S  # a busy node is waited for: there is no other to ask
         self._place = (topic_id, partition)
         self._correlation_id = 0
 
     async def __aenter__(self) -> Self:
-        hello = client_hello(self._cluster.local.cluster_id, "raw")
+        hello = hello_to(self._cluster)
         self._produce: Stream[ProduceRequest, tuple[ProduceResponse, ...]] = await self._connection.open_produce(hello)
         self._fetch: Stream[FetchRequest, FetchResponse] = await self._connection.open_fetch(hello)
         return self

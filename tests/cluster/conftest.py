@@ -45,7 +45,6 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
         wait: bool = True,
         racks: Mapping[int, str] | None = None,
         disks: int = 1,
-        kafka: bool = False,
         places: Mapping[int, NodePlace] | None = None,
         **config: ConfigValue,
     ) -> Cluster:
@@ -67,7 +66,6 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
             node_config=own,
             places=places,
             wait=wait,
-            kafka=kafka,
         )
         say(f"{nodes} nodes up after {time.monotonic() - started_s:.2f} s in {directory}")
         admin = Admin(local.bootstrap_servers)

@@ -47,10 +47,13 @@ async def test_a_controller_runs_as_soon_as_it_answers(directory: Path) -> None:
 async def test_a_controller_says_what_it_goes_by(directory: Path) -> None:
     quorum = ("quorum", "describe", "--json", "--dir", directory)
     until(lambda: json.loads(replog(*quorum).out or "{}").get("is_dynamic", False))
+    (address,) = [node.address for node in LocalCluster.load(directory).nodes.values() if node.node_id == 1]
     broker = json.loads(good("brokers", "list", "--json", "--dir", directory).splitlines()[0])
-    for where in (("--dir", directory), ("-b", f"{broker['host']}:{broker['port']}")):
+    for where in (("--dir", directory), ("-b", f"{broker['address']},{address}"), ("-b", broker["address"])):
         said = good("configs", "describe", "--node", 1, "process.roles", "node.id", *where)
         assert said == "process.roles=controller  (node)\nnode.id=1  (node)\n"
+    done = replog("configs", "describe", "--node", 7, "-b", broker["address"])
+    assert (done.status, "the metadata quorum has no such voter. There are brokers: 2, 3;" in done.err) == (1, True)
     good("cluster", "kill", "1", "--dir", directory)
     done = replog("configs", "describe", "--node", 1, "process.roles", "--dir", directory)
     assert (done.status, done.out) == (0, "process.roles=controller  (node)\n")

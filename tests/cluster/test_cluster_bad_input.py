@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+import struct
 from uuid import UUID
 
-import grpc
 import pytest
-from cluster_kit import Cluster, StartCluster, read_to_the_end, say
-from cluster_raw import T0_MS, RawClient
+from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, mutate, node_with_records
+from cluster_kit import Cluster, StartCluster, say
+from cluster_raw import T0_MS, RawClient, hello_to
 
 from replog.client import Admin, Consumer, Producer
 from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
@@ -30,132 +28,158 @@ from replog.errors import (
 )
 from replog.metadata.records import ResourceType
 from replog.records import encode_batch
-from replog.rpc import calls, frames, quorum_codec, watch_codec
-from replog.rpc.controller_stream import ControllerItem, encode_items
-from replog.rpc.grpc_transport import SERVICE, GrpcTransport, client_hello
+from replog.rpc import calls, frames, watch_codec
+from replog.rpc.call_stream import CallItem, encode_items
 from replog.rpc.messages import (
     ACKS_ALL,
     LATEST_TIMESTAMP,
     FetchPartition,
     FetchRequest,
+    Hello,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ProducePartition,
     ProduceRequest,
+    WatchedPartition,
+    WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import MetadataRequest, WatchRequest
+from replog.rpc.tcp.transport import TcpTransport
+from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, StreamKind, Tag, opening
 from replog.testing.history import History
-from replog_quorum.messages import QuorumError, QuorumFetchResponse
 
 pytestmark = pytest.mark.cluster
 
-TOPIC = "flights"
-STREAMS = ("Produce", "Fetch", "Quorum", "Controller")
-GARBAGE = [
-    b"",
-    b"\x00",
-    b"\xff" * 40,
-    b"GET / HTTP/1.1\r\n\r\n",
-    b"\x0a\xff\xff\xff\xff\x7f",  # a field of 34 GB
-    b"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",  # a length that does not end
-    b"\x0a\x02\x08\x01\x7a\x05abc",  # a payload that is cut
-]
+END_S = 20.0
+SOON_S = 0.1
+HELLOS = {
+    StreamKind.CALLS: encode_items,
+    StreamKind.CONTROLLER: encode_items,
+    StreamKind.PRODUCE: frames.encode_produce_request,
+    StreamKind.FETCH: frames.encode_fetch_request,
+}
+WATCHES = (StreamKind.WATCH_METADATA, StreamKind.WATCH_OFFSETS)
+
+Heard = tuple[int, bytes]
+"""Tag and body of a frame."""
 
 
-async def node_with_records(start_cluster: StartCluster, history: History) -> tuple[Cluster, UUID]:
-    cluster = await start_cluster(1)
-    info = await cluster.admin.create_topic(TOPIC, 1, 1)
-    async with Producer(cluster.bootstrap_servers) as producer:
-        for number in range(20):
-            send = history.send("p", b"%d" % number)
-            place = await (await producer.send(TOPIC, send.value))
-            send.acknowledged((place.topic, place.partition), place.offset)
-    return cluster, info.topic_id
+def message(data: bytes) -> bytes:
+    """The frame of a message, after the opening."""
+    return struct.pack(">iB", len(data) + 1, Tag.MESSAGE) + data
 
 
-async def check_unharmed(cluster: Cluster, history: History) -> None:
-    """The same process serves, everything is still there, and nothing in its log looks like a bug."""
-    assert cluster.local.nodes[1].is_alive
-    async with Producer(cluster.bootstrap_servers) as producer:
-        send = history.send("p", b"after all")
-        place = await (await producer.send(TOPIC, send.value))
-        send.acknowledged((place.topic, place.partition), place.offset)
-    await read_to_the_end(cluster, TOPIC, history)
-    history.check_or_raise()
-    log = cluster.log_text(1)
-    for sign in ("Traceback", "CRITICAL", "ERROR", "bug of ours"):
-        assert sign not in log
+def begun(cluster: Cluster, kind: StreamKind) -> bytes:
+    """A good opening."""
+    hello: Hello = hello_to(cluster)
+    return opening(kind, (HELLOS[kind](hello),))
 
 
-@asynccontextmanager
-async def channel_to(cluster: Cluster) -> AsyncIterator[Any]:
-    options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    async with grpc.aio.insecure_channel(cluster.address(1), options=options) as channel:
-        yield channel
-
-
-async def ask(channel: Any, method: str, data: bytes) -> bytes:
-    answer: bytes = await channel.unary_unary(f"/{SERVICE}/{method}")(data, timeout=20)
-    return answer
-
-
-async def end_of_stream(channel: Any, method: str, *messages: bytes) -> tuple[grpc.StatusCode, str, ErrorCode | None]:
-    """Sends raw messages; returns how the broker ended the stream: status, text, our error code."""
-    call = channel.stream_stream(f"/{SERVICE}/{method}")()
+async def heard(cluster: Cluster, opened: bytes, then: bytes = b"", *, within_s: float = END_S) -> list[Heard]:
+    """What the broker answers on a new connection, until an error, its end, or `within_s` after the last thing was sent; all
+    but the opening is sent behind the broker's first frame, as a client has to."""
+    reader, writer = await asyncio.open_connection(*cluster.address(1).split(":"))
+    answers: list[Heard] = []
     try:
-        async with asyncio.timeout(20):
-            for message in messages:
-                await call.write(message)
-            while await call.read() is not grpc.aio.EOF:
-                pass
-    except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        async with asyncio.timeout(END_S if then else within_s) as silence:
+            writer.write(opened)
+            while not answers or answers[-1][0] != Tag.ERROR:
+                (size,) = struct.unpack(">i", await reader.readexactly(4))
+                frame = await reader.readexactly(size)
+                answers.append((frame[0], frame[1:]))
+                if len(answers) == 1:
+                    writer.write(then)
+                    silence.reschedule(asyncio.get_running_loop().time() + within_s)
+    except TimeoutError:
+        assert within_s < END_S, f"the broker left {opened[:60]!r}, {then[:60]!r} without an end"
+    except (asyncio.IncompleteReadError, ConnectionError):
         pass
     finally:
-        if not call.done():
-            call.cancel()
-    code = dict(await call.trailing_metadata() or ()).get("replog-error-code")
-    return await call.code(), await call.details(), None if code is None else ErrorCode(int(str(code)))
+        writer.close()
+    return answers
+
+
+async def refusal(cluster: Cluster, opened: bytes, then: bytes = b"") -> tuple[ErrorCode, str]:
+    """Code and text of the error that ends a stream."""
+    answers = await heard(cluster, opened, then)
+    assert answers, f"no answer to {opened[:60]!r}, {then[:60]!r}"
+    tag, body = answers[-1]
+    assert tag == Tag.ERROR, answers
+    return ErrorCode(struct.unpack_from(">h", body)[0]), body[2:].decode()
 
 
 # ---- frames --------------------------------------------------------------------------------------------------------------
 
 
-async def test_malformed_unary_calls(start_cluster: StartCluster) -> None:
+async def test_bytes_that_are_no_request_end_the_connection(start_cluster: StartCluster) -> None:
+    """Half a request, one that is too large, another protocol, a message before its stream is open; then the client's end."""
     history = History()
     cluster, _ = await node_with_records(start_cluster, history)
-    async with channel_to(cluster) as channel:
-        for data in GARBAGE:
-            with pytest.raises(InvalidRequestError):
-                calls.decode_client_response(await ask(channel, "Call", data))
-        for data in GARBAGE[2:]:
-            with pytest.raises(grpc.aio.AioRpcError) as raised:
-                await anext(aiter(channel.unary_stream(f"/{SERVICE}/WatchMetadata")(data, timeout=20)))
-            assert raised.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-        with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await ask(channel, "NoSuchMethod", b"")
-        assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
+    good = begun(cluster, StreamKind.FETCH)
+    for data in [*GARBAGE, good[:-1], good + message(b"too early"), struct.pack(">i", -1), struct.pack(">i", 1 << 30)]:
+        reader, writer = await asyncio.open_connection(*cluster.address(1).split(":"))
+        try:
+            writer.write(data)
+            writer.write_eof()
+            async with asyncio.timeout(END_S):
+                assert await reader.read() == b"", data
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
     await check_unharmed(cluster, history)
 
 
-@pytest.mark.parametrize("method", STREAMS)
-async def test_malformed_stream_messages(start_cluster: StartCluster, method: str) -> None:
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name.lower()) for kind in HELLOS])
+async def test_malformed_stream_messages(start_cluster: StartCluster, kind: StreamKind) -> None:
     """In place of the hello, and after a good one."""
     history = History()
     cluster, _ = await node_with_records(start_cluster, history)
-    hello = client_hello(cluster.local.cluster_id, "raw")
-    good = {
-        "Produce": frames.encode_produce_request(hello),
-        "Fetch": frames.encode_fetch_request(hello),
-        "Quorum": quorum_codec.encode_quorum_message(hello),
-        "Controller": encode_items(hello),
-    }[method]
-    async with channel_to(cluster) as channel:
-        for data in GARBAGE:
-            for messages in ((data,), (good, data), (good, good)):
-                status, details, code = await end_of_stream(channel, method, *messages)
-                assert status is grpc.StatusCode.FAILED_PRECONDITION, (messages, status, details)
-                assert code is ErrorCode.INVALID_REQUEST, (messages, code, details)
-                assert details
+    good = begun(cluster, kind)
+    hello = HELLOS[kind](hello_to(cluster))
+    for data in GARBAGE:
+        for opened, then in ((opening(kind, (data,)), b""), (good, message(data))):
+            code, text = await refusal(cluster, opened, then)
+            assert code is ErrorCode.INVALID_REQUEST, (opened, then, code, text)
+            assert text
+    sizes = (0, -1, MAX_MESSAGE_BYTES + 2)
+    for then in (message(hello), struct.pack(">iB", 1, 9), *(struct.pack(">i", size) for size in sizes)):
+        code, text = await refusal(cluster, good, then)
+        assert code is ErrorCode.INVALID_REQUEST, (then, code, text)
+        assert text
+    await check_unharmed(cluster, history)
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name.lower()) for kind in WATCHES])
+async def test_malformed_watches(start_cluster: StartCluster, kind: StreamKind) -> None:
+    history = History()
+    cluster, topic_id = await node_with_records(start_cluster, history)
+    for data in GARBAGE[2:]:
+        code, text = await refusal(cluster, opening(kind, (data,)))
+        assert code is ErrorCode.INVALID_REQUEST, (data, code, text)
+        assert text
+    wish = (
+        watch_codec.encode_watch_request(WatchRequest())
+        if kind is StreamKind.WATCH_METADATA
+        else watch_codec.encode_offsets_request(
+            WatchOffsetsRequest(cluster.local.cluster_id, (WatchedPartition(topic_id, 0, 0),))
+        )
+    )
+    code, text = await refusal(cluster, opening(kind, (wish,)), message(wish))
+    assert (code, "asked for once" in text) == (ErrorCode.INVALID_REQUEST, True), text
+    await check_unharmed(cluster, history)
+
+
+async def test_a_kind_and_a_version_that_there_are_not(start_cluster: StartCluster) -> None:
+    history = History()
+    cluster, _ = await node_with_records(start_cluster, history)
+    good = bytearray(begun(cluster, StreamKind.FETCH))
+    for at in (7, 11):  # the last byte of the version, and of the kind
+        other = bytearray(good)
+        other[at] = 77
+        code, text = await refusal(cluster, bytes(other))
+        assert code is ErrorCode.UNSUPPORTED_VERSION
+        assert "Use the same replog version" in text
     await check_unharmed(cluster, history)
 
 
@@ -164,22 +188,28 @@ async def test_first_message_is_not_hello(start_cluster: StartCluster) -> None:
     cluster, topic_id = await node_with_records(start_cluster, history)
     batch = encode_batch([(T0_MS, None, b"v", ())])
     request = ProduceRequest(1, 1_000, ACKS_ALL, (ProducePartition(topic_id, 0),), (batch,))
-    async with channel_to(cluster) as channel:
-        _, details, code = await end_of_stream(channel, "Produce", frames.encode_produce_request(request))
-        assert code is ErrorCode.INVALID_REQUEST
-        assert "must be hello" in details
+    code, text = await refusal(cluster, opening(StreamKind.PRODUCE, (frames.encode_produce_request(request),)))
+    assert code is ErrorCode.INVALID_REQUEST
+    assert "must be hello" in text
     await check_unharmed(cluster, history)
 
 
-async def test_a_response_where_a_request_belongs(start_cluster: StartCluster) -> None:
+async def test_who_stops_within_a_frame_keeps_nobody_from_the_node(start_cluster: StartCluster) -> None:
+    """Many half frames of the largest size at a time: the node serves others meanwhile."""
     history = History()
     cluster, _ = await node_with_records(start_cluster, history)
-    hello = quorum_codec.encode_quorum_message(client_hello(cluster.local.cluster_id, "raw"))
-    response = QuorumFetchResponse(1, 1, QuorumError.NONE, 1, 1, 5, 0)
-    async with channel_to(cluster) as channel:
-        _, _, code = await end_of_stream(channel, "Quorum", hello, quorum_codec.encode_quorum_message(response))
-    assert code is ErrorCode.INVALID_REQUEST
-    await check_unharmed(cluster, history)
+    half = struct.pack(">iB", MAX_MESSAGE_BYTES, Tag.MESSAGE) + bytes(100_000)
+    ends = [await asyncio.open_connection(*cluster.address(1).split(":")) for _ in range(20)]
+    try:
+        for reader, writer in ends:
+            writer.write(begun(cluster, StreamKind.PRODUCE))
+            await reader.readexactly(4)  # the size of its hello
+            writer.write(half)
+            await writer.drain()
+        await check_unharmed(cluster, history)
+    finally:
+        for _, writer in ends:
+            writer.close()
 
 
 async def test_mutated_messages(start_cluster: StartCluster) -> None:
@@ -187,85 +217,46 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
     history = History()
     cluster, topic_id = await node_with_records(start_cluster, history)
     rng = random.Random(11)
-    hello = client_hello(cluster.local.cluster_id, "raw")
     batch = encode_batch([(T0_MS, None, b"mutated", ())])
     produce = ProduceRequest(1, 100, ACKS_ALL, (ProducePartition(UUID(int=7), 0),), (batch,))
     fetch = FetchRequest(1, 100, -1, -1, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
     offsets = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP),))
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
-    unary = {
-        "Call": [calls.encode_client_request(request, cluster_id="", timeout_ms=100) for request in (MetadataRequest(), offsets)],
-    }  # fmt: skip
+    asked = [calls.encode_client_request(one, cluster_id="", timeout_ms=100) for one in (MetadataRequest(), offsets)]
     wishes = (create, configs, DeleteTopics(("missing",)))
-    bodies = [calls.encode_controller_request(request, cluster_id="", timeout_ms=100) for request in wishes]
+    bodies = [calls.encode_controller_request(wish, cluster_id="", timeout_ms=100) for wish in wishes]
     streams = {
-        "Produce": (frames.encode_produce_request(hello), frames.encode_produce_request(produce)),
-        "Fetch": (frames.encode_fetch_request(hello), frames.encode_fetch_request(fetch)),
-        "Controller": (
-            encode_items(hello),
-            encode_items(tuple(ControllerItem(n, body) for n, body in enumerate(bodies))),
-        ),
+        StreamKind.PRODUCE: frames.encode_produce_request(produce),
+        StreamKind.FETCH: frames.encode_fetch_request(fetch),
+        StreamKind.CALLS: encode_items(tuple(CallItem(n, body) for n, body in enumerate(asked))),
+        StreamKind.CONTROLLER: encode_items(tuple(CallItem(n, body) for n, body in enumerate(bodies))),
     }
-    async with channel_to(cluster) as channel:
-        for _ in range(60):
-            for method, messages in unary.items():
-                await ask(channel, method, mutate(rng, rng.choice(messages)))
-            for method, (greeting, message) in streams.items():
-                await send_and_hang_up(channel, method, greeting, mutate(rng, message))
-            item = ControllerItem(1, mutate(rng, rng.choice(bodies)))
-            await send_and_hang_up(channel, "Controller", encode_items(hello), encode_items((item,)))
-            await watch_once(channel, mutate(rng, watch_codec.encode_watch_request(WatchRequest(7))))
+    for _ in range(60):
+        sent: list[tuple[bytes, bytes]] = []
+        for kind, good in streams.items():
+            begin = begun(cluster, kind)
+            sent += [
+                (begin, message(mutate(rng, good))),
+                (begin, mutate(rng, message(good))),
+                (mutate(rng, begin), b""),
+            ]
+        for kind, one in ((StreamKind.CALLS, rng.choice(asked)), (StreamKind.CONTROLLER, rng.choice(bodies))):
+            sent.append((begun(cluster, kind), message(encode_items((CallItem(1, mutate(rng, one)),)))))
+        watch = mutate(rng, watch_codec.encode_watch_request(WatchRequest(7)))
+        sent.append((opening(StreamKind.WATCH_METADATA, (watch,)), b""))
+        # side by side: to most of them the broker says nothing, and each is listened to for the whole time
+        await asyncio.gather(*(heard(cluster, *each, within_s=SOON_S) for each in sent))
     await check_unharmed(cluster, history)
-
-
-def mutate(rng: random.Random, data: bytes) -> bytes:
-    changed = bytearray(data)
-    match rng.randrange(4):
-        case 0 if changed:
-            for _ in range(rng.randrange(1, 4)):
-                changed[rng.randrange(len(changed))] = rng.randrange(256)
-        case 1:
-            del changed[rng.randrange(len(changed) + 1) :]
-        case 2:
-            at = rng.randrange(len(changed) + 1)
-            changed[at:at] = rng.randbytes(rng.randrange(1, 9))
-        case _:
-            changed += data
-    return bytes(changed)
-
-
-async def watch_once(channel: Any, data: bytes) -> None:
-    call = channel.unary_stream(f"/{SERVICE}/WatchMetadata")(data, timeout=20)
-    try:
-        await call.read()
-    except grpc.aio.AioRpcError:
-        assert await call.code() is grpc.StatusCode.FAILED_PRECONDITION
-    finally:
-        call.cancel()
-
-
-async def send_and_hang_up(channel: Any, method: str, *messages: bytes) -> None:
-    """Reads one answer to each message, if one comes soon, and ends the stream."""
-    call = channel.stream_stream(f"/{SERVICE}/{method}")()
-    try:
-        for message in messages:
-            await call.write(message)
-            async with asyncio.timeout(0.1):
-                await call.read()
-    except (TimeoutError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
-        pass
-    finally:
-        call.cancel()
 
 
 async def test_wrong_cluster_id(start_cluster: StartCluster) -> None:
     history = History()
     cluster, _ = await node_with_records(start_cluster, history)
-    connection = GrpcTransport().connect(cluster.address(1), purpose="raw")
-    hello = client_hello("another-cluster", "raw")
+    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    hello = hello_to(cluster, "another-cluster")
     try:
-        for opened in (connection.open_produce, connection.open_fetch, connection.open_quorum):
+        for opened in (connection.open_produce, connection.open_fetch):
             with pytest.raises(InconsistentClusterIdError) as raised:
                 await opened(hello)
             for word in (cluster.local.cluster_id, "another-cluster", "Check the address"):
@@ -302,10 +293,6 @@ async def test_oversized_record(start_cluster: StartCluster) -> None:
     async with RawClient(cluster, 1, topic_id) as raw:
         with pytest.raises(MalformedFrameError, match="limit"):
             await raw.produce(bytes(65 << 20))
-    async with channel_to(cluster) as channel:
-        hello = frames.encode_produce_request(client_hello(cluster.local.cluster_id, "raw"))
-        status, details, _ = await end_of_stream(channel, "Produce", hello, bytes(65 << 20))
-        assert status is grpc.StatusCode.RESOURCE_EXHAUSTED, details
     await check_unharmed(cluster, history)
 
 
@@ -316,8 +303,8 @@ async def test_bad_batches(start_cluster: StartCluster) -> None:
     good = encode_batch([(T0_MS, None, b"good", ())])
     flipped = good[:-1] + bytes([good[-1] ^ 1])
     bad = {"flipped": flipped, "cut": good[:-1], "two": good * 2, "empty": b"", "short": good[:20], "zeros": bytes(100)}
-    connection = GrpcTransport().connect(cluster.address(1), purpose="raw")
-    stream = await connection.open_produce(client_hello(cluster.local.cluster_id, "raw"))
+    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    stream = await connection.open_produce(hello_to(cluster))
     try:
         for number, (name, batch) in enumerate(bad.items()):
             partitions = (ProducePartition(topic_id, 0),)
@@ -336,8 +323,8 @@ async def test_absurd_requests(start_cluster: StartCluster) -> None:
     history = History()
     cluster, topic_id = await node_with_records(start_cluster, history)
     batch = encode_batch([(T0_MS, None, b"v", ())])
-    connection = GrpcTransport().connect(cluster.address(1), purpose="raw")
-    hello = client_hello(cluster.local.cluster_id, "raw")
+    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    hello = hello_to(cluster)
     produce, fetch = await connection.open_produce(hello), await connection.open_fetch(hello)
     try:
         for acks, partition, expected in (
@@ -350,17 +337,19 @@ async def test_absurd_requests(start_cluster: StartCluster) -> None:
             await produce.send(ProduceRequest(1, 5_000, acks, (partition,), (batch,)))
             (response,) = await produce.receive()
             assert response.results[0].error is expected
-        for replica_id, asked, expected in (
-            (-1, FetchPartition(topic_id, 0, -9), ErrorCode.OFFSET_OUT_OF_RANGE),
-            (-1, FetchPartition(topic_id, 0, 1 << 60), ErrorCode.OFFSET_OUT_OF_RANGE),
-            (-1, FetchPartition(topic_id, -1, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            (-1, FetchPartition(UUID(int=5), 0, 0), ErrorCode.UNKNOWN_TOPIC_ID),
-            (99, FetchPartition(topic_id, 0, 0), ErrorCode.UNKNOWN_LEADER_EPOCH),
-            (-1, FetchPartition(topic_id, 0, 0, max_bytes=-1), ErrorCode.NONE),
+        for asked, expected in (
+            (FetchPartition(topic_id, 0, -9), ErrorCode.OFFSET_OUT_OF_RANGE),
+            (FetchPartition(topic_id, 0, 1 << 60), ErrorCode.OFFSET_OUT_OF_RANGE),
+            (FetchPartition(topic_id, -1, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (FetchPartition(UUID(int=5), 0, 0), ErrorCode.UNKNOWN_TOPIC_ID),
+            (FetchPartition(topic_id, 0, 0, max_bytes=-1), ErrorCode.NONE),
         ):
-            await fetch.send(FetchRequest(1, -1, replica_id, -1, -1, -1, 1 << 30, (asked,)))
+            await fetch.send(FetchRequest(1, -1, -1, -1, -1, -1, 1 << 30, (asked,)))
             response_ = await fetch.receive()
             assert response_.results[0].error is expected, asked
+        await fetch.send(FetchRequest(1, -1, 99, -1, -1, -1, 1 << 30, (FetchPartition(topic_id, 0, 0),)))
+        with pytest.raises(InvalidRequestError, match="followers fetch at"):
+            await fetch.receive()
     finally:
         await connection.close()
     await check_unharmed(cluster, history)

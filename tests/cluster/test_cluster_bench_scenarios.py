@@ -16,29 +16,32 @@ from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
-from bench.scenarios.failover import FailoverScenario, check, longest_gap_s
-from bench.scenarios.kafka_clients import KafkaClientsScenario
+from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
+from bench.scenarios.idle_connections import IdleConnectionsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
 from bench.scenarios.partitions import PartitionsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
+from bench.scenarios.produce_one_node import ProduceOneNodeScenario
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest, FailoverReport
-from bench.systems.client_ports import ReplogPort
+from bench.systems.kafka.clients import KafkaClientSystem
+from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
 from bench.systems.replog_failover import ReplogFailover
+from bench.systems.replog_startup import ReplogStartup
 
 pytestmark = pytest.mark.cluster
 
 SMALL_BYTES = 200_000
 
-MAY_BE_ZERO = {"elections", "idle_cpu_percent", "kib_per_replica", "brokers_cpu_s_per_gb"}
+MAY_BE_ZERO = {"elections", "idle_cpu_percent", "idle_rss_mib", "kib_per_replica", "brokers_cpu_s_per_gb"}
 
 AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
     "produce": (
-        lambda: ProduceScenario(SMALL_BYTES, [100]),
-        "replog",
-        {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
+        lambda: ProduceScenario(SMALL_BYTES, [100], warm_up_share=0.001),
+        "replog-send",
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb", "brokers_cpu_s_per_gb"},
     ),
     "metadata-hosting": (lambda: MetadataHostingScenario(20), "replog-rf3", {"topics_per_s", "cpu_us_per_topic"}),
     "metadata-beside-load": (
@@ -51,22 +54,33 @@ AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
 
 BESIDE: dict[str, tuple[Callable[[ReplogCluster], Scenario[Any]], set[str]]] = {
     "consume": (
-        lambda system: ConsumeScenario(SMALL_BYTES, [1024], [system]),
+        lambda system: ConsumeScenario(SMALL_BYTES, [1024], [system], warm_up_share=0.001),
         {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
     ),
     "ack-latency": (
-        lambda system: AckLatencyScenario(0.2, [100], [system]),
+        lambda system: AckLatencyScenario(0.2, [100], [system], warm_up_share=0.001),
         {"ack_p50_ms", "ack_p99_ms", "ack_max_ms", "cpu_us_per_record"},
     ),
 }
 """On a cluster that others use, too."""
 
 FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
-    "kafka-clients-one-node": (
-        lambda: KafkaClientsScenario("1", 1, SMALL_BYTES, [1024], [ReplogPort(1)]),
-        {"records_per_s", "mb_per_s", "brokers_cpu_s_per_gb"},
+    "produce-one-node": (
+        lambda: ProduceOneNodeScenario(
+            SMALL_BYTES,
+            [1024],
+            [KafkaClientSystem("replog-librdkafka", ReplogBrokers(nodes_count=1), "librdkafka", acks="1")],
+        ),
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb", "brokers_cpu_s_per_gb"},
     ),
-    "startup": (lambda: StartupScenario(settle_s=0), {"embedded_ready_ms", "cluster_ready_ms", "rss_mib"}),
+    "startup": (
+        lambda: StartupScenario(settle_s=0, systems=[ReplogStartup()]),
+        {"first_ack_ms", "cluster_ready_ms", "rss_mib"},
+    ),
+    "idle-connections": (
+        lambda: IdleConnectionsScenario(settle_s=0, idle_s=0, connections=20),
+        {"idle_rss_mib", "idle_cpu_percent"},
+    ),
     "partitions": (
         lambda: PartitionsScenario([5], idle_s=0.2),
         {"answering_s", "in_sync_s", "idle_cpu_percent", "kib_per_replica"},
@@ -76,7 +90,7 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
         {"mb_per_s", "ack_p50_ms", "ack_p99_ms", "ack_max_ms"},
     ),
     "failover": (
-        lambda: FailoverScenario(0.2, 0.2, ["leader"], [ReplogFailover(config=QUICK)]),
+        lambda: FailoverScenario(0.2, 0.2, ["leader"], [ReplogFailover(ReplogBrokers(config=QUICK))]),
         {"longest_ack_gap_ms"},
     ),
 }
@@ -134,7 +148,10 @@ def test_small_measurement(name: str, tmp_path: Path) -> None:
     if reason := system.missing():
         pytest.skip(reason)
     with harness.started([system], tmp_path):
-        found = [scenario.measure(system, params, Meter(system.process_ids())) for params in scenario.cases()]
+        found = [
+            scenario.measure(system, params, Meter(system.process_ids(), system.client_ids()))
+            for params in scenario.cases()
+        ]
     assert scenario.name == name
     assert {metric.name for measured in found for metric in measured} == metrics
     assert all(is_plausible(metric.name, value) for measured in found for metric, value in measured.items())
@@ -158,6 +175,20 @@ def test_what_a_failover_must_not_do() -> None:
         check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, [b"0", None, b"2"], 2))
     with pytest.raises(WrongResultError, match="3 records were sent, the log holds 4"):
         check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, sent, 4))
+    check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, sent, 4, may_double=True))
+    with pytest.raises(WrongResultError, match="3 records were sent, the log holds 2"):
+        check("x", FailoverReport([1.0, 2.0, 5.0], 2.5, sent, sent, 2, may_double=True))
+
+
+def test_the_trace_of_a_failover_counts_the_acknowledgements_of_each_bin() -> None:
+    report = FailoverReport([0.0, 0.01, 1.0, 1.26], 1.0, [], [], 0)
+    counts = binned(report, before_s=1.0)
+    assert [place for place, count in enumerate(counts) if count] == [0, 20, 25]
+    assert sum(counts) == 4
+
+
+def test_acknowledgements_from_before_the_trace_are_not_in_it() -> None:
+    assert binned(FailoverReport([0.0, 0.4, 1.0], 1.0, [], [], 0), before_s=0.5) == [0] * 10 + [1]
 
 
 def test_the_longest_gap_is_one_that_ends_after_the_kill() -> None:

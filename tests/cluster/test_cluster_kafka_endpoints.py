@@ -32,14 +32,8 @@ features.SUPPORTED_FEATURES = (SupportedFeature("metadata.version", 1, 2),)
 """What makes a process one of the version before: it is run before anything else."""
 
 
-def kafka_address(cluster: Cluster, node_id: int) -> str:
-    address = cluster.local.nodes[node_id].kafka_address
-    assert address is not None
-    return address
-
-
 def metadata(cluster: Cluster, node_id: int) -> MetadataResponse:
-    with raw_client(kafka_address(cluster, node_id)) as client:
+    with raw_client(cluster.address(node_id)) as client:
         topics = [MetadataRequest.MetadataRequestTopic(name=TOPIC)]
         answer: MetadataResponse = client.ask(MetadataRequest(topics), METADATA_VERSION, MetadataResponse)
         return answer
@@ -55,7 +49,7 @@ def named(cluster: Cluster, node_id: int) -> dict[int, str]:
 
 async def all_name(cluster: Cluster, asked: list[int], expected: list[int]) -> None:
     """Waits until every node of `asked` names exactly these brokers."""
-    addresses = {node_id: kafka_address(cluster, node_id) for node_id in expected}
+    addresses = {node_id: cluster.address(node_id) for node_id in expected}
 
     async def reached() -> bool:
         return all(named(cluster, node_id) == addresses for node_id in asked)
@@ -67,13 +61,13 @@ def produce(cluster: Cluster, node_id: int) -> ProduceResponse:
     """Produces one record to partition 0, at whichever broker."""
     data = ProduceRequest.PartitionProduceData(0, encode_batch([(1, b"key", b"value", ())]))
     request = ProduceRequest(None, -1, 10_000, [ProduceRequest.TopicProduceData(TOPIC, partition_data=[data])])
-    with raw_client(kafka_address(cluster, node_id)) as client:
+    with raw_client(cluster.address(node_id)) as client:
         answer: ProduceResponse = client.ask(request, PRODUCE_VERSION, ProduceResponse)
         return answer
 
 
 async def test_every_broker_names_all_of_them_until_one_is_gone(start_cluster: StartCluster) -> None:
-    cluster = await start_cluster(kafka=True)
+    cluster = await start_cluster()
     await cluster.admin.create_topics([NewTopic(TOPIC, 3, 3)])
     await all_name(cluster, [1, 2, 3], [1, 2, 3])
     gone = await cluster.leader(TOPIC)
@@ -91,11 +85,11 @@ async def test_every_broker_names_all_of_them_until_one_is_gone(start_cluster: S
     cluster.local.start_node(gone)
     await cluster.local.wait_until_ready()
     await all_name(cluster, [1, 2, 3], [1, 2, 3])
-    assert cluster.local.kafka_bootstrap_servers == ",".join(named(cluster, gone).values())
+    assert cluster.bootstrap_servers == ",".join(named(cluster, gone).values())
 
 
 async def test_who_does_not_lead_says_who_does_and_where(start_cluster: StartCluster) -> None:
-    cluster = await start_cluster(kafka=True, broker_rack="north")
+    cluster = await start_cluster(broker_rack="north")
     await cluster.admin.create_topics([NewTopic(TOPIC, 1, 3)])
     await all_name(cluster, [1, 2, 3], [1, 2, 3])
     leader = await cluster.leader(TOPIC)
@@ -114,7 +108,7 @@ async def test_who_does_not_lead_says_who_does_and_where(start_cluster: StartClu
     assert partition.current_leader.leader_epoch == (await cluster.partitions(TOPIC))[0].leader_epoch
     (endpoint,) = answer.node_endpoints
     assert (endpoint.node_id, endpoint.rack) == (leader, "north")
-    assert f"{endpoint.host}:{endpoint.port}" == kafka_address(cluster, leader)
+    assert f"{endpoint.host}:{endpoint.port}" == cluster.address(leader)
     (written,) = produce(cluster, endpoint.node_id).responses[0].partition_responses
     assert (written.error_code, written.base_offset) == (ErrorCode.NONE, 0)
 
@@ -126,7 +120,7 @@ async def test_a_cluster_of_the_version_before_names_all_brokers_once_its_level_
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "sitecustomize.py").write_text(OLD_VERSION, encoding="utf-8")
     old = NodePlace(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path / "old"), os.environ["PYTHONPATH"]])})
-    cluster = await start_cluster(kafka=True, places=dict.fromkeys((1, 2, 3), old))
+    cluster = await start_cluster(places=dict.fromkeys((1, 2, 3), old))
     await cluster.admin.create_topics([NewTopic(TOPIC, 3, 3)])
     for node_id in cluster.node_ids:
         with pytest.raises(FeatureUpdateFailedError, match="supports 1 to 2"):
@@ -147,16 +141,14 @@ async def test_a_cluster_of_the_version_before_names_all_brokers_once_its_level_
     assert after.topics == before.topics
 
 
-async def test_a_node_whose_port_for_kafkas_clients_is_taken_says_so(tmp_path: Path) -> None:
-    async with await LocalCluster.start(tmp_path / "c", nodes=1, kafka=True) as cluster:
+async def test_a_node_whose_port_for_clients_is_taken_says_so(tmp_path: Path) -> None:
+    async with await LocalCluster.start(tmp_path / "c", nodes=1) as cluster:
         await cluster.stop(1)
-        port = cluster.nodes[1].kafka_port
+        port = cluster.nodes[1].port
         with socket.create_server(("127.0.0.1", port)):
             cluster.start_node(1)
-            with pytest.raises(
-                BrokerNotAvailableError, match=rf"cannot listen at 127\.0\.0\.1:{port}.*kafka\.listener"
-            ):
+            with pytest.raises(BrokerNotAvailableError, match=rf"cannot listen at 127\.0\.0\.1:{port}.*listeners"):
                 await cluster.wait_until_ready()
         cluster.start_node(1)
         await cluster.wait_until_ready()
-        assert cluster.kafka_bootstrap_servers == f"127.0.0.1:{port}"
+        assert cluster.bootstrap_servers == f"127.0.0.1:{port}"

@@ -143,7 +143,7 @@ async def test_two_brokers_on_one_port(start_cluster: StartCluster, tmp_path: Pa
     history = History()
     cluster = await cluster_with_records(start_cluster, history)
     other = config_with(cluster, tmp_path, log_dirs=[str(tmp_path / "other")])
-    words = ("cannot listen on", cluster.address(1), "Choose another port")
+    words = ("cannot listen at", cluster.address(1), "Choose another port")
     await check_refuses(other, *words, options=["--accept-empty"])
     await check_nothing_lost(cluster, history)
 
@@ -152,8 +152,9 @@ async def test_occupied_directory(start_cluster: StartCluster, tmp_path: Path) -
     history = History()
     cluster = await cluster_with_records(start_cluster, history)
     ports = KeptPorts()
-    address = f"127.0.0.1:{ports.take(1)[0]}"
-    other = config_with(cluster, tmp_path, listeners=[address], controller_quorum_voters=[f"1@{address}"])
+    address, peer_address = (f"127.0.0.1:{port}" for port in ports.take(2))
+    own = {"inter_broker_listener": peer_address, "controller_quorum_voters": [f"1@{peer_address}"]}
+    other = config_with(cluster, tmp_path, listeners=[address], **own)
     await check_refuses(other, "is in use by another process", "stop it", "another directory")
     ports.release()
     await check_nothing_lost(cluster, history)
@@ -178,7 +179,9 @@ async def test_directory_of_another_node(start_cluster: StartCluster, tmp_path: 
     cluster = await cluster_with_records(start_cluster, history)
     await cluster.local.stop(1)
     before = snapshot(cluster.data_directory(1))
-    other = config_with(cluster, tmp_path, node_id=7, controller_quorum_voters=[f"7@{cluster.address(1)}"])
+    other = config_with(
+        cluster, tmp_path, node_id=7, controller_quorum_voters=[f"7@{cluster.local.nodes[1].peer_address}"]
+    )
     await check_refuses(other, "belongs to node 1, this is node 7", "Nothing was changed")
     assert snapshot(cluster.data_directory(1)) == before
     cluster.local.start_node(1)
@@ -188,8 +191,10 @@ async def test_directory_of_another_node(start_cluster: StartCluster, tmp_path: 
 async def test_address_others_can_reach(start_cluster: StartCluster, tmp_path: Path) -> None:
     cluster = await start_cluster(1)
     await cluster.local.stop(1)
-    other = config_with(cluster, tmp_path, listeners=["0.0.0.0:9092"], controller_quorum_voters=["1@127.0.0.1:9092"])
-    await check_refuses(other, "0.0.0.0:9092", "allow.insecure")
+    other = config_with(cluster, tmp_path, listeners=["0.0.0.0:9092"])
+    await check_refuses(other, 'listeners = "0.0.0.0:9092"', "allow.insecure")
+    other = config_with(cluster, tmp_path, inter_broker_listener="0.0.0.0:9093")
+    await check_refuses(other, 'inter.broker.listener = "0.0.0.0:9093"', "allow.insecure")
 
 
 DAMAGED = [

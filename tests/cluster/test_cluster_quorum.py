@@ -120,7 +120,7 @@ async def test_all_three_voters_are_replaced_one_by_one_under_load(tmp_path: Pat
                 await until(lambda node=new: observed(admin, node), f"node {new} follows")
                 member = next(m for m in (await admin.describe_quorum()).members if m.node_id == new)
                 assert member.directory_id is not None
-                await admin.add_voter(new, member.directory_id, local.nodes[new].address)
+                await admin.add_voter(new, member.directory_id, local.nodes[new].peer_address)
                 await admin.remove_voter(old)
                 await local.remove_node(old)
                 say(f"node {new} votes instead of node {old}")
@@ -149,7 +149,7 @@ async def test_a_lost_disk_under_the_same_id_is_no_voter_until_it_is_made_one(tm
         local.start_node(lost, accept_empty=True)
         directory_id = await until(lambda: observers_directory(admin, lost), f"node {lost} follows as an observer")
         await admin.remove_voter(lost)
-        await admin.add_voter(lost, directory_id, local.nodes[lost].address)
+        await admin.add_voter(lost, directory_id, local.nodes[lost].peer_address)
         assert await voters(admin) == {1, 2, 3}
         await until(lambda: level(admin, 3), "all three voters have everything")
         with pytest.raises(VoterNotFoundError):

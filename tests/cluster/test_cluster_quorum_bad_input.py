@@ -11,7 +11,7 @@ import pytest
 from cluster_kit import Cluster, StartCluster, until
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError, VoterNotFoundError
-from replog.rpc.grpc_transport import GrpcTransport
+from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import Stream
@@ -40,7 +40,7 @@ ANSWER_WITHIN_S = 20.0
 @asynccontextmanager
 async def quorum_stream(cluster: Cluster) -> AsyncIterator[Stream[QuorumFrame, QuorumFrame]]:
     """As node 77 of the cluster, which nobody knows."""
-    connection = GrpcTransport().connect(cluster.address(1), purpose="raw")
+    connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="raw")
     try:
         stream = await connection.open_quorum(Hello(cluster.local.cluster_id, STRANGER, UUID(int=1)))
         yield stream

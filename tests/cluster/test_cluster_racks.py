@@ -29,7 +29,7 @@ async def read(consumer: Consumer, count: int) -> list[int]:
 
 def source(consumer: Consumer) -> int:
     """Which broker the partition is read from."""
-    leader = consumer._states[PARTITION].leader
+    leader = consumer._reader.states[PARTITION].leader
     return -1 if leader is None else leader.broker_id
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from replog import embedded
 from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncProducer
 from replog.errors import BrokerClosedError, ConfigError, DirectoryLockedError, InvalidRequestError
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
+from replog.rpc.messages import LATEST_TIMESTAMP
 from tests.kafka.raw_client import raw_client
 
 
@@ -36,7 +39,7 @@ def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Pa
             admin.create_topic("flights")
         with SyncProducer(broker.bootstrap_servers) as producer:
             assert producer.send("flights", b"HAM").result().offset == 0
-        with raw_client(broker.kafka_bootstrap_servers) as client:
+        with raw_client(broker.bootstrap_servers) as client:
             found = client.ask(MetadataRequest(None), 12, MetadataResponse)
             assert [topic.name for topic in found.topics] == ["flights"]
             assert len(list((tmp_path / "temporary").iterdir())) == 1
@@ -49,13 +52,21 @@ def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Pa
 async def test_three_brokers_replicate(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     async with embedded(brokers=3, config={"min.insync.replicas": 2}) as cluster:
-        assert len(cluster.kafka_bootstrap_servers.split(",")) == 3
+        assert len(cluster.bootstrap_servers.split(",")) == 3
         async with Admin(cluster.bootstrap_servers) as admin, Producer(cluster.bootstrap_servers) as producer:
             await admin.create_topic("flights", 3, 3)
             sent = [await (await producer.send("flights", b"%d" % n, partition=n % 3)) for n in range(30)]
             assert {record.partition for record in sent} == {0, 1, 2}
     assert asyncio.all_tasks() == before
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(("config", "delay_ms"), [({}, 0), ({"group.initial.rebalance.delay.ms": 7}, 7)])
+async def test_a_group_waits_for_nobody_unless_asked_to(config: dict[str, int], delay_ms: int) -> None:
+    """Goal: a test that subscribes does not begin with seconds of silence."""
+    async with embedded(config=config) as cluster:
+        (node,) = cluster.nodes
+        assert node.config.group_initial_rebalance_delay_ms == delay_ms
 
 
 async def test_a_folder_that_is_given_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +104,11 @@ async def test_with_serves_inside_of_a_loop_too() -> None:
     [
         ({"brokers": 0}, "1 to 9 can run"),
         ({"brokers": 10}, "1 to 9 can run"),
+        ({"brokers": "3"}, "1 to 9 can run"),
+        ({"brokers": 1.5}, "1 to 9 can run"),
+        ({"brokers": True}, "1 to 9 can run"),
+        ({"path": ""}, "path is empty"),
+        ({"config": ["log.dirs"]}, "is no mapping"),
         ({"brokers": 3, "path": "data"}, "use LocalCluster"),
         ({"path": "data", "config": {"log.dirs": ["elsewhere"]}}, "as path"),
     ],
@@ -192,3 +208,52 @@ with replog.embedded() as broker:
         timeout=60,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+INTERRUPTED = """
+import sys, threading, replog
+
+def names():
+    return {thread.name for thread in threading.enumerate() if "_poll_wrapper" not in thread.name}
+
+before = names()
+try:
+    with replog.embedded(sys.argv[1] or None) as broker:
+        with replog.client.SyncAdmin(broker.bootstrap_servers) as admin:
+            admin.create_topic("flights")
+        with replog.client.SyncProducer(broker.bootstrap_servers) as producer:
+            while True:
+                offset = producer.send("flights", b"HAM").result().offset
+                print(offset, flush=True)
+finally:
+    print("left", *sorted(names() - before), flush=True)
+"""
+
+
+@pytest.mark.parametrize("folder", ["data", ""], ids=["given", "temporary"])
+def test_ctrl_c_ends_a_plain_script_with_its_brokers(folder: str, tmp_path: Path) -> None:
+    """It is a KeyboardInterrupt and nothing else; what was acknowledged is there the next time."""
+    command = [
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        "import replog.client\n" + INTERRUPTED,
+        folder and str(tmp_path / folder),
+    ]
+    env = {**os.environ, "TMPDIR": str(tmp_path / "temporary")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as process:
+        assert process.stdout is not None
+        acknowledged = [int(process.stdout.readline()) for _ in range(50)][-1]
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    *more, left = out.splitlines()
+    assert left == "left"
+    assert process.returncode == -signal.SIGINT
+    assert err.startswith("Traceback (most recent call last):\n")
+    assert [line for line in err.splitlines() if not line.startswith(" ")][1:] == ["KeyboardInterrupt"]
+    assert list((tmp_path / "temporary").iterdir()) == []
+    if folder:
+        with embedded(tmp_path / folder) as broker, SyncAdmin(broker.bootstrap_servers) as admin:
+            (found,) = admin.list_offsets({("flights", 0): LATEST_TIMESTAMP}).values()
+        assert found.offset > max([acknowledged, *map(int, more)])

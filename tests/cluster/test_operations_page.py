@@ -21,6 +21,7 @@ import pytest
 from cli_runs import PATIENCE_S
 from test_cli_cluster import until
 
+from replog.client import SyncAdmin
 from replog.cluster import LocalCluster, NodeSpec
 
 pytestmark = pytest.mark.cluster
@@ -128,6 +129,11 @@ def write_flights(reader: Reader) -> None:
     reader.must("replog produce flights --partition 0", stdin=lines)
 
 
+def commit_offsets(reader: Reader) -> None:
+    with SyncAdmin(reader.cluster.bootstrap_servers) as admin:
+        admin.alter_group_offsets("billing", {("flights", 0): FLIGHTS, ("flights", 3): 0})
+
+
 def add_a_disk(reader: Reader) -> None:
     file = reader.cluster.nodes[2].config_file
     before = file.read_text()
@@ -149,6 +155,7 @@ BEFORE_SECTION: dict[str, Callable[[Reader], None]] = {
     "Nodes one by one": write_a_configuration,
     "The metadata quorum": start_a_fourth_node,
     "Moving partitions and brokers": write_flights,
+    "Consumer groups": commit_offsets,
     "Several disks": add_a_disk,
     "Looking into a log": stop_node_1,
     "Looking into the metadata": start_it_again,
