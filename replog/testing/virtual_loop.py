@@ -27,6 +27,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
 from concurrent.futures import Executor
 from contextvars import Context, copy_context
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -42,6 +43,8 @@ STEP_S = 2e-6
 """What one step costs in virtual time: code that only yields must not stop the clock."""
 
 _CANCELLED_TIMERS_MAX = 100
+_BLOCKS_MAX = 100
+"""`finally` blocks of one coroutine, one around the other, that wait."""
 
 
 class SimulationError(Exception):
@@ -88,17 +91,28 @@ class VirtualTask(asyncio.Task[T]):
         return self.number
 
     def unwind(self) -> None:
-        """Ends it now, without the loop: only its `finally` blocks run, as far as they need not wait."""
-        self._log_destroy_pending = False
-        with contextlib.suppress(BaseException):  # of blocks that wait, or meet what is gone
-            self.context.copy().run(self._throw)
+        """Ends it now, without the loop: only its `finally` blocks run, as far as they need not wait.
 
-    def _throw(self) -> None:
-        """Cancels the coroutine before it closes it: that is an end that every handler of errors knows."""
-        try:
-            self.coroutine.throw(asyncio.CancelledError())
-        finally:
-            self.coroutine.close()
+        A block that waits nevertheless is closed where it waits, and so is the next one: what stayed suspended would run
+        on whenever the garbage collector finds it, in the middle of something else.
+
+        Raises:
+            SimulationError: The coroutine waits again and again.
+        """
+        self._log_destroy_pending = False
+        context = self.context.copy()
+        _step_out(context, partial(self.coroutine.throw, asyncio.CancelledError()))  # an end that every handler knows
+        for _ in range(_BLOCKS_MAX):
+            _step_out(context, self.coroutine.close)
+            if not getattr(self.coroutine, "cr_suspended", False):  # what ends an async generator has no such state
+                return
+        raise SimulationError(f"{self.coroutine!r} cannot be ended: it waits after each end")
+
+
+def _step_out(context: Context, step: Callable[[], object]) -> None:
+    """Runs a step towards the end of a coroutine, whatever it raises: of blocks that wait, or meet what is gone."""
+    with contextlib.suppress(BaseException):
+        context.run(step)
 
 
 class VirtualLoop(base_events.BaseEventLoop):

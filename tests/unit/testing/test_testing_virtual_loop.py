@@ -15,7 +15,7 @@ import pytest
 
 from replog.testing.simulated_clock import WALL_START_MS, SimulatedClock
 from replog.testing.simulated_process import PROCESS
-from replog.testing.virtual_loop import DeadlockError, TooManyStepsError, VirtualLoop
+from replog.testing.virtual_loop import DeadlockError, SimulationError, TooManyStepsError, VirtualLoop
 from replog.testing.virtual_threads import VirtualThreads
 
 T = TypeVar("T")
@@ -305,6 +305,52 @@ def test_a_process_that_dies_in_a_thread_does_no_more_in_threads() -> None:
         return done
 
     assert run(main) == []
+
+
+def test_blocks_that_wait_are_ended_with_their_process() -> None:
+    ended: list[str] = []
+
+    async def wait(name: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(name)
+
+    async def serve() -> None:
+        try:
+            try:
+                await wait("work")
+            finally:
+                await wait("clean up")
+        except RuntimeError:
+            pass
+        finally:
+            await wait("say goodbye")
+
+    async def main(loop: VirtualLoop) -> None:
+        process = loop.new_process("node")
+        process.create_task(serve())
+        await asyncio.sleep(1)
+        process.kill()
+        assert ended == ["work", "clean up", "say goodbye"]
+
+    run(main)
+
+
+def test_code_that_cannot_be_ended_is_named() -> None:
+    async def stay() -> None:
+        for _ in range(102):  # one more than it is asked to end
+            with suppress(BaseException):
+                await asyncio.get_running_loop().create_future()
+
+    async def main(loop: VirtualLoop) -> None:
+        process = loop.new_process("node")
+        process.create_task(stay())
+        await asyncio.sleep(1)
+        with pytest.raises(SimulationError, match="stay"):
+            process.kill()
+
+    run(main)
 
 
 def test_a_paused_process_goes_on_where_it_was() -> None:
