@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import ReplyError
-from replog.errors import ReplogError
+from replog.errors import InvariantViolationError, ReplogError
 from replog.group_errors import CoordinatorLoadInProgressError
 
 Work: TypeAlias = Iterator[Outcome]
@@ -91,6 +91,7 @@ class Background:
         """Makes a step of what has waited longest; what it raises ends that work alone.
 
         Raises:
+            InvariantViolationError: A bug of ours: the node must stop.
             Exception: The work of which nobody waits for an answer has failed.
         """
         if not self._items:
@@ -101,6 +102,8 @@ class Background:
         self.moment = moment
         try:
             outcome = next(item.work, None)
+        except InvariantViolationError:
+            raise
         except Exception as cause:
             if item.request_id is None:
                 raise
