@@ -64,15 +64,17 @@ class Deletions:
         if group is not None and group.members:
             raise NonEmptyGroupError(f"group {group_id!r} has {len(group.members)} members: stop them first")
         self._going.add(group_id)
-        for _ in range(2 + 2 * len(offsets)):  # more than it takes, unless they are taken back again and again
-            records, is_last = self._some(group_id)
-            if is_last:
-                self._going.discard(group_id)
-                yield Outcome(records, (Reply(request_id, DeleteGroupResponse()),))
-                return
-            yield Outcome(records)
-        self._going.discard(group_id)
-        raise CoordinatorNotAvailableError(f"offsets of group {group_id!r} could not be deleted; ask again")
+        try:
+            for _ in range(2 + 2 * len(offsets)):  # more than it takes, unless they are taken back again and again
+                records, is_last = self._some(group_id)
+                if is_last:
+                    break
+                yield Outcome(records)
+            else:
+                raise CoordinatorNotAvailableError(f"offsets of group {group_id!r} could not be deleted; ask again")
+        finally:
+            self._going.discard(group_id)
+        yield Outcome(records, (Reply(request_id, DeleteGroupResponse()),))
 
     def _some(self, group_id: str) -> tuple[tuple[Record, ...], bool]:
         """Returns the records of the next change, and whether it is the last one."""

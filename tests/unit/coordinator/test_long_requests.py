@@ -10,6 +10,7 @@ from shard_kit import FULL, WALL_MS, Host
 
 from replog.coordinator import group_machine
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse
+from replog.coordinator.deletions import Deletions
 from replog.coordinator.describing import describer
 from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.offsets.requests import (
@@ -23,7 +24,7 @@ from replog.coordinator.runtime import background
 from replog.coordinator.runtime.background import PAUSE_MS, Background
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import Reply, ReplyError, Resigned, Tick
-from replog.errors import ReplogError
+from replog.errors import InvariantViolationError, ReplogError
 from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, GroupIdNotFoundError
 
 OFFSETS = 10_000
@@ -129,6 +130,23 @@ def test_a_deletion_goes_on_when_the_log_takes_records_again_and_ends_when_it_do
     commit(host)
 
 
+def test_a_deletion_that_fails_leaves_the_group_to_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    commit_many(host)
+    request_id = host.submit(DeleteGroup("g"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Deletions, "_some", fail)
+        steps(host, 1)
+    with pytest.raises(ReplogError, match="a bug"):
+        host.response(request_id)
+    commit(host)
+    again = host.submit(DeleteGroup("g"))
+    steps(host, 20)
+    assert host.response(again) == DeleteGroupResponse()
+
+
 # ---- lists ----------------------------------------------------------------------------------------------------------------
 
 
@@ -203,6 +221,17 @@ def test_a_work_that_fails_ends_alone_and_whoever_waits_is_told() -> None:
         work.step(Moment(5, WALL_MS))
     assert run(timers, work, 5, 10) == []
     assert told == ["a", "a"]
+
+
+def test_a_broken_rule_is_no_answer_it_stops_the_node() -> None:
+    def breaking() -> Iterator[Outcome]:
+        yield Outcome()
+        raise InvariantViolationError("a rule is broken")
+
+    work = Background(Timers())
+    work.answer(1, breaking(), Moment(0, WALL_MS))
+    with pytest.raises(InvariantViolationError):
+        work.step(Moment(1, WALL_MS))
 
 
 def test_only_so_many_requests_are_worked_at(monkeypatch: pytest.MonkeyPatch) -> None:
