@@ -15,9 +15,9 @@ from enum import Enum
 from replog.coordinator.classic.member import BYTES_BESIDE, ClassicMember
 from replog.coordinator.classic.requests import JoinedMember, JoinGroupResponse, Protocol
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of_all
+from replog.coordinator.instances import check_instance
 from replog.coordinator.messages.group_metadata import GroupMetadataValue
 from replog.group_errors import (
-    FencedInstanceIdError,
     IllegalGenerationError,
     NonEmptyGroupError,
     RebalanceInProgressError,
@@ -252,13 +252,7 @@ class ClassicGroup:
             FencedInstanceIdError: Its instance id is that of another one.
         """
         if instance_id is not None:
-            holder = self.instances.get(instance_id)
-            if holder is None:
-                raise UnknownMemberIdError(f"group {self.group_id!r} has no instance {instance_id!r}: join it anew")
-            if holder != member_id:
-                raise FencedInstanceIdError(
-                    f"instance {instance_id!r} is member {holder!r} now: two processes use the same instance id"
-                )
+            check_instance(self.instances.get(instance_id), instance_id, member_id)
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"group {self.group_id!r} has no member {member_id!r}: join it anew")

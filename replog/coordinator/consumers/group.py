@@ -12,6 +12,7 @@ from typing import Any
 from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
 from replog.coordinator.consumers.member import MemberAssignment
 from replog.coordinator.consumers.records import group_removal
+from replog.coordinator.instances import check_instance
 from replog.coordinator.messages.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -35,7 +36,6 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
 )
 from replog.coordinator.records import Record
 from replog.group_errors import (
-    FencedInstanceIdError,
     IllegalGenerationError,
     StaleMemberEpochError,
     UnknownMemberIdError,
@@ -88,13 +88,7 @@ class ConsumerGroup:
             FencedInstanceIdError: Its instance id is that of another one.
         """
         if instance_id is not None:
-            holder = self.instances.get(instance_id)
-            if holder is None:
-                raise UnknownMemberIdError(f"the group has no instance {instance_id!r}: it has to join it anew")
-            if holder != member_id:
-                raise FencedInstanceIdError(
-                    f"instance {instance_id!r} is member {holder!r} now: two processes use the same instance id"
-                )
+            check_instance(self.instances.get(instance_id), instance_id, member_id)
         member = self.members.get(member_id)
         if member is None:
             raise UnknownMemberIdError(f"the group has no member {member_id!r}: it has to join it anew")
