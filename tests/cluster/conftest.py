@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from cluster_kit import QUICK, Cluster, StartCluster, say
+from embedded_group_kit import Rig, group_rig
 
 import replog
 import replog_chaos
@@ -91,3 +93,11 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
                 report.sections.append((f"end of {log}", last_lines(log, LOG_LINES_SHOWN)))
         report.sections.append(("directory of all nodes", str(directory)))
     return report
+
+
+@pytest.fixture
+async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Rig]:
+    """Runs a broker in this process, with a topic for groups of consumers."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    async with group_rig() as found:
+        yield found
