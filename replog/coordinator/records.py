@@ -67,8 +67,17 @@ class Record(NamedTuple):
 EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
 """Key and value."""
 
-FastReader: TypeAlias = Callable[[bytes, bytes], Record | None]
-"""Reads key and value of a record; None where it is not of the usual shape."""
+
+class FastPath(NamedTuple):
+    """Functions for the bulk of one type of records, which is of one shape; the classes are asked about all others.
+
+    Attributes:
+        read: Reads key and value; returns None for another shape.
+        write: Writes key and value in a version; returns None for another shape.
+    """
+
+    read: Callable[[bytes, bytes], Record | None]
+    write: Callable[[RecordPart, RecordPart, int], EncodedRecord | None]
 
 
 class RecordCodec:
@@ -76,16 +85,16 @@ class RecordCodec:
 
     Args:
         types: The class of the key and that of the value, of each type of records.
-        fast_readers: The functions that read the bulk of some types faster, by type; one returns None for a record that it
-            leaves to the classes.
+        fast_paths: The faster functions of some types, by type.
     """
 
     def __init__(
         self,
         types: Iterable[tuple[RecordPartClass, RecordPartClass]],
-        fast_readers: Mapping[int, FastReader] | None = None,
+        fast_paths: Mapping[int, FastPath] | None = None,
     ) -> None:
-        self._fast_readers = {_prefix.pack(number): reader for number, reader in (fast_readers or {}).items()}
+        self._fast_writes = {number: path.write for number, path in (fast_paths or {}).items()}
+        self._fast_reads = {_prefix.pack(number): path.read for number, path in (fast_paths or {}).items()}
         self._types: Mapping[int, tuple[RecordPartClass, RecordPartClass]] = {
             each[0].RECORD_TYPE: each for each in types
         }
@@ -100,6 +109,13 @@ class RecordCodec:
         key, value = record.key, record.value
         if key.RECORD_TYPE not in self._types or (value is not None and value.RECORD_TYPE != key.RECORD_TYPE):
             raise InvariantViolationError(f"no record of this topic: {record!r}")
+        fast_write = self._fast_writes.get(key.RECORD_TYPE)
+        if (
+            fast_write is not None
+            and value is not None
+            and (found := fast_write(key, value, record.version)) is not None
+        ):
+            return found
         encoded = None if value is None else _written(value, record.version, record.version)
         return _written(key, key.RECORD_TYPE, KEY_VERSION), encoded
 
@@ -112,8 +128,8 @@ class RecordCodec:
         """
         if key is None:
             raise MalformedFrameError("a record has no key")
-        fast_reader = self._fast_readers.get(key[: _prefix.size])
-        if fast_reader is not None and value is not None and (found := fast_reader(key, value)) is not None:
+        fast_read = self._fast_reads.get(key[: _prefix.size])
+        if fast_read is not None and value is not None and (found := fast_read(key, value)) is not None:
             return found
         reader = Reader(memoryview(key))
         record_type: int = reader.fixed(_prefix)[0]

@@ -1,4 +1,4 @@
-"""The fast way to read offsets says what the generated classes say, or nothing."""
+"""The fast ways to read and write offsets say what the generated classes say, or nothing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.offset_commit_reader import read_offset_commit
+from replog.coordinator.offset_commit_codec import read_offset_commit, write_offset_commit
 from replog.coordinator.records import EncodedRecord, Record, RecordCodec
 from replog.errors import ReplogError
 
@@ -32,11 +32,12 @@ def encoded(record: Record) -> EncodedRecord:
 
 @unhurried
 @given(st.sampled_from(OffsetCommitValue.VERSIONS).flatmap(lambda n: records(OffsetCommitKey, OffsetCommitValue, n)))
-def test_every_record_is_read_alike_or_left_to_the_classes(record: Record) -> None:
+def test_every_record_is_read_and_written_alike_or_left_to_the_classes(record: Record) -> None:
     key, value = encoded(record)
-    if value is not None:
+    if value is not None and record.value is not None:
         found = read_offset_commit(key, value)
         assert found == (SLOW.decode(key, value) if record.version == 4 else None)
+        assert write_offset_commit(record.key, record.value, record.version) in ((key, value), None)
 
 
 @pytest.mark.parametrize("length", [125, 126, 127, 128, 129, 4096])
@@ -44,7 +45,24 @@ def test_texts_of_every_length(length: int) -> None:
     record = Record(OffsetCommitKey("g" * length, "t", -1), OffsetCommitValue(1, metadata="x" * length), 4)
     key, value = encoded(record)
     assert value is not None
+    assert record.value is not None
     assert read_offset_commit(key, value) == (record if length < 127 else None)
+    assert write_offset_commit(record.key, record.value, 4) == ((key, value) if length < 127 else None)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Record(OffsetCommitKey("g", "\ud800"), OffsetCommitValue(1), 4),
+        Record(OffsetCommitKey("g" * 0x8000, "t"), OffsetCommitValue(1), 4),
+        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1, metadata="\ud800"), 4),
+        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1 << 63), 4),
+        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1, expire_timestamp=5), 1),
+    ],
+)
+def test_what_cannot_be_written_is_left_to_the_classes(record: Record) -> None:
+    assert record.value is not None
+    assert write_offset_commit(record.key, record.value, record.version) is None
 
 
 @unhurried
