@@ -99,16 +99,18 @@ class Group:
         brokers: Where it is.
         topic: The topic that its members read.
         partitions: The number of partitions of the topic.
+        heartbeat_ms: The milliseconds between two words of a member, where the brokers want to hear it more often.
 
     Attributes:
         members: The members that belong to it.
     """
 
-    def __init__(self, brokers: GroupBrokers, topic: str, partitions: int) -> None:
+    def __init__(self, brokers: GroupBrokers, topic: str, partitions: int, heartbeat_ms: int = 0) -> None:
         self.members: list[GroupMember] = []
         self._brokers = brokers
         self._topic = topic
         self._partitions = partitions
+        self._pause_min_s = heartbeat_ms / 1000
         self._group_id = brokers.new_group_id()
         self._connections: list[ProtocolConnection] = []
         self._changed = asyncio.Event()
@@ -121,7 +123,10 @@ class Group:
             if self._joined_count % MEMBERS_A_CONNECTION == 0:
                 self._connections.append(await ProtocolConnection.connect(address))
             self._joined_count += 1
-            self.members.append(GroupMember(self._connections[-1], self._group_id, self._topic, self._changed.set))
+            connection = self._connections[-1]
+            self.members.append(
+                GroupMember(connection, self._group_id, self._topic, self._changed.set, self._pause_min_s)
+            )
 
     async def wait_stable(self) -> None:
         """Returns when every member is of the same epoch, and every partition has one owner.
@@ -169,13 +174,15 @@ class Committer:
         brokers: Where the groups are.
         topic: The topic whose offsets are committed.
         groups: The number of groups.
+        offsets: The number of offsets in a commit, each of a partition.
     """
 
-    def __init__(self, brokers: GroupBrokers, topic: str, groups: int) -> None:
+    def __init__(self, brokers: GroupBrokers, topic: str, groups: int, offsets: int = 1) -> None:
         self._brokers = brokers
         self._topic = topic
         self._group_ids = [brokers.new_group_id() for _ in range(groups)]
         self._ways: list[tuple[str, ProtocolConnection]] = []
+        self._partitions = range(offsets)
         self._offset = 0
 
     async def start(self) -> None:
@@ -188,7 +195,7 @@ class Committer:
                 await asyncio.sleep(NOT_YET_S)
 
     async def commit(self, number: int) -> None:
-        """Commits one offset, and returns when that is acknowledged.
+        """Commits offsets, and returns when they are acknowledged.
 
         Args:
             number: The number of the commit, which decides the group.
@@ -200,14 +207,14 @@ class Committer:
             raise WrongResultError(f"{self._brokers.name}: a commit was refused with {code}")
 
     async def _commit(self, number: int) -> int:
-        """Returns the error code of a commit."""
+        """Returns the first error code of a commit; 0 where there is none."""
         group_id, connection = self._ways[number % len(self._ways)]
         self._offset += 1
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, self._offset)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=self._topic, partitions=[partition])
+        partitions = [OffsetCommitRequest.OffsetCommitRequestPartition(each, self._offset) for each in self._partitions]
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=self._topic, partitions=partitions)
         request = OffsetCommitRequest(group_id=group_id, topics=[topic])
         answer = await connection.ask(request, COMMIT_VERSION, OffsetCommitResponse)
-        return int(answer.topics[0].partitions[0].error_code)
+        return next((each.error_code for each in answer.topics[0].partitions if each.error_code), 0)
 
     def close(self) -> None:
         """Ends the connections."""

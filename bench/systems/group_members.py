@@ -33,6 +33,7 @@ class GroupMember:
         group_id: The group.
         topic: The topic that it reads.
         on_change: The function that is called when its partitions have changed.
+        pause_min_s: The seconds that it stays silent at least while nothing changes.
 
     Attributes:
         epoch: The epoch that it has been told last.
@@ -41,7 +42,12 @@ class GroupMember:
     """
 
     def __init__(
-        self, connection: ProtocolConnection, group_id: str, topic: str, on_change: Callable[[], None]
+        self,
+        connection: ProtocolConnection,
+        group_id: str,
+        topic: str,
+        on_change: Callable[[], None],
+        pause_min_s: float = 0.0,
     ) -> None:
         self.epoch = 0
         self.owned: frozenset[Partition] = frozenset()
@@ -50,6 +56,7 @@ class GroupMember:
         self._group_id = group_id
         self._topic = topic
         self._on_change = on_change
+        self._pause_min_s = pause_min_s
         self._member_id = str(uuid.uuid4())
         self._task = asyncio.ensure_future(self._run())
 
@@ -94,11 +101,12 @@ class GroupMember:
         if answer.error_code:
             raise WrongResultError(f"a heartbeat was refused with {answer.error_code}: {answer.error_message}")
         self.epoch = answer.member_epoch
+        pause_s = float(answer.heartbeat_interval_ms) / 1000
         if epoch == LEAVING_EPOCH or answer.assignment is None:
-            return float(answer.heartbeat_interval_ms) / 1000
+            return max(pause_s, self._pause_min_s) if self.owned else pause_s
         given = _read(answer.assignment.topic_partitions)
         if given == self.owned:
-            return float(answer.heartbeat_interval_ms) / 1000
+            return pause_s
         self.owned = given
         self._on_change()
         return 0.0

@@ -17,6 +17,7 @@ from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
+from bench.scenarios.groups import GroupsScenario
 from bench.scenarios.idle_connections import IdleConnectionsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
@@ -25,6 +26,7 @@ from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.produce_one_node import ProduceOneNodeScenario
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest, FailoverReport
+from bench.systems.group_brokers import GroupBrokers
 from bench.systems.kafka.clients import KafkaClientSystem
 from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
@@ -35,7 +37,14 @@ pytestmark = pytest.mark.cluster
 
 SMALL_BYTES = 200_000
 
-MAY_BE_ZERO = {"elections", "idle_cpu_percent", "idle_rss_mib", "kib_per_replica", "brokers_cpu_s_per_gb"}
+MAY_BE_ZERO = {
+    "elections",
+    "idle_cpu_percent",
+    "idle_rss_mib",
+    "kib_per_replica",
+    "brokers_cpu_s_per_gb",
+    "brokers_cpu_percent",
+}
 
 AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
     "produce": (
@@ -80,6 +89,21 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "idle-connections": (
         lambda: IdleConnectionsScenario(settle_s=0, idle_s=0, connections=20),
         {"idle_rss_mib", "idle_cpu_percent"},
+    ),
+    "groups": (
+        lambda: GroupsScenario(
+            0.02, [GroupBrokers(ReplogBrokers(config={"group.consumer.heartbeat.interval.ms": 100}))]
+        ),
+        {
+            "stable_ms",
+            "moved_partitions",
+            "commits_per_s",
+            "offsets_per_s",
+            "brokers_cpu_us_per_commit",
+            "p50_ms",
+            "p99_ms",
+            "brokers_cpu_percent",
+        },
     ),
     "partitions": (
         lambda: PartitionsScenario([5], idle_s=0.2),
