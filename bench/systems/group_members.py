@@ -16,8 +16,9 @@ from replog.kafka.messages.consumer_group_heartbeat import (
 
 HEARTBEAT_VERSION = 1
 LEAVING_EPOCH = -1
-NOT_YET = frozenset({14, 15})
-"""COORDINATOR_LOAD_IN_PROGRESS and COORDINATOR_NOT_AVAILABLE: it has been elected just now."""
+NOT_YET = frozenset({14, 15, 16})
+"""COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE and NOT_COORDINATOR: it has been elected just now, and may not have
+heard of that itself."""
 
 NOT_YET_S = 0.05
 REBALANCE_TIMEOUT_MS = 60_000
