@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from replog.broker.coordinator.log_pieces import LogPieces, Told
+from replog.broker.coordinator.read_turns import ReadTurns
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.coordinator.runtime.machine import Moment
@@ -67,6 +68,7 @@ class ShardHost:
         replica: The replica that leads.
         shard: The shard.
         stepper: What steps the replicas.
+        read_turns: The turns in which the shards of this broker read their logs.
         refuses: The function that says why this broker may not serve now; None when it may.
         answer: The function that hands an answer over to whoever waits for it.
         on_run: The function that is called when `next_deadline_ms` may be another one.
@@ -81,6 +83,7 @@ class ShardHost:
         replica: Replica,
         shard: Shard,
         stepper: ReplicaStepper,
+        read_turns: ReadTurns,
         refuses: Callable[[], str | None],
         answer: Callable[[int, Any], None],
         on_run: Callable[[], None],
@@ -88,6 +91,7 @@ class ShardHost:
         self.shard = shard
         self._replica = replica
         self._stepper = stepper
+        self._read_turns = read_turns
         self._refuses = refuses
         self._answer = answer
         self._on_run = on_run
@@ -95,6 +99,7 @@ class ShardHost:
         self._is_running = False
         self._unwritten: list[AppendRecords] = []
         self._unwritten_bytes = 0
+        self._start_offset = replica.log.log_start_offset
         self._end_offset = replica.log.log_end_offset  # behind what has been appended here
         self._pieces = LogPieces(stepper, replica)
         self._reading: ReadLog | None = None  # to be tried again
@@ -108,11 +113,11 @@ class ShardHost:
     def lead(self, epoch: int) -> None:
         """Tells the shard that its replica leads in a new epoch, in which nothing has been appended."""
         log = self._replica.log
-        self._end_offset = log.log_end_offset
+        self._start_offset, self._end_offset = log.log_start_offset, log.log_end_offset
         self._pieces = LogPieces(self._stepper, self._replica)
         self._reading, self.load_ms = None, None
         self._lead_ms = self._stepper.clock.now_ms()
-        self.tell(Lead(epoch, log.log_start_offset, log.log_end_offset, self._replica.high_watermark))
+        self.tell(Lead(epoch, self._start_offset, self._end_offset, self._replica.high_watermark))
 
     def tell(self, message: Message) -> None:
         """Takes in a message, for the next `run`."""
@@ -169,7 +174,7 @@ class ShardHost:
                 self._unwritten.append(effect)
                 self._unwritten_bytes += _size_bytes(effect)
             case ReadLog():
-                self._stepper.driver.submit(partial(self._read, effect))  # behind what else waits for the driver
+                self._read_turns.add(partial(self._read, effect), goes_on=effect.offset > self._start_offset)
             case Reply():
                 self._answer(effect.request_id, effect.response)
             case ReplyError():

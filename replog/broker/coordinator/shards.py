@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from replog.broker.coordinator.read_turns import ReadTurns
 from replog.broker.coordinator.shard_host import ShardHost
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -58,6 +59,7 @@ class Shards:
         self.committed_offsets = 0
         self.rebalances: RebalanceCounts = Counter() if rebalances is None else rebalances
         self._stepper = stepper
+        self._read_turns = ReadTurns(stepper.driver.submit)
         self._make_shard = make_shard
         self._refuses = refuses
         self._wait_for_image = wait_for_image
@@ -177,6 +179,7 @@ class Shards:
                 replica,
                 self._make_shard(replica.name),
                 self._stepper,
+                self._read_turns,
                 self._refuses,
                 self._answer,
                 partial(self._schedule, replica.key),
