@@ -21,8 +21,8 @@ pytestmark = pytest.mark.cluster
 TOPIC = "flights"
 VISIBLE = [b"visible-%d" % number for number in range(10)]
 HIDDEN = [b"hidden-%d" % number for number in range(5)]
-SLOW_SESSION = {"broker_session_timeout_ms": 4_000, "broker_heartbeat_interval_ms": 500}
-"""Time enough to look at a follower that is stopped and still counts as in sync."""
+SLOW_SESSION = {"broker_session_timeout_ms": 10_000, "broker_heartbeat_interval_ms": 500}
+"""Time enough, on a busy machine too, to look at a follower that is stopped and still counts as in sync."""
 
 
 async def topic_on(cluster: Cluster, *replicas: int) -> UUID:
