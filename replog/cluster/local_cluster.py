@@ -32,7 +32,9 @@ from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 
 STATE_FILE = "cluster.json"
 STOP_TIMEOUT_S = 15.0
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 60.0
+"""As long as a busy machine may take to start the interpreters of all nodes, and to elect a controller."""
+
 READY_ATTEMPT_MS = 1_000
 
 

@@ -15,7 +15,8 @@ from unittest import mock
 
 from replog.cli.main import main
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+"""How long a command may take on a busy machine; `cluster start` by itself waits for a minute."""
 
 
 class Done(NamedTuple):
