@@ -149,7 +149,7 @@ async def until(condition: Callable[[], Awaitable[T | None]], what: str, timeout
     raise AssertionError(f"not within {timeout_s:g} s: {what}; {problem}")
 
 
-async def run_node(config_file: Path, *options: str, timeout_s: float = 20.0) -> tuple[int, str]:
+async def run_node(config_file: Path, *options: str, timeout_s: float = PATIENCE_S) -> tuple[int, str]:
     """Runs a node that is expected to end by itself; its exit status and what it printed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "replog.broker", "--config", str(config_file), "--parent-pid", str(os.getpid()), *options,

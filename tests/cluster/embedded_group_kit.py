@@ -16,7 +16,7 @@ QUICK = {
     "group.consumer.session.timeout.ms": 2_000,
     "offsets.topic.num.partitions": 2,
 }
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class Rig:

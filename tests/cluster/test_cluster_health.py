@@ -37,7 +37,7 @@ async def status_is(cluster: Cluster, healthy: bool, sentence: str) -> dict[str,
 async def metrics(cluster: Cluster, node_id: int) -> dict[str, float]:
     """The newest process' samples without histograms' buckets, by name and labels."""
     address = re.findall(r"metrics on (http://\S+)", cluster.log_text(node_id))[-1]
-    with await asyncio.to_thread(urllib.request.urlopen, address, timeout=10) as response:
+    with await asyncio.to_thread(urllib.request.urlopen, address, timeout=60) as response:
         lines = response.read().decode().splitlines()
     samples = (line.rpartition(" ") for line in lines if not line.startswith("#") and "_bucket" not in line)
     return {name: float(value) for name, _, value in samples}

@@ -38,7 +38,7 @@ async def channel_to(cluster: Cluster) -> AsyncIterator[Any]:
 
 
 async def ask(channel: Any, method: str, data: bytes) -> bytes:
-    answer: bytes = await channel.unary_unary(f"/{SERVICE}/{method}")(data, timeout=20)
+    answer: bytes = await channel.unary_unary(f"/{SERVICE}/{method}")(data, timeout=60)
     return answer
 
 
@@ -46,7 +46,7 @@ async def end_of_stream(channel: Any, method: str, *messages: bytes) -> tuple[gr
     """Sends raw messages; returns how the broker ended the stream: status, text, our error code."""
     call = channel.stream_stream(f"/{SERVICE}/{method}")()
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for message in messages:
                 await call.write(message)
             while await call.read() is not grpc.aio.EOF:

@@ -101,7 +101,7 @@ def read_directly(cluster: SparkCluster, topic: str, **more: str) -> Generator[l
         close_clients()
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Polls until `condition` holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -25,18 +25,18 @@ async def test_it_is_a_bound() -> None:
     first, second = await in_line(memory.acquire(40), memory.acquire(40))
     assert (first.done(), second.done(), memory.held_bytes) == (True, False, 100)
     memory.release(60)
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, 60)
     assert memory.held_bytes == 80
 
 
 async def test_more_than_everything_passes_alone() -> None:
     memory = ByteSemaphore(100)
     assert memory.has_room(500)
-    await asyncio.wait_for(memory.acquire(500), 1)
+    await asyncio.wait_for(memory.acquire(500), 60)
     (small,) = await in_line(memory.acquire(1))
     assert not small.done()
     memory.release(500)
-    await asyncio.wait_for(small, 1)
+    await asyncio.wait_for(small, 60)
 
 
 async def test_large_ones_are_not_overtaken_by_small_ones_that_come_later() -> None:
@@ -46,9 +46,9 @@ async def test_large_ones_are_not_overtaken_by_small_ones_that_come_later() -> N
     assert not memory.has_room(1)
     assert not any(task.done() for task in small), "there would be room, but the large one came first"
     memory.release(60)
-    await asyncio.wait_for(large, 1)
+    await asyncio.wait_for(large, 60)
     memory.release(80)
-    await asyncio.wait_for(asyncio.gather(*small), 1)
+    await asyncio.wait_for(asyncio.gather(*small), 60)
 
 
 async def test_who_was_let_in_and_has_not_run_yet_is_not_overtaken() -> None:
@@ -77,7 +77,7 @@ async def test_who_is_cancelled_in_the_line_holds_nothing(is_let_in: bool) -> No
     large, small = await in_line(memory.acquire(100), memory.acquire(10))
     memory.release(100 if is_let_in else 50)
     large.cancel()
-    await asyncio.wait_for(small, 1)
+    await asyncio.wait_for(small, 60)
     with pytest.raises(asyncio.CancelledError):
         await large
     assert memory.held_bytes == (10 if is_let_in else 60)
@@ -101,7 +101,7 @@ async def test_cancelled_in_the_middle_of_the_line() -> None:
     assert not first.done()
     assert not third.done()
     memory.release(100)
-    await asyncio.wait_for(asyncio.gather(first, third), 1)
+    await asyncio.wait_for(asyncio.gather(first, third), 60)
     assert memory.held_bytes == 100
 
 
@@ -113,7 +113,7 @@ async def test_a_coroutine_that_is_closed_leaves_the_line() -> None:
     (behind,) = await in_line(memory.acquire(100))
     waiting.close()
     memory.release(100)
-    await asyncio.wait_for(behind, 1)
+    await asyncio.wait_for(behind, 60)
 
 
 async def test_the_end_of_the_line() -> None:

@@ -58,7 +58,7 @@ class FakeClock:
         return self.wall_clock_ms
 
 
-async def wait_until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+async def wait_until(condition: Callable[[], object], timeout_s: float = 60) -> None:
     """Lets the loop and other threads run until `condition` holds."""
     async with asyncio.timeout(timeout_s):
         while not condition():
@@ -307,7 +307,7 @@ async def rig(fs: SimulatedFileSystem | None = None, **config: object) -> AsyncI
     """A rig that ends without a failure nobody asked for, and with nothing left behind."""
     it = Rig(server_config(**config), fs or SimulatedFileSystem())
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             yield it
         assert not it.failures
     finally:

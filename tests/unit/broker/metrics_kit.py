@@ -29,7 +29,7 @@ def _flat(families: object) -> dict[str, float]:
 
 def scrape(address: str, path: str = "/metrics") -> tuple[int, str]:
     """(status, text); blocks, so call it in a thread where a loop has to answer."""
-    connection = http.client.HTTPConnection(address, timeout=10)
+    connection = http.client.HTTPConnection(address, timeout=60)
     try:
         connection.request("GET", path)
         response = connection.getresponse()

@@ -52,20 +52,20 @@ class Running:
         self.connection: TcpConnection = TcpTransport().connect(node.address, purpose="test")
 
     async def create(self, name: str = "t") -> TopicInfo:
-        response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=5000)
+        response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=60_000)
         assert response.topics[0].error is ErrorCode.NONE, response  # type: ignore[union-attr]
         return await self.topic(name)
 
     async def topic(self, name: str = "t") -> TopicInfo:
-        metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=5000)
+        metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=60_000)
         (found,) = metadata.topics  # type: ignore[union-attr]
         return found
 
-    async def produce(self, topic: TopicInfo, *, acks: int = -1, timeout_s: float = 5) -> ProduceResult:
+    async def produce(self, topic: TopicInfo, *, acks: int = -1, timeout_s: float = PATIENCE_S) -> ProduceResult:
         stream = await self.connection.open_produce(client_hello("c", "test"))
         try:
             partition = ProducePartition(topic.topic_id, 0)
-            await stream.send(ProduceRequest(1, 5000, acks, (partition,), (batch(),)))
+            await stream.send(ProduceRequest(1, 60_000, acks, (partition,), (batch(),)))
             ((response,),) = (await asyncio.wait_for(stream.receive(), timeout_s),)
             return response.results[0]
         finally:
@@ -76,7 +76,7 @@ class Running:
         stream = await self.connection.open_fetch(client_hello("c", "test"))
         try:
             partition = FetchPartition(topic.topic_id, 0, 0)
-            await stream.send(FetchRequest(1, 5000, -1, -1, 100, 1, 1 << 20, (partition,)))
+            await stream.send(FetchRequest(1, 60_000, -1, -1, 100, 1, 1 << 20, (partition,)))
             response = await stream.receive()
             assert response.results[0].error is ErrorCode.NONE, response.results
             return len(response.batches[0])

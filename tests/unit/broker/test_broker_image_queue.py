@@ -212,7 +212,7 @@ async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -
                 delta.replay(record)
             image = delta.apply(image.end_offset + len(records), 1)
             images.submit(image, delta.local_changes(1), tuple(delta.changed_brokers))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(it.stepper.replicas) < 21:
                 await asyncio.sleep(0.001)
         assert list(dict.fromkeys(applied)) == [3, 24, 26]

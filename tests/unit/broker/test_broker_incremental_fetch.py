@@ -78,7 +78,7 @@ async def test_fetches_count_as_progress_when_they_come_only() -> None:
         stream.take()
         assert not produced.done()
         await stream.ask(at(1))
-        assert (await asyncio.wait_for(produced, 1)).error is ErrorCode.NONE
+        assert (await asyncio.wait_for(produced, 60)).error is ErrorCode.NONE
 
 
 async def test_what_does_not_fit_comes_next_and_before_what_comes_later() -> None:

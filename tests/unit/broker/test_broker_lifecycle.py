@@ -137,7 +137,7 @@ async def life(*, start: bool = True) -> AsyncIterator[Life]:
     it = Life()
     if start:
         it.lifecycle.start()
-        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 60)
     yield it
     await it.lifecycle.stop()
 
@@ -150,7 +150,7 @@ async def test_it_registers_is_unfenced_and_serves() -> None:
         assert it.lifecycle.state is LifecycleState.STARTING
         assert it.lifecycle.refuses_because() == "the broker is starting"
         it.lifecycle.start()
-        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 60)
         assert it.lifecycle.broker_epoch == 40
         assert it.lifecycle.refuses_because() is None
         assert it.controller.sent(RegisterBroker) == [
@@ -178,7 +178,7 @@ async def test_while_it_is_fenced_it_asks_often() -> None:
         assert it.lifecycle.state is LifecycleState.FENCED
         it.applied = 7
         it.controller.heartbeat = lambda request: running(fenced=request.metadata_offset < 7)
-        await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+        await asyncio.wait_for(it.lifecycle.wait_until_running(), 60)
 
 
 async def test_another_process_with_the_id_is_waited_for() -> None:
@@ -188,7 +188,7 @@ async def test_another_process_with_the_id_is_waited_for() -> None:
     it.lifecycle._config = server_config(broker_heartbeat_interval_ms=100, broker_session_timeout_ms=SESSION_MS)
     it.controller.register = lambda _: outcomes.pop(0)
     it.lifecycle.start()
-    await asyncio.wait_for(it.lifecycle.wait_until_running(), 5)
+    await asyncio.wait_for(it.lifecycle.wait_until_running(), 60)
     assert it.lifecycle.broker_epoch == 41
     await it.lifecycle.stop()
 

@@ -41,7 +41,7 @@ def asked(*topics: TopicInfo, leader_epoch: int = -1, cluster_id: str = "c") -> 
 
 async def next_update(updates: Any, *, is_heartbeat: bool = False) -> tuple[WatchedOffsets, ...]:
     """The next update that is, or is not, a heartbeat."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             update: OffsetsUpdate = await anext(updates)
             if bool(update.partitions) != is_heartbeat:
@@ -189,7 +189,7 @@ async def test_a_node_stops_with_open_watches() -> None:
         topic = await it.create()
         updates = watches(it).updates(asked(topic))
         await next_update(updates)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await it.node.stop()
             with pytest.raises(BrokerClosedError):
                 await anext(updates)

@@ -118,7 +118,7 @@ async def test_what_is_produced_meanwhile_is_there() -> None:
         await moves.request(TOPIC, 0, to)
         acknowledged = 0
         while moves.statuses() or acknowledged < 50:
-            result = await asyncio.wait_for(it.produce(), 5)
+            result = await asyncio.wait_for(it.produce(), 60)
             assert result.error in {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
             acknowledged += result.error is ErrorCode.NONE
         await it.settle()

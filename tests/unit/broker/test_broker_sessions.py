@@ -187,7 +187,7 @@ async def test_the_end_of_a_stream_ends_its_session() -> None:
     async with produce_session() as it:
         it.stream.incoming.put_nowait(ConnectionLostError("gone"))
         with pytest.raises(ConnectionLostError):
-            await asyncio.wait_for(it.task, 1)
+            await asyncio.wait_for(it.task, 60)
 
 
 async def test_what_a_dead_session_held_comes_back_to_the_broker() -> None:
@@ -268,7 +268,7 @@ async def test_a_stream_whose_answer_is_given_up_ends_and_says_why() -> None:
         await wait_until(lambda: path.unread is not None and path.unread.on_give_up)
         budget.end_oldest(now_ms=100, unread_ms=100)
         with pytest.raises(ThrottledError, match=r"queued\.max\.response\.bytes"):
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, 60)
 
 
 async def test_the_answers_of_followers_have_no_part_in_the_room_for_those_of_consumers() -> None:

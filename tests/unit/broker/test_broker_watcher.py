@@ -61,7 +61,7 @@ class Broker:
     async def wait_probes(self, count: int) -> None:
         while self.probes_count < count:
             self.probed.clear()
-            await asyncio.wait_for(self.probed.wait(), 10)
+            await asyncio.wait_for(self.probed.wait(), 60)
 
 
 class Watch:
@@ -92,7 +92,7 @@ class Watch:
         assert self.failures == []
 
     async def wait_told(self) -> BrokerGone:
-        await asyncio.wait_for(self.told.wait(), 10)
+        await asyncio.wait_for(self.told.wait(), 60)
         return self.gone[0]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 
-async def until(condition: Callable[[], bool], *, within_s: float = 5) -> None:
+async def until(condition: Callable[[], bool], *, within_s: float = 60) -> None:
     """Raises `TimeoutError` when it does not come true in time."""
     async with asyncio.timeout(within_s):
         while not condition():

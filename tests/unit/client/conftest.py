@@ -15,5 +15,5 @@ async def no_task_left(request: pytest.FixtureRequest) -> AsyncIterator[None]:
     yield
     left = asyncio.all_tasks() - before - {asyncio.current_task()}
     if left:  # what was cancelled may need some turns, those of a server some time
-        _, left = await asyncio.wait(left, timeout=5)
+        _, left = await asyncio.wait(left, timeout=60)
     assert not left, left

@@ -39,7 +39,7 @@ async def test_the_whole_way() -> None:
         async with Consumer(cluster.bootstrap) as consumer:
             await consumer.assign_topic("t")
             values = []
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 async for record in consumer:
                     values.append(record.value)
                     if len(values) == 5_000:

@@ -157,6 +157,6 @@ async def test_pauses_between_acknowledgements() -> None:
     reached = asyncio.create_task(acknowledgements.reached(3))
     for now_s, count in ((100.0, 1), (100.5, 1), (102.75, 1), (103.0, 4)):  # noqa: B007 -- the clock reads it
         acknowledgements.add(count)
-    await asyncio.wait_for(reached, 5)
+    await asyncio.wait_for(reached, 60)
     await acknowledgements.reached(7)
     assert (acknowledgements.count, acknowledgements.longest_pause_s) == (7, 2.25)

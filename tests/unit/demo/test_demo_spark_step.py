@@ -23,6 +23,6 @@ async def test_dead_processes_that_nobody_reaps_are_not_waited_for(monkeypatch: 
     await job.wait()
     monkeypatch.setattr(spark_step, "_signal_session", signal_session)
     monkeypatch.setattr(spark_step, "END_TIMEOUT_S", 0.05)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await spark_step._end_session(job)
     assert signals.count(signal.SIGKILL) == 1

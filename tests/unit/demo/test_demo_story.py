@@ -86,7 +86,7 @@ async def test_a_line_appears_where_nothing_else_does(monkeypatch: pytest.Monkey
     out = io.StringIO()
     display = Display(Console(file=out, highlight=False))
     async with display.working("waiting [for] it"):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "waiting [for] it: 0 s" not in out.getvalue():
                 await asyncio.sleep(0.01)
     display.event("done [/] with it")
@@ -98,7 +98,7 @@ async def test_a_bar_on_a_terminal() -> None:
     display = Display(Console(file=out, force_terminal=True, highlight=False, width=100))
     async with display.working("reading", 100) as work:
         work.advance(50)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while "50 of 100 rows" not in out.getvalue():
                 await asyncio.sleep(0.01)
         display.event("something happened")

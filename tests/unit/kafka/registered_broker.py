@@ -25,6 +25,6 @@ async def register(it: Served, broker_id: int) -> None:
         endpoints=(BrokerEndpoint(CLIENT_LISTENER, "elsewhere", 9092),),
     )
     await it.kafka.change(request, RegisterBrokerResponse, 5000)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while broker_id not in it.kafka.image.brokers:
             await asyncio.sleep(0.001)

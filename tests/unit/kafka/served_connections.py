@@ -51,7 +51,7 @@ class Script:
             self.gates[number].set_result(answer(number))
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 self.news.clear()
                 await self.news.wait()
@@ -64,7 +64,7 @@ class Client:
 
     async def answers(self, count: int) -> list[int]:
         numbers = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             for _ in range(count):
                 size, number = struct.unpack(">ii", await self.reader.readexactly(8))
                 await self.reader.readexactly(size - 4)
@@ -73,7 +73,7 @@ class Client:
 
     async def until_ended(self) -> bytes:
         """What comes until the broker ends the connection."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             try:
                 return await self.reader.read()
             except ConnectionResetError:

@@ -54,7 +54,7 @@ async def incremented(it: Served, *changed: Any, version: int = 1, validate_only
 
 async def stored(it: Served, resource: ConfigResource, expected: Mapping[str, str]) -> None:
     """Waits until the node knows exactly these values."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while it.kafka.image.configs.get(resource, {}) != expected:
             await asyncio.sleep(0.001)
 

@@ -213,7 +213,7 @@ async def test_a_client_that_does_not_read_is_asked_nothing_more_and_ended(monke
         client = await it.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(b"".join(request(n, kind=ALONE) for n in range(100)))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(it.listener):
                 await asyncio.sleep(0.01)
         assert 1 <= len(it.script.begun) < 50
@@ -269,8 +269,8 @@ async def test_a_client_that_sends_and_does_not_read_is_ended(monkeypatch: pytes
         client = await it.client()
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(request(0))
-        await asyncio.wait_for(trickle(client, request(1, size=2_000)), 20)
-        async with asyncio.timeout(20):
+        await asyncio.wait_for(trickle(client, request(1, size=2_000)), 60)
+        async with asyncio.timeout(60):
             while len(it.listener):
                 await asyncio.sleep(0.01)
 

@@ -40,7 +40,7 @@ def places(answer: DescribeLogDirsResponse) -> dict[tuple[str, int], str]:
 
 async def made(it: Served, *names: tuple[str, int]) -> None:
     """Waits until the replicas have their folders."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not set(names) <= set(places(await described(it))):
             await asyncio.sleep(0.01)
 
@@ -93,11 +93,11 @@ async def test_replicas_move_to_another_disk(version: int) -> None:
             ("t", 9): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         }
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while places(await described(it)).get(("t", 0)) != there:
                 await asyncio.sleep(0.01)
         assert await it.produce(batch(b"more")) == 1, "what was there has moved with it"
-        async with asyncio.timeout(20):  # the last step of the move may be under way
+        async with asyncio.timeout(60):  # the last step of the move may be under way
             while (answer := await move(it, version, ("/no/such", "t", [0]))) == {("t", 0): ErrorCode.INVALID_REQUEST}:
                 await asyncio.sleep(0.01)
         assert answer == {("t", 0): ErrorCode.LOG_DIR_NOT_FOUND}

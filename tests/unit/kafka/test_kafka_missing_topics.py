@@ -34,7 +34,7 @@ async def test_a_missing_topic_is_created_where_that_is_set(version: int) -> Non
             "old": 0,
             "no/name": ErrorCode.INVALID_TOPIC_EXCEPTION,
         }
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await asked(it, "t", version=version))["t"]:
                 await asyncio.sleep(0.001)
         assert len(it.kafka.image.topics_by_name["t"].partitions) == 3

@@ -41,14 +41,14 @@ def of(answers: list[CreateTopicsResponse.CreatableTopicResult]) -> dict[str, Er
 
 async def seen(it: Served, name: str) -> TopicImage:
     """The topic, once the node knows it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (found := it.kafka.image.topics_by_name.get(name)) is None:
             await asyncio.sleep(0.001)
     return found
 
 
 async def gone(it: Served, name: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while name in it.kafka.image.topics_by_name:
             await asyncio.sleep(0.001)
 
@@ -216,7 +216,7 @@ async def test_topics_grow(version: int) -> None:
             "twice": ErrorCode.INVALID_REQUEST,
         }
         assert all((one.error_message is None) == (one.error_code == 0) for one in answer.results)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(it.kafka.image.topics_by_name["t"].partitions) < 3:
                 await asyncio.sleep(0.001)
 

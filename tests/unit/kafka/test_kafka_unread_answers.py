@@ -58,7 +58,7 @@ async def asked(it: Served) -> Client:
 
 
 async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -69,7 +69,7 @@ async def test_an_answer_holds_its_bytes_until_it_is_read() -> None:
         (connection,) = await connections(it)
         await until(lambda: connection._unread)
         assert fetches.budget.held_bytes == SIZE
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await client.reader.readexactly(8 + SIZE)
         await until(lambda: not fetches.budget.held_bytes)
         assert len(it.listener) == 1
@@ -80,7 +80,7 @@ async def test_what_of_an_answer_was_read_is_given_back_before_the_rest_of_it() 
         client = await asked(it)
         (connection,) = await connections(it)
         await until(lambda: connection._unread)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await client.reader.readexactly(SIZE // 2)
         connection._look()
         assert 0 < fetches.budget.held_bytes <= SIZE // 2

@@ -91,7 +91,7 @@ def fill_disk(log: LocalLog, value: bytes = b"x" * 100_000) -> int:
     raise AssertionError("the disk never filled up")
 
 
-def wait_until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], timeout_s: float = 60) -> None:
     """Waits for a condition, with a deadline."""
     deadline = time.monotonic() + timeout_s
     while not condition():

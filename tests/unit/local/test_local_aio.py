@@ -44,7 +44,7 @@ async def test_who_comes_during_an_fsync_is_the_next_group(tmp_path: Path) -> No
     ):
         stack.enter_context(fs.held())
         first = asyncio.create_task(log.append(b"first"))
-        await asyncio.to_thread(fs.entered.acquire, timeout=20)
+        await asyncio.to_thread(fs.entered.acquire, timeout=60)
         others = [asyncio.create_task(log.append(b"other")) for _ in range(10)]
         await asyncio.sleep(0)
         fs.gate.set()
@@ -85,7 +85,7 @@ async def test_a_cancelled_append_that_has_not_begun_is_not_written(tmp_path: Pa
     ):
         stack.enter_context(fs.held())
         first = asyncio.create_task(log.append(b"first"))
-        await asyncio.to_thread(fs.entered.acquire, timeout=20)
+        await asyncio.to_thread(fs.entered.acquire, timeout=60)
         second, third = asyncio.create_task(log.append(b"second")), asyncio.create_task(log.append(b"third"))
         await asyncio.sleep(0)
         second.cancel()
@@ -139,7 +139,7 @@ async def test_tail_waits_without_a_thread(tmp_path: Path) -> None:
         for value in (b"2", b"3"):
             await log.append(value)
         await asyncio.to_thread(log.log.append, b"end")  # from another thread
-        await asyncio.wait_for(follower, 20)
+        await asyncio.wait_for(follower, 60)
         assert seen == [b"1", b"2", b"3", b"end"]
         assert [record.value async for record in log.tail(4, timeout_s=0.01)] == [b"end"]
         assert not await log.wait_for(99, timeout_s=0.01)
@@ -160,12 +160,12 @@ async def test_closing_ends_a_tail(tmp_path: Path, how: str) -> None:
             first.set()
 
     follower = asyncio.create_task(follow())
-    await asyncio.wait_for(first.wait(), 20)
+    await asyncio.wait_for(first.wait(), 60)
     if how == "view":
         await view.close()
     else:
         await asyncio.to_thread(log.close)
-    await asyncio.wait_for(follower, 20)
+    await asyncio.wait_for(follower, 60)
     assert seen == [b"0"]
     await view.close()
     log.close()
@@ -191,7 +191,7 @@ async def test_a_close_that_is_cancelled_still_answers_every_append(tmp_path: Pa
         appends += [asyncio.create_task(log.append(b"next group")) for _ in range(3)]
         await asyncio.sleep(0)
         was_cancelled = await cancelled_at_wait(number, log.close())
-        assert await asyncio.wait_for(asyncio.gather(*appends), 20) == [0, 1, 2, 3]
+        assert await asyncio.wait_for(asyncio.gather(*appends), 60) == [0, 1, 2, 3]
         assert log.log.closed
         if not was_cancelled:
             break

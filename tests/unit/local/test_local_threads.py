@@ -78,7 +78,7 @@ def test_close_waits_for_the_fsync_under_way(tmp_path: Path) -> None:
     log = replog.open_log(tmp_path / "log", file_system=fs, maintenance_interval_ms=0)
     with ThreadPoolExecutor(2) as pool, fs.held():
         append = pool.submit(log.append, b"a")
-        assert fs.entered.acquire(timeout=20)
+        assert fs.entered.acquire(timeout=60)
         close = pool.submit(log.close)
         wait_until(lambda: log.closed)
         with pytest.raises(BrokerClosedError):
@@ -97,7 +97,7 @@ def test_reads_and_appends_go_on_while_an_fsync_runs(tmp_path: Path) -> None:
         log.append(b"a")
         with ThreadPoolExecutor(1) as pool, fs.held():
             flush = pool.submit(log.flush)
-            assert fs.entered.acquire(timeout=20)
+            assert fs.entered.acquire(timeout=60)
             assert log.append(b"b") == 1
             assert [record.value for record in log] == [b"a", b"b"]
             fs.gate.set()

@@ -95,7 +95,7 @@ async def test_a_presence_ends_with_the_process_that_was_there() -> None:
         await asyncio.sleep(0)
         assert not waiting.done()
         await it.server.stop(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await waiting
 
 
@@ -136,7 +136,7 @@ async def test_a_request_of_kafka_s_ends_its_connection_and_is_told(caplog: pyte
     async with serving() as it:
         reader, writer = await asyncio.open_connection("127.0.0.1", it.server.port)
         writer.write(bytes.fromhex("0000000a 0012 0000 00000001 ffff"))  # ApiVersions 0, without a client id
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
         writer.close()
     assert "where only nodes meet: clients come to the port of listeners" in caplog.text

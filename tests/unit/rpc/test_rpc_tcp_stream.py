@@ -70,7 +70,7 @@ async def test_a_stream_carries_messages_both_ways(size: int) -> None:
         assert [bytes(request.batches[0]) for request in it.handlers.produced] == [bytes(size)] * 3
         assert it.handlers.contexts[0].client_id == "tester"
         await stream.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await it.handlers.stream_ended.wait()
 
 
@@ -80,7 +80,7 @@ async def test_what_was_sent_before_a_close_arrives() -> None:
         for correlation_id in range(20):
             await stream.send(produce(correlation_id, 1 << 20))
         await stream.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await it.handlers.stream_ended.wait()
         assert len(it.handlers.produced) >= 1, "those that were read before the connection was gone"
 
@@ -97,7 +97,7 @@ async def opened(it: Served, frame: bytes) -> tuple[int, int, bytes]:
     """The tag, the code and the text of the first frame after an opening."""
     reader, writer = await asyncio.open_connection("127.0.0.1", it.port)
     writer.write(struct.pack(">i", len(frame)) + frame)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         size, tag, code = struct.unpack(">iBh", await reader.readexactly(7))
         text = await reader.readexactly(size - 3)
     writer.close()
@@ -355,7 +355,7 @@ async def test_a_watch_that_nobody_follows_any_more_ends_over_there() -> None:
         await until(lambda: len(it.listener))
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await it.handlers.stream_ended.wait()
         await until(lambda: not len(it.listener))
 
@@ -402,7 +402,7 @@ async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
         stream._transport.pause_reading()
         await stream.send(READ_ALL)
         seen = -1
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while seen != it.handlers.sent:  # until it does not move for a while
                 seen = it.handlers.sent
                 await asyncio.sleep(0.1)
@@ -460,7 +460,7 @@ async def test_nothing_is_left_behind() -> None:
         await stream.receive()
         assert await it.connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
         await anext(it.connection.watch_metadata(WatchRequest()))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await it.handlers.stream_ended.wait()
     gc.collect()
     await until(lambda: not asyncio.all_tasks() - before)

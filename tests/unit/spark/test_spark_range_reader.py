@@ -61,7 +61,7 @@ async def open_reader(
 async def rest(reader: RangeReader, wanted: OffsetRange) -> list[int]:
     """Offsets of all records that are still to come."""
     found: list[int] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while (piece := await reader.next_piece()) is not None:
             start, end = piece.start_offset, wanted.end_offset
             found += [record.offset for record in decode_records(piece.data, start_offset=start, end_offset=end)]

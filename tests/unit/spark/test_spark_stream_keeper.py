@@ -62,7 +62,7 @@ def ends(keeper: BoundsKeeper) -> dict[str, tuple[int, int]]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 

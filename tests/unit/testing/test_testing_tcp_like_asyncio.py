@@ -50,7 +50,7 @@ class Peer(asyncio.Protocol):
         self.news.set()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 self.news.clear()
                 await self.news.wait()

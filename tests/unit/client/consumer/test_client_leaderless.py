@@ -34,7 +34,7 @@ def consumer_of(cluster: FakeCluster) -> Consumer:
 
 async def test_the_others_are_read_at_once_and_it_when_it_has_a_leader(caplog: pytest.LogCaptureFixture) -> None:
     cluster = half_led_cluster()
-    async with consumer_of(cluster) as consumer, asyncio.timeout(10):
+    async with consumer_of(cluster) as consumer, asyncio.timeout(60):
         with caplog.at_level(logging.WARNING, "replog"):
             await consumer.assign_topic("t")
         assert "t-1 has no leader; it waits for one of the brokers 1,2; it is read as soon" in caplog.text

@@ -41,7 +41,7 @@ async def consumer(cluster: FakeCluster) -> AsyncIterator[Consumer]:
 async def offsets(consumer: Consumer, count: int) -> dict[int, list[int]]:
     """Reads so many records; their offsets by partition."""
     found: dict[int, list[int]] = {}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         for _ in range(count):
             record = await consumer.getone()
             found.setdefault(record.partition, []).append(record.offset)

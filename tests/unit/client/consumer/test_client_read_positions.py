@@ -51,7 +51,7 @@ async def test_no_cancellation_and_no_error_of_a_neighbour_skips_a_record(seed: 
     cluster = filled_cluster()
     damage(cluster, SICK, rng.randrange(3, 20))
     account = Account([*HEALTHY, SICK], 400)
-    async with consumer_of(cluster) as consumer, asyncio.timeout(20):
+    async with consumer_of(cluster) as consumer, asyncio.timeout(60):
         await consumer.assign(account.next_offsets, start=account.next_offsets)
         while any(account.next_offsets[partition] < account.end_offset for partition in HEALTHY):
             await read_disturbed(consumer, account, rng)

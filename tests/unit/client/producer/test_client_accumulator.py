@@ -52,7 +52,7 @@ async def test_a_cancelled_waiter_lets_the_next_one_in() -> None:
     small = asyncio.create_task(accumulator.memory.acquire(100))
     await asyncio.sleep(0)
     large.cancel()
-    await asyncio.wait({large, small}, timeout=1)
+    await asyncio.wait({large, small}, timeout=60)
     assert small.done()
     accumulator.close(BrokerClosedError("closed"))
 
@@ -64,10 +64,10 @@ async def test_room_that_was_given_to_somebody_is_given_to_nobody_else() -> None
     await asyncio.sleep(0)
     queue.handle_failed(batch, BrokerClosedError("x"))
     assert not accumulator.memory.has_room(500), "although nobody has appended yet"
-    await asyncio.wait({first}, timeout=1)
+    await asyncio.wait({first}, timeout=60)
     assert not second.done()
     accumulator.memory.release(600)
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, 60)
 
 
 async def test_who_is_let_in_and_cancelled_at_once_keeps_nothing() -> None:
@@ -77,7 +77,7 @@ async def test_who_is_let_in_and_cancelled_at_once_keeps_nothing() -> None:
     await asyncio.sleep(0)
     queue.handle_failed(batch, BrokerClosedError("x"))
     first.cancel()
-    await asyncio.wait_for(second, 1)
+    await asyncio.wait_for(second, 60)
     assert first.cancelled()
 
 
@@ -103,7 +103,7 @@ async def test_close_fails_what_is_left_and_who_waits() -> None:
     accumulator.close(BrokerClosedError("closed"))
     with pytest.raises(BrokerClosedError):
         await batch.wait()
-    await asyncio.wait({waiter}, timeout=1)
+    await asyncio.wait({waiter}, timeout=60)
     assert waiter.done()
 
 

@@ -40,7 +40,7 @@ async def test_asyncio_wait_takes_deliveries_and_gives_them_back() -> None:
         assert (done, pending) == (set(), set(deliveries))
         assert not any(batch.callbacks for batch in producer._accumulator.unresolved()), "nothing is left of the wait"
         await released(cluster)
-        done, pending = await asyncio.wait(deliveries, timeout=5)
+        done, pending = await asyncio.wait(deliveries, timeout=60)
         assert (done, pending) == (set(deliveries), set())
         assert [delivery.done() for delivery in deliveries] == [True, True]
         assert (await asyncio.wait(deliveries))[0] == done, "once more, when all are done"
@@ -53,7 +53,7 @@ async def test_first_completed_and_first_exception() -> None:
         await until(lambda: bool(cluster.nodes[1].held))
         batch, _ = second.place
         producer._topics["t"].queues[0].handle_failed(batch, RecordTooLargeError("x"))
-        done, _ = await asyncio.wait_for(waiting, 5)
+        done, _ = await asyncio.wait_for(waiting, 60)
         assert second in done
         assert isinstance(second.exception(), RecordTooLargeError)
         done, _ = await asyncio.wait([first, second], return_when=asyncio.FIRST_COMPLETED)

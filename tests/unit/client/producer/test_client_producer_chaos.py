@@ -62,7 +62,7 @@ async def test_chaos(seed: int) -> None:
             node.script.clear()
             node.cut()
         with contextlib.suppress(ReplogError):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 await producer.flush()
         acknowledged = failed = 0
         for i, delivery in enumerate(deliveries):
