@@ -102,11 +102,25 @@ class VirtualTask(asyncio.Task[T]):
         self._log_destroy_pending = False
         context = self.context.copy()
         _step_out(context, partial(self.coroutine.throw, asyncio.CancelledError()))  # an end that every handler knows
-        for _ in range(_BLOCKS_MAX):
-            _step_out(context, self.coroutine.close)
-            if not getattr(self.coroutine, "cr_suspended", False):  # what ends an async generator has no such state
-                return
-        raise SimulationError(f"{self.coroutine!r} cannot be ended: it waits after each end")
+        _end(context, self.coroutine)
+
+
+def _end(context: Context, coroutine: Coroutine[Any, Any, Any]) -> None:
+    """Closes a coroutine until it has ended, and before it those that it waits for.
+
+    One that waits again when it is closed from outside would stay suspended, and nobody would know it any more.
+
+    Raises:
+        SimulationError: A coroutine waits again and again.
+    """
+    for _ in range(_BLOCKS_MAX):
+        awaited = getattr(coroutine, "cr_await", None)
+        if isinstance(awaited, Coroutine):
+            _end(context, awaited)
+        _step_out(context, coroutine.close)
+        if not getattr(coroutine, "cr_suspended", False):  # what ends an async generator has no such state
+            return
+    raise SimulationError(f"{coroutine!r} cannot be ended: it waits after each end")
 
 
 def _step_out(context: Context, step: Callable[[], object]) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import random
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, TypeVar
 
 import pytest
@@ -335,6 +336,36 @@ def test_blocks_that_wait_are_ended_with_their_process() -> None:
         assert ended == ["work", "clean up", "say goodbye"]
 
     run(main)
+
+
+def test_nothing_that_a_block_waits_for_is_left_suspended() -> None:
+    """An exit stack goes on with the next callback whatever ends the one before, and all of them wait."""
+    ended: list[int] = []
+    left: list[object] = []
+
+    async def wait(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async def serve() -> None:
+        async with AsyncExitStack() as stack:
+            for number in range(5):
+                stack.push_async_callback(wait, number)
+
+    async def main(loop: VirtualLoop) -> None:
+        process = loop.new_process("node")
+        process.create_task(serve())
+        await asyncio.sleep(1)
+        process.kill()
+        assert ended == [4, 3, 2, 1, 0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "unraisablehook", left.append)
+        run(main)
+        gc.collect()
+    assert left == []
 
 
 def test_code_that_cannot_be_ended_is_named() -> None:
