@@ -137,10 +137,11 @@ class World:
         return self.last_request_id
 
     def hear(self) -> None:
-        """Lets clients hear what has been answered."""
-        for client in self.clients.values():
-            answer = self.host.answers.get(client.request_id)
-            if answer is None:
+        """Lets clients hear what has been answered, in the order in which it was."""
+        waiting = {client.request_id: client for client in self.clients.values() if client.request_id}
+        for request_id, answer in self.host.answers.items():
+            client = waiting.get(request_id)
+            if client is None:
                 continue
             client.request_id = 0
             client.hear(answer)
