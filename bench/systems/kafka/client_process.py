@@ -7,7 +7,6 @@ is one line of words between tabs, its answer another one; values and latencies 
 from __future__ import annotations
 
 import array
-import shutil
 import struct
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.model import WrongResultError
+from bench.systems.child_processes import dying_with_us
 from bench.systems.maven import PeerUnavailableError, class_path, program
 
 ClientKind = Literal["java", "librdkafka"]
@@ -39,11 +39,9 @@ class ClientProcess:
 
     def __init__(self, command: Sequence[str], directory: Path) -> None:
         self._directory = directory
-        setpriv = shutil.which("setpriv")
-        dying_with_us = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
         with (directory / LOG_NAME).open("ab") as errors:
             self._process = subprocess.Popen(
-                [*dying_with_us, *command],
+                dying_with_us(*command),
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.systems.child_processes import dying_with_us
 from bench.systems.maven import jars, program
 
 NODES = 3
@@ -135,9 +135,7 @@ class KafkaCluster:
 
     def _run(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         class_path = os.pathsep.join(map(str, jars("kafka")))
-        setpriv = shutil.which("setpriv")
-        dying_with_us = [setpriv, "--pdeathsig", "KILL"] if setpriv else []
-        command = [*dying_with_us, program("java"), *JVM, "-cp", class_path, main_class, *arguments]
+        command = dying_with_us(program("java"), *JVM, "-cp", class_path, main_class, *arguments)
         with (self._directory / f"{main_class}.log").open("ab") as output:
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
