@@ -17,6 +17,8 @@ from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
+from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
+from bench.scenarios.group_pauses import GroupPausesScenario
 from bench.scenarios.groups import GroupsScenario
 from bench.scenarios.idle_connections import IdleConnectionsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
@@ -27,6 +29,7 @@ from bench.scenarios.produce_one_node import ProduceOneNodeScenario
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest, FailoverReport
 from bench.systems.group_brokers import GroupBrokers
+from bench.systems.group_readers import GroupReaders
 from bench.systems.kafka.clients import KafkaClientSystem
 from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
@@ -116,6 +119,12 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "failover": (
         lambda: FailoverScenario(0.2, 0.2, ["leader"], [ReplogFailover(ReplogBrokers(config=QUICK))]),
         {"longest_ack_gap_ms"},
+    ),
+    "group-pauses": (
+        lambda: GroupPausesScenario(
+            0.2, 0.2, [GroupReaders("replog", ReplogBrokers(config={**QUICK, **GROUP_CONFIG}), "replog")]
+        ),
+        {"handover_ms", "others_pause_ms", "steady_pause_ms"},
     ),
 }
 """Each measurement starts a cluster of its own, so that a second one would show nothing new."""

@@ -15,10 +15,12 @@ from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario
+from bench.scenarios.group_pauses import KAFKA_CONFIG, GroupPausesScenario
 from bench.scenarios.metadata_ops import MetadataOpsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.startup import StartupScenario
 from bench.systems.brokers import Digest
+from bench.systems.group_readers import GroupReaders
 from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.kafka.failover import KafkaClientFailover
 from bench.systems.kafka.quorum import KafkaQuorum
@@ -43,6 +45,12 @@ ALONE: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "metadata-ops": (
         lambda: MetadataOpsScenario(0.02, [KafkaQuorum()]),
         {"topics_per_s", "cpu_us_per_topic", "p50_ms", "p99_ms", "failover_ms"},
+    ),
+    "group-pauses": (
+        lambda: GroupPausesScenario(
+            0.2, 0.2, [GroupReaders("kafka-librdkafka", KafkaBrokers(config=KAFKA_CONFIG), "librdkafka")]
+        ),
+        {"handover_ms", "others_pause_ms", "steady_pause_ms"},
     ),
 }
 

@@ -75,13 +75,13 @@ class ProducerPeer:
             took_s.byteswap()
         Path(out).write_bytes(took_s.tobytes())
 
-    def begin_steady(self, rate_per_s: float) -> None:
-        """Sends numbered values in a thread, at a rate, until `end_steady`."""
+    def begin_steady(self, rate_per_s: float, partitions: int) -> None:
+        """Sends numbered values in a thread, at a rate, until `end_steady`: one after the other to each partition, then a pause."""
         self._is_stopped = False
         self._sent = 0
         self._highest = -1
         self._told: dict[int, str] = {}
-        self._steady = threading.Thread(target=self._run_steady, args=(rate_per_s,), daemon=True)
+        self._steady = threading.Thread(target=self._run_steady, args=(rate_per_s, partitions), daemon=True)
         self._steady.start()
 
     def steady_seen(self) -> str:
@@ -94,13 +94,15 @@ class ProducerPeer:
         self._steady.join()
         Path(out).write_text("".join(f"{self._told[number]}\n" for number in range(self._sent)), encoding="ascii")
 
-    def _run_steady(self, rate_per_s: float) -> None:
+    def _run_steady(self, rate_per_s: float, partitions: int) -> None:
         start_s = time.monotonic()
         with Polling(self._producer):
             while not self._is_stopped:
                 number = self._sent
-                time.sleep(max(0.0, start_s + number / rate_per_s - time.monotonic()))
-                self._producer.produce(self._topic, b"value %d" % number, on_delivery=self._answer_of(number))
+                if number % partitions == 0:
+                    time.sleep(max(0.0, start_s + number / rate_per_s - time.monotonic()))
+                value, answer = b"value %d" % number, self._answer_of(number)
+                self._producer.produce(self._topic, value, partition=number % partitions, on_delivery=answer)
                 self._sent = number + 1
             self._producer.flush(TIMEOUT_S)
 
@@ -242,7 +244,7 @@ class Peer:
             case "rate":
                 producer.send_at_rate(words[0], float(words[1]), int(words[2]), words[3])
             case "steady-begin":
-                producer.begin_steady(float(words[0]))
+                producer.begin_steady(float(words[0]), int(words[1]) if len(words) > 1 else 1)
             case "steady-seen":
                 return producer.steady_seen()
             case "steady-end":
