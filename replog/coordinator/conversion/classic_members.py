@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.assignors.model import Assignment, partitions_of
 from replog.coordinator.classic.checks import check_join, distinct
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.member import size_of
@@ -46,7 +46,7 @@ from replog.coordinator.consumers.group import (
 from replog.coordinator.consumers.manager import Change, ConsumerManager
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.reconcile import reconcile
-from replog.coordinator.conversion.downgrades import Downgrades, StayingMember
+from replog.coordinator.conversion.downgrades import Downgrades, JoiningMember, StayingMember
 from replog.coordinator.conversion.translation import assignment_bytes, by_id, classic_metadata, protocols_of
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.records import Record
@@ -124,13 +124,16 @@ class ClassicMembers:
             )
         change = self._change(group, request)
         told = _told(change.old, request, subscription, protocols)
-        records, current = self._advance(group, request.group_id, change, told, subscription, moment)
+        owned = by_id(subscription.owned, self._topics)
+        downgraded = self._take_over(group, request, change, told, owned, moment) if change.replaced_id else None
+        if downgraded is not None:
+            return downgraded
+        records, current = self._consumers.advance(group, request.group_id, change, told, owned, moment)
         key = (request.group_id, change.member_id)
         self._timers.cancel(LateJoinTimer(*key, change.current.epoch))
         self._timers.set(LateSyncTimer(*key, current.epoch), moment.now_ms + self._patience_ms(told))
         self._consumers.await_member(*key, told, current, moment)
-        name = protocols[0].name
-        return records, JoinGroupResponse(change.member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, name, NO_MEMBER_ID)
+        return records, _joined(change.member_id, current, protocols)
 
     def _check_room(self, group: ConsumerGroup, request: JoinGroup, protocols: tuple[Protocol, ...]) -> None:
         """Checks that a group can take a member.
@@ -173,30 +176,28 @@ class ClassicMembers:
         old, current = group.member_or_raise(holder, None)
         return Change(member_id, old, replace(current, epoch=0, previous_epoch=0), replaced_id=holder)
 
-    def _advance(
+    def _take_over(
         self,
         group: ConsumerGroup,
-        group_id: str,
+        request: JoinGroup,
         change: Change,
         told: MemberMetadata,
-        subscription: Subscription,
+        owned: Assignment,
         moment: Moment,
-    ) -> tuple[tuple[Record, ...], MemberAssignment]:
-        """Makes a member's next step; with the place of the last member of KIP-848 it takes over that of the group's kind."""
-        owned = by_id(subscription.owned, self._topics)
-        if change.replaced_id:
-            current = reconcile(
-                change.current,
-                target=group.targets.get(change.replaced_id, {}),
-                target_epoch=group.target_epoch.get(),
-                owned=owned,
-                is_free=lambda each: group.holders.get(each) in {None, change.replaced_id},
-            )
-            joining = (change.member_id, StayingMember(told, current))
-            downgrade = self._downgrades.of_replacement(group_id, group, change.replaced_id, joining, moment)
-            if downgrade:
-                return downgrade, current
-        return self._consumers.advance(group, group_id, change, told, owned, moment)
+    ) -> tuple[tuple[Record, ...], JoinGroupResponse] | None:
+        """Returns what a join leads to which takes the place of the last member of KIP-848; None where it does not."""
+        current = reconcile(
+            change.current,
+            target=group.targets.get(change.replaced_id, {}),
+            target_epoch=group.target_epoch.get(),
+            owned=owned,
+            is_free=lambda each: group.holders.get(each) in {None, change.replaced_id},
+        )
+        joining = JoiningMember(change.member_id, StayingMember(told, current), request.can_skip_assignment)
+        found = self._downgrades.of_replacement(request.group_id, group, change.replaced_id, joining, moment)
+        if found is None:
+            return None
+        return found.records, found.response or _joined(change.member_id, current, distinct(request.protocols))
 
     # ---- syncs and heartbeats ---------------------------------------------------------------------------------------
 
@@ -254,6 +255,12 @@ class ClassicMembers:
         if isinstance(timer, LateJoinTimer) and not _has_to_rejoin(group, timer.member_id, current):
             return ()
         return self._consumers.remove(timer.group_id, (timer.member_id,), moment, RebalanceReason.SLOW)
+
+
+def _joined(member_id: str, current: MemberAssignment, protocols: tuple[Protocol, ...]) -> JoinGroupResponse:
+    """Returns the answer to a member of a group that no member leads."""
+    name = protocols[0].name
+    return JoinGroupResponse(member_id, current.epoch, CONSUMER_PROTOCOL_TYPE, name, NO_MEMBER_ID)
 
 
 def _member(

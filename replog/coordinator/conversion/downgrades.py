@@ -3,6 +3,9 @@
 Its epoch is the generation, and each member keeps what it has.  As what has gone with the last one has to be given away, and
 members may be on their way to their targets, they are asked to join again; the record says so by naming no leader, so that the
 next coordinator asks them, too.  All of it is one change.
+
+No member of a group of KIP-848 leads it.  In a classic group one has to, for nobody else sees that a topic has got more
+partitions: where the others need not join again, the one that joins is told that it leads, and that all keep what they have.
 """
 
 from __future__ import annotations
@@ -13,12 +16,14 @@ from typing import NamedTuple
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.records import group_record, group_value
+from replog.coordinator.classic.requests import JoinGroupResponse
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from replog.coordinator.classic.turn import RecoveryTimer, SessionTimer
 from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import ConsumerGroup, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
+from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.translation import classic_member, size_of
 from replog.coordinator.records import Record
@@ -30,6 +35,30 @@ class StayingMember(NamedTuple):
 
     told: MemberMetadata
     current: MemberAssignment
+
+
+class JoiningMember(NamedTuple):
+    """A member that takes the place of another one.
+
+    Attributes:
+        can_lead: Whether it can be told that it leads a generation whose members keep what they have.
+    """
+
+    member_id: str
+    member: StayingMember
+    can_lead: bool
+
+
+class Downgraded(NamedTuple):
+    """A conversion.
+
+    Attributes:
+        records: The records.
+        response: The answer to the member that leads; None where the members have to join again.
+    """
+
+    records: tuple[Record, ...]
+    response: JoinGroupResponse | None
 
 
 class Downgrades:
@@ -47,51 +76,59 @@ class Downgrades:
         """Returns the records of a conversion when members go; none where the group stays what it is."""
         staying = _staying(group, going)
         is_due = staying and any(classic_of(group.members[each]) is None for each in going)
-        return self._records(group_id, group, staying, moment, is_settled=False) if is_due else ()
+        classic = self._group(group_id, group, staying) if is_due else None
+        return () if classic is None else self._records(group, classic, moment)
 
     def of_replacement(
-        self, group_id: str, group: ConsumerGroup, holder: str, joining: tuple[str, StayingMember], moment: Moment
-    ) -> tuple[Record, ...]:
-        """Returns the records of a conversion when one of the classic protocol takes a static member's place.
+        self, group_id: str, group: ConsumerGroup, holder: str, joining: JoiningMember, moment: Moment
+    ) -> Downgraded | None:
+        """Returns the conversion when one of the classic protocol takes a static member's place; None where there is none.
 
-        The others need not join again, if everybody has what it is to have, and the new one wants what the old one did.
+        The others need not join again, if everybody has what it is to have, the new one wants what the old one did, and it
+        can lead.
 
         Args:
             group_id: The id of the group.
             group: The group.
             holder: The member whose place is taken.
-            joining: The member that takes it, and its id.
+            joining: The member that takes it.
             moment: The time.
         """
-        if classic_of(group.members[holder]) is not None:
-            return ()
-        epoch = group.epoch.get()
-        member_id, member = joining
-        staying = {**_staying(group, (holder,)), member_id: member}
         before = group.members[holder]
-        wants_the_same = (
-            member.told.subscribed_topic_names == before.subscribed_topic_names and not before.subscribed_topic_regex
+        staying = {**_staying(group, (holder,)), joining.member_id: joining.member}
+        classic = self._group(group_id, group, staying) if classic_of(before) is None else None
+        if classic is None:
+            return None
+        leads = joining.can_lead and self._is_settled(group, before, joining.member.told, staying, classic)
+        records = self._records(group, classic, moment, leader_id=joining.member_id if leads else None)
+        response = classic.joined(joining.member_id, skip_assignment=True) if leads else None
+        return Downgraded(records, response) if records else None
+
+    def _is_settled(
+        self,
+        group: ConsumerGroup,
+        before: MemberMetadata,
+        now: MemberMetadata,
+        staying: Mapping[str, StayingMember],
+        classic: ClassicGroup,
+    ) -> bool:
+        """Whether all is given out, and each member has been told the protocol of the classic group, with which it syncs."""
+        topics_hash = hash_of_topics((each.told for each in staying.values()), self._topics, {})
+        return (
+            now.subscribed_topic_names == before.subscribed_topic_names
+            and not before.subscribed_topic_regex
+            and topics_hash == group.metadata_hash.get()
+            and all(_is_there(each.current, group.epoch.get()) for each in staying.values())
+            and all(each.protocols[0].name == classic.protocol for each in classic.members.values())
         )
-        is_settled = wants_the_same and all(
-            each.current.epoch == epoch and each.current.state is MemberState.STABLE for each in staying.values()
-        )
-        return self._records(group_id, group, staying, moment, is_settled=is_settled)
 
     def _records(
-        self,
-        group_id: str,
-        group: ConsumerGroup,
-        staying: Mapping[str, StayingMember],
-        moment: Moment,
-        *,
-        is_settled: bool,
+        self, group: ConsumerGroup, classic: ClassicGroup, moment: Moment, *, leader_id: str | None = None
     ) -> tuple[Record, ...]:
-        classic = self._group(group_id, group, staying) if self._config.downgrades else None
-        if classic is None:
-            return ()
+        """Returns the records of a conversion; none where one change cannot have them."""
         classic.timestamp_ms = moment.wall_ms
-        if not is_settled or any(each.protocols[0].name != classic.protocol for each in classic.members.values()):
-            classic.leader_id = None  # each has been told the protocol that it likes best, and syncs with that
+        classic.leader_id = leader_id
+        group_id = classic.group_id
         records = (
             *(record for member_id in group.members for record in member_removal(group_id, member_id)),
             *(pattern_removal(group_id, each) for each in group.patterns),
@@ -107,7 +144,9 @@ class Downgrades:
         return records
 
     def _group(self, group_id: str, group: ConsumerGroup, staying: Mapping[str, StayingMember]) -> ClassicGroup | None:
-        """Returns the classic group of members; None where there cannot be one."""
+        """Returns the classic group of members; None where there cannot or may not be one."""
+        if not self._config.downgrades:
+            return None
         classic = ClassicGroup(group_id)
         for member_id, each in staying.items():
             member = classic_member(member_id, each.told, each.current, self._topics)
@@ -129,3 +168,8 @@ def _staying(group: ConsumerGroup, going: Collection[str]) -> dict[str, StayingM
         for member_id, told in group.members.items()
         if member_id not in going
     }
+
+
+def _is_there(current: MemberAssignment, epoch: int) -> bool:
+    """Whether a member has what it is to have in an epoch."""
+    return current.epoch == epoch and current.state is MemberState.STABLE

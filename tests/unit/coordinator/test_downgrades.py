@@ -209,13 +209,49 @@ def test_a_static_member_changes_back_and_nobody_has_to_meet(host: Host) -> None
     one = mixed_with_instance(host)
     told = host.ask(coming(instance_id="i"))
     group = classic_group(host)
-    assert (told.generation, told.leader_id, group.generation) == (2, "", 2)
+    assert (told.generation, group.generation) == (2, 2)
     assert group.members.keys() == {one, told.member_id}
     assert sorted([*synced(host, one, 2), *synced(host, told.member_id, 2, instance_id="i")]) == [0, 1, 2, 3]
     host.ask(beat(one, 2))
     host.ask(beat(told.member_id, 2, instance_id="i"))
     host.lead()
     host.ask(beat(one, 2))
+
+
+def test_a_static_member_that_changes_back_leads(host: Host) -> None:
+    """Goal: somebody sees that a topic grows; all others have been told that they do not lead."""
+    one = mixed_with_instance(host)
+    told = host.ask(coming(instance_id="i"))
+    assert (told.leader_id, told.skip_assignment) == (told.member_id, True)
+    assert {each.member_id for each in told.members} == {one, told.member_id}
+    assert len(synced(host, told.member_id, 2, instance_id="i")) == 2
+    host.lead()  # the next coordinator knows it, too
+    again = host.submit(coming(told.member_id, instance_id="i"))
+    refused(host, beat(one, 2), RebalanceInProgressError)
+    (first, other) = met(host, again, host.submit(coming(one)))
+    assert (first.generation, first.leader_id, other.leader_id) == (3, told.member_id, told.member_id)
+
+
+def test_one_that_cannot_be_told_to_lead_so_makes_the_others_meet(host: Host) -> None:
+    """Goal: with a join older than version 9, which has no field for it, there is a leader, too."""
+    one = mixed_with_instance(host)
+    told = host.ask(coming(instance_id="i", can_skip_assignment=False))
+    assert told.leader_id == ""
+    refused(host, syncing(told.member_id, 2, instance_id="i"), RebalanceInProgressError)
+    refused(host, beat(one, 2), RebalanceInProgressError)
+    joins = host.submit(coming(told.member_id, instance_id="i")), host.submit(coming(one))
+    leaders = {each.leader_id for each in met(host, *joins)}
+    assert leaders < {one, told.member_id}
+    assert len(leaders) == 1
+
+
+def test_where_a_topic_has_grown_the_others_meet(host: Host) -> None:
+    """Goal: the leader, which knows the new partitions already, does not take them for given out."""
+    one = mixed_with_instance(host)
+    host.machine._consumers._topics.change(t=6)
+    told = host.ask(coming(instance_id="i"))
+    assert told.leader_id == ""
+    refused(host, beat(one, 2), RebalanceInProgressError)
 
 
 def mixed_with_instance(host: Host, **more: Any) -> str:
