@@ -323,6 +323,21 @@ def test_members_join_and_leave_while_it_is_mixed(script: Script) -> None:
     script.look()
 
 
+def test_one_that_was_put_out_comes_back_with_its_id(script: Script) -> None:
+    """Goal: who has stopped to read is a new member; who has not is told to stop by ours, and taken by Kafka as it is."""
+    mixed(script)
+    script.leave("a")
+    script.join("a")
+    script.sync("a", 4)
+    script.commit("a", 2)
+    script.leave("a")
+    for actor, code in zip(script.actors, (NONE, UNKNOWN_MEMBER), strict=True):
+        told = wanting(actor.topic, owned=(0,), owned_topic=actor.topic)
+        protocols = [JoinGroupRequest.JoinGroupRequestProtocol("range", told)]
+        asked = JoinGroupRequest(actor.group, 30_000, 60_000, actor.ids["a"], None, "consumer", protocols)
+        assert actor.ask(asked, 9, JoinGroupResponse).error_code == code
+
+
 def test_a_static_member_goes_over_and_back(script: Script) -> None:
     script.consume("m", 0)
     script.join("s", instance="i")

@@ -122,7 +122,7 @@ class ClassicMembers:
             raise InconsistentGroupProtocolError(
                 f"what the member wants, in its protocol {protocols[0].name!r}, is not understood as that of a consumer"
             )
-        change = self._change(group, request)
+        change = self._change(group, request, subscription)
         told = _told(change.old, request, subscription, protocols)
         owned = by_id(subscription.owned, self._topics)
         downgraded = self._take_over(group, request, change, told, owned, moment) if change.replaced_id else None
@@ -154,12 +154,13 @@ class ClassicMembers:
                 f"{self._classic.max_group_bytes}"
             )
 
-    def _change(self, group: ConsumerGroup, request: JoinGroup) -> Change:
+    def _change(self, group: ConsumerGroup, request: JoinGroup, subscription: Subscription) -> Change:
         """Returns who joins.
 
         Raises:
             MemberIdRequiredError: It has to come again with the id that it is told.
-            UnknownMemberIdError: The instance id of one that has an id is not known.
+            UnknownMemberIdError: The instance id of one that has an id is not known, or it still reads what it had before it
+                was put out.
             FencedInstanceIdError: It is that of another one.
         """
         is_new = request.member_id == NO_MEMBER_ID
@@ -167,6 +168,11 @@ class ClassicMembers:
         if request.instance_id is None:
             if is_new and request.is_id_required:
                 raise MemberIdRequiredError("the member has to join with the id that it is told here", member_id)
+            if member_id not in group.members and subscription.owned:
+                raise UnknownMemberIdError(
+                    f"member {member_id!r} was put out and still reads {len(subscription.owned)} partitions, which may be "
+                    "those of others now: it has to give them up and join anew"
+                )
             return Change(member_id, group.members.get(member_id), group.current.get(member_id, MemberAssignment()))
         if not is_new:
             return Change(member_id, *group.member_or_raise(member_id, request.instance_id))

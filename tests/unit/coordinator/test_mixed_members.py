@@ -106,6 +106,14 @@ def test_one_that_was_put_out_may_come_back_with_its_id(host: Host) -> None:
     assert host.ask(coming(one)).member_id == one
 
 
+def test_one_that_was_put_out_and_reads_on_has_to_stop_first(host: Host) -> None:
+    """Goal: one that keeps what it owns while it joins does not go on where it was, beside or after those who have it now."""
+    one = halved(host)
+    host.ask(leaving(one))
+    refused(host, coming(one, owned=(0, 1)), UnknownMemberIdError, "give them up")
+    assert host.ask(coming()).generation == 4
+
+
 def test_the_bytes_of_all_versions_are_understood(host: Host) -> None:
     group = consumer_group(host)
     for version in (0, 1, 2, 3, 7):
