@@ -65,6 +65,8 @@ class ConsumerGroup:
         targets: What each member is to have.
         instances: The member of each instance id.
         holders: Who has a partition, or has to give it back.
+        topics_seen: The version of the topics at which their hash was found to be that of the group, and the hash; None where
+            nobody has looked.  No part of the log.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
@@ -77,6 +79,7 @@ class ConsumerGroup:
         self.targets = TimelineHashMap[str, Assignment](registry)
         self.instances = TimelineHashMap[str, str](registry)
         self.holders = TimelineHashMap[TopicPartition, str](registry)
+        self.topics_seen: tuple[int, int] | None = None
 
     # ---- who may ask ------------------------------------------------------------------------------------------------
 

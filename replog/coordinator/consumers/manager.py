@@ -117,7 +117,6 @@ class ConsumerManager:
         self._rng = rng
         self._patterns = PatternKeeper(groups, topics, config, timers, background)
         self._counts = rebalances
-        self._seen: dict[str, tuple[int, int]] = {}  # the version of the topics, and the hash, that were alike
 
     # ---- sessions ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +140,6 @@ class ConsumerManager:
 
     def stop(self) -> None:
         """Forgets what is no part of the log."""
-        self._seen.clear()
         self._patterns.stop()
 
     def put_out_silent(self, timer: SessionTimer, moment: Moment) -> tuple[Record, ...]:
@@ -316,7 +314,7 @@ class ConsumerManager:
             The target of the member, and the epoch in which it was decided.
         """
         epoch, target_epoch, known_hash = _epochs(group)
-        if group is not None and epoch == target_epoch and self._is_news_free(group_id, change, told, known_hash):
+        if group is not None and epoch == target_epoch and self._is_news_free(group, change, told):
             return group.targets.get(change.member_id, {}), target_epoch
         members = {} if group is None else dict(group.members.items())
         targets = {} if group is None else dict(group.targets.items())
@@ -328,7 +326,7 @@ class ConsumerManager:
         known: Mapping[str, frozenset[str]] = {} if group is None else group.patterns
         pattern = told.subscribed_topic_regex or ""
         patterns = self._patterns.of_members(group_id, known, members, pattern, records, moment)
-        topics_hash = self._topics_hash(group_id, change, told, members, known_hash, patterns)
+        topics_hash = self._topics_hash(group, change, told, members, patterns)
         is_as_before = change.old is not None and _wishes(change.old, known) == _wishes(told, patterns)
         if not is_as_before or topics_hash != known_hash:
             epoch += 1
@@ -342,26 +340,28 @@ class ConsumerManager:
         records.append(target_epoch_record(group_id, epoch))
         return decided[change.member_id], epoch
 
-    def _is_news_free(self, group_id: str, change: Change, told: MemberMetadata, known_hash: int) -> bool:
+    def _is_news_free(self, group: ConsumerGroup, change: Change, told: MemberMetadata) -> bool:
         """Whether a member is as it was, and so are the topics: most heartbeats, which must not look at all of a large group."""
         is_as_it_was = told == change.old and not change.replaced_id
-        return is_as_it_was and self._seen.get(group_id) == (self._topics.version, known_hash)
+        return is_as_it_was and group.topics_seen == (self._topics.version, group.metadata_hash.get())
 
     def _topics_hash(
         self,
-        group_id: str,
+        group: ConsumerGroup | None,
         change: Change,
         told: MemberMetadata,
         members: Mapping[str, MemberMetadata],
-        known_hash: int,
         patterns: Mapping[str, frozenset[str]],
     ) -> int:
         """Returns the hash of the topics that a group reads, counted anew only where it may be another one."""
-        if self._is_news_free(group_id, change, told, known_hash):
+        if group is None:
+            return hash_of_topics(members.values(), self._topics, patterns)
+        known_hash = group.metadata_hash.get()
+        if self._is_news_free(group, change, told):
             return known_hash
         found = hash_of_topics(members.values(), self._topics, patterns)
         if found == known_hash:  # else it is looked at again, for the records of the new epoch may be refused
-            self._seen[group_id] = (self._topics.version, known_hash)
+            group.topics_seen = (self._topics.version, known_hash)
         return found
 
     def _leave(

@@ -332,12 +332,26 @@ def test_a_group_without_members_is_deleted_with_its_offsets(host: Host) -> None
 # ---- a coordinator that moves -------------------------------------------------------------------------------------------------
 
 
+def test_nothing_is_kept_of_a_group_that_was_deleted(host: Host) -> None:
+    """Goal: a coordinator of groups that are used once each, as by jobs of a minute, does not grow."""
+    told(host, joining("a"))
+    told(host, beat("a", 1))
+    host.ask(beat("a", -1))
+    host.ask(DeleteGroup("g"))
+    kept = [name for name, value in vars(host.machine._consumers).items() if isinstance(value, dict) and "g" in value]
+    assert kept == []
+
+
 def state_of(host: Host) -> Any:
+    """What the log says of all groups."""
     groups = host.machine._groups
     return {
-        group_id: {name: dict(value) if hasattr(value, "items") else value.get() for name, value in vars(group).items()}
+        group_id: {
+            name: dict(value) if hasattr(value, "items") else value.get()
+            for name, value in vars(groups.find(group_id)).items()
+            if name != "topics_seen"
+        }
         for group_id in groups.group_ids()
-        for group in [groups.find(group_id)]
     }
 
 
