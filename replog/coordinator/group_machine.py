@@ -168,6 +168,8 @@ class GroupMachine:
                 return self._background.answer(request_id, work, moment)
             case ListGroups():
                 return self._background.answer(request_id, self._describer.list(request_id, request), moment)
+            case ReadOffsets():
+                return self._background.answer(request_id, self._describer.read_offsets(request_id, request), moment)
             case WaitForGroupNews():
                 return Outcome(answers=self._news.wait(request_id, request, moment))
             case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
@@ -231,8 +233,6 @@ class GroupMachine:
                 removal = self._groups.classic.removal(request.group_id)
                 records, response = self._consumers.heartbeat(request, moment)
                 records = (*removal, *records)
-            case ReadOffsets():
-                response = self._describer.read_offsets(request)
             case DescribeGroup():
                 response = self._describer.describe(request)
             case DescribeConsumerGroup():

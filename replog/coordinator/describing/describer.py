@@ -35,7 +35,7 @@ from replog.coordinator.runtime.messages import Reply
 from replog.group_errors import GroupIdNotFoundError
 
 VISITS_PER_STEP: Final = 500
-"""Groups, and members of groups, that are looked at in one step of a list."""
+"""Groups, and members or offsets of groups, that are looked at in one step of a list."""
 
 
 class Describer:
@@ -75,16 +75,22 @@ class Describer:
             return ListedGroup(group_id, "", GroupState.EMPTY.value, GroupType.CLASSIC)
         return ListedGroup(group_id, group.protocol_type, group.state.value, GroupType.CLASSIC)
 
-    def read_offsets(self, request: ReadOffsets) -> ReadOffsetsResponse:
-        """Returns as many committed offsets as are asked for, group by group, and counts the others."""
+    def read_offsets(self, request_id: int, request: ReadOffsets) -> Work:
+        """Returns as many committed offsets as are asked for, group by group, and counts the others, in steps."""
         found: list[GroupOffset] = []
-        total = 0
-        for group_id in self._offsets.group_ids():
+        left_out_count = visits = 0
+        for group_id in list(self._offsets.group_ids()):
             committed = self._offsets.of_group(group_id)
-            total += len(committed)
-            for partition, value in islice(committed.items(), request.count_max - len(found)):
-                found.append(GroupOffset(group_id, *partition, value.offset))
-        return ReadOffsetsResponse(tuple(found), total - len(found))
+            told = list(islice(committed.items(), request.count_max - len(found)))
+            left_out_count += len(committed) - len(told)
+            for start in range(0, max(len(told), 1), VISITS_PER_STEP):
+                some = told[start : start + VISITS_PER_STEP]
+                found += (GroupOffset(group_id, *partition, value.offset) for partition, value in some)
+                visits += 1 + len(some)
+                if visits >= VISITS_PER_STEP:
+                    visits = 0
+                    yield Outcome()
+        yield Outcome(answers=(Reply(request_id, ReadOffsetsResponse(tuple(found), left_out_count)),))
 
     def describe(self, request: DescribeGroup) -> DescribedGroup:
         """Returns a group of the classic protocol.

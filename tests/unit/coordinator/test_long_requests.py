@@ -12,7 +12,7 @@ from replog.coordinator import group_machine
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse
 from replog.coordinator.deletions import Deletions
 from replog.coordinator.describing import describer
-from replog.coordinator.describing.requests import ListGroups
+from replog.coordinator.describing.requests import ListGroups, ReadOffsets
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
@@ -148,6 +148,22 @@ def test_a_deletion_that_fails_leaves_the_group_to_others(host: Host, monkeypatc
 
 
 # ---- lists ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count_max", [0, 60, 1_000])
+def test_many_offsets_are_read_in_steps(host: Host, monkeypatch: pytest.MonkeyPatch, count_max: int) -> None:
+    """Goal: metrics of 10,000 groups do not hold the loop for a tenth of a second; a group may go meanwhile."""
+    monkeypatch.setattr(describer, "VISITS_PER_STEP", 10)
+    for number in range(35):
+        commit(host, f"g{number:02}")
+    commit(host, "many", range(50))
+    request_id = host.submit(ReadOffsets(count_max))
+    steps(host, 2)
+    assert request_id not in host.answers
+    host.ask(DeleteGroup("g34"))
+    steps(host, 20)
+    found = host.response(request_id)
+    assert (len(found.offsets), found.left_out_count) == (min(count_max, 84), max(0, 84 - count_max))
 
 
 def test_many_groups_are_listed_in_steps(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
