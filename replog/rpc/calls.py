@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.coordinator.describing.requests import ListGroupsResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
@@ -18,6 +19,9 @@ from replog.rpc.error_codes import error_code_of, error_from_number
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
+
+GROUPS_AT_ONCE: Final = 1_000
+"""The groups of a list that are encoded at a time: two or three milliseconds."""
 
 _CONTROLLER_KINDS = {
     "register_broker": (controller.RegisterBroker, controller.RegisterBrokerResponse),
@@ -70,6 +74,18 @@ def decode_client_request(data: bytes | memoryview) -> IncomingCall[ClientReques
 
 def encode_client_response(response: ClientResponse | BaseException) -> bytes:
     return _encode_response(response, data_pb2.ClientResponse(), CLIENT_KINDS)
+
+
+def encode_client_response_in_parts(response: ClientResponse | BaseException) -> Iterator[bytes]:
+    """Yields what `encode_client_response` returns in parts to be joined, each a matter of milliseconds.
+
+    A list that may be very long is cut: protobuf puts a list together whose message stands there several times.
+    """
+    if not isinstance(response, ListGroupsResponse):
+        yield encode_client_response(response)
+        return
+    for start in range(0, max(len(response.groups), 1), GROUPS_AT_ONCE):
+        yield encode_client_response(ListGroupsResponse(response.groups[start : start + GROUPS_AT_ONCE]))
 
 
 def decode_client_response(data: bytes | memoryview) -> ClientResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -49,7 +50,12 @@ async def answer_client_call(handlers: NodeHandlers, body: bytes | memoryview, c
         call = calls.decode_client_request(body)
         return await handlers.handle_client_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
 
-    return calls.encode_client_response(await outcome(answer))
+    parts: list[bytes] = []
+    for part in calls.encode_client_response_in_parts(await outcome(answer)):
+        if parts:
+            await asyncio.sleep(0)  # others get their turn
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 async def answer_controller_call(handlers: NodeHandlers, body: bytes, context: RequestContext) -> bytes:
