@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 from brokers import Broker
 from confluent_kafka import Consumer, Producer
+from kafka_install import KafkaInstall
+from line_driver import Driver, DriverError, driver
 from raw_client import RawClient, raw_client
 
 from replog.errors import ErrorCode
+from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -136,3 +141,36 @@ def test_confluents_consumer_subscribes_by_pattern(broker: Broker) -> None:
             assert (message.error(), message.value()) == (None, name.encode())
     finally:
         consumer.close()
+
+
+@pytest.fixture
+def java(kafka: KafkaInstall, broker: Broker, tmp_path: Path) -> Iterator[Driver]:
+    """Kafka's clients in Java."""
+    with driver(kafka.command("KafkaDriver", broker.servers), tmp_path) as found:
+        yield found
+
+
+def test_java_s_consumer_subscribes_by_pattern(broker: Broker, client: RawClient, java: Driver) -> None:
+    """Goal: `subscribe(SubscriptionPattern)` reads what matches, and also a topic that is made while it reads."""
+    group = f"java-pattern-{broker.name}"
+    producer = Producer({"bootstrap.servers": broker.servers})
+
+    def reads() -> bool:
+        asked = ConsumerGroupDescribeRequest([group])
+        (found,) = client.ask(asked, VERSION, ConsumerGroupDescribeResponse).groups
+        return any(each.assignment.topic_partitions for each in found.members)
+
+    made(broker, "java-one", "other-java")
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(java.ask, "read-by-pattern", group, "java-.*", 2)
+        until(reads)
+        made(broker, "java-two")
+        for name in ("other-java", "java-one", "java-two"):
+            producer.produce(f"{name}-{broker.name}", name)
+        assert producer.flush(TIMEOUT_S) == 0
+        assert {bytes.fromhex(each) for each in reading.result(TIMEOUT_S)} == {b"java-one", b"java-two"}
+
+
+def test_java_s_consumer_is_told_that_a_pattern_is_none(java: Driver, broker: Broker) -> None:
+    with pytest.raises(DriverError, match="InvalidRegularExpression"):
+        java.ask("read-by-pattern", f"java-none-{broker.name}", "a**b", 1)

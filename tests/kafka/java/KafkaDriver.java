@@ -14,12 +14,14 @@ import java.util.Optional;
 import java.util.StringJoiner;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
+import java.util.function.Consumer;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.admin.RecordsToDelete;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -72,7 +74,10 @@ public class KafkaDriver {
             case "begin" -> begin(words[1]);
             case "consume" -> consume(partition(words), words[3]);
             case "read" -> read(partition(words), Long.parseLong(words[3]), Integer.parseInt(words[4]));
-            case "read-as-member" -> readAsMember(words[1], words[2], words[3], Integer.parseInt(words[4]));
+            case "read-as-member" ->
+                readAsMember(words[1], words[2], one -> one.subscribe(List.of(words[3])), Integer.parseInt(words[4]));
+            case "read-by-pattern" -> readAsMember(words[1], "consumer",
+                one -> one.subscribe(new SubscriptionPattern(words[2])), Integer.parseInt(words[3]));
             case "ends" -> ends(partition(words));
             case "partitions" -> partitions(words[1]);
             case "delete" -> delete(words[1]);
@@ -186,12 +191,13 @@ public class KafkaDriver {
     }
 
     /** Answers with the values of `count` records that are new to a group, and commits behind them. */
-    private void readAsMember(String group, String protocol, String topic, int count) {
+    private void readAsMember(
+            String group, String protocol, Consumer<KafkaConsumer<byte[], byte[]>> subscription, int count) {
         Map<String, Object> settings = Map.of("bootstrap.servers", servers, "group.id", group, "group.protocol", protocol,
             "auto.offset.reset", "earliest", "enable.auto.commit", "false");
         try (KafkaConsumer<byte[], byte[]> consumer =
                 new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
-            consumer.subscribe(List.of(topic));
+            subscription.accept(consumer);
             long deadline = System.currentTimeMillis() + DEADLINE_MS;
             for (int found = 0; found < count; ) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
