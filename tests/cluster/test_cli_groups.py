@@ -89,13 +89,15 @@ def rows(answer: dict[str, Any], field: str) -> list[Any]:
 
 
 def test_a_group_of_our_own_consumer(run: Run, servers: str, admin: SyncAdmin) -> None:
-    with SyncConsumer(
-        servers,
-        group_id="ours",
-        client_id="reader",
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,  # every five seconds it would commit what has been read, beyond what is committed below
-    ) as consumer:
+    with (
+        SyncConsumer(
+            servers,
+            group_id="ours",
+            client_id="reader",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,  # every five seconds it would commit what has been read, beyond what is committed below
+        ) as consumer
+    ):
         consumer.subscribe(["t"])
         seen = 0
         while seen < PARTITIONS * EACH:
