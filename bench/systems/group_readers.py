@@ -139,7 +139,6 @@ class ReadingGroup:
         name: The name of the system.
         directory: The empty folder of the notes that members take.
         arguments: The arguments of a member's program, but for the file of its notes.
-
     """
 
     def __init__(self, name: str, directory: Path, arguments: Sequence[str]) -> None:
