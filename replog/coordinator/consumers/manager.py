@@ -47,6 +47,10 @@ Downgrade: TypeAlias = Callable[[str, ConsumerGroup, Collection[str], Moment], t
 """Returns the records that make a group one of the classic protocol when members go; none where it stays what it is."""
 
 
+_NOBODY = MemberMetadata(None, None, subscribed_topic_regex="", server_assignor=None)
+"""A member that has told nothing yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionTimer:
     """A member has been silent for a session."""
@@ -327,8 +331,8 @@ class ConsumerManager:
         pattern = told.subscribed_topic_regex or ""
         patterns = self._patterns.of_members(group_id, known, members, pattern, records, moment)
         topics_hash = self._topics_hash(group, change, told, members, patterns)
-        is_as_before = change.old is not None and _wishes(change.old, known) == _wishes(told, patterns)
-        if not is_as_before or topics_hash != known_hash:
+        is_as_before = _wishes(change.old or _NOBODY, known) == _wishes(told, patterns)
+        if epoch == 0 or not is_as_before or topics_hash != known_hash:
             epoch += 1
             self._counts[RebalanceReason.JOINED if change.old is None else RebalanceReason.CHANGED] += 1
             records.append(epoch_record(group_id, epoch, topics_hash))
@@ -390,7 +394,7 @@ def _wishes(
 
 def _told(old: MemberMetadata | None, request: ConsumerHeartbeat) -> MemberMetadata:
     """Returns what a member has told of itself by now; what it leaves out is as before."""
-    known = old if old is not None else MemberMetadata(None, None, subscribed_topic_regex="", server_assignor=None)
+    known = old or _NOBODY
     names = known.subscribed_topic_names
     if request.subscribed_topics is not None:
         names = sorted(set(request.subscribed_topics))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,16 @@ def test_new_subscriptions_partitions_and_topics_are_noticed(host: Host, topics:
     assert (epoch, assignment) == (4, {topic_id("u"): {0, 1}, topic_id("none"): {0}})
     topics.change(other=1)
     assert told(host, beat("a", 4)) == (4, None)
+
+
+def test_a_member_that_wants_nothing_begins_no_epoch(host: Host) -> None:
+    """Goal: nobody is moved when one comes that reads nothing yet, such as one whose pattern is still resolved."""
+    told(host, joining("a"))
+    beside = ConsumerHeartbeat("g", "n", 0, rebalance_timeout_ms=REBALANCE_MS, subscribed_topics=(), owned={})
+    assert told(host, beside) == (1, {})
+    assert told(host, beat("n", 1)) == (1, None)
+    assert told(host, replace(beside, group_id="another", member_id="first")) == (1, {})
+    assert told(host, beat("a", 1)) == (1, None)
 
 
 def test_a_change_of_topics_whose_records_are_refused_is_noticed_again(host: Host, topics: Topics) -> None:
