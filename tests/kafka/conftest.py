@@ -15,6 +15,7 @@ from go_programs import GoUnavailableError, build
 from kafka_install import KafkaInstall, KafkaUnavailableError, install
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
+from member_scripts import Members
 from served_cluster import ServedCluster, served_cluster
 from sides import Side, Sides, sides
 
@@ -81,6 +82,14 @@ def both(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Side
     """A real Kafka and a broker of ours, to be asked the same."""
     with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:
         yield pair
+
+
+@pytest.fixture
+def members(both: Sides) -> Iterator[Members]:
+    """Members of a group of its own on both."""
+    found = Members(both)
+    yield found
+    found.close()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
