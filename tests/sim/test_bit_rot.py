@@ -31,7 +31,6 @@ class Rotting(DataSimulation):
     fixed = {"bit_rot": 1.0, "flush_policy": "always", "min_isr": 2, "faults_s": 3.0}  # noqa: RUF012 -- as the base class says
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 def test_what_rots_looks_whole_and_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody who looks at headers alone sees it; two replicas never have damage at once."""
     damaged: list[DamagedBatch] = []

@@ -110,7 +110,6 @@ class WithoutFsync(DataSimulation):
     fixed = {"flush_policy": "auto", "mains": 0.5, "wipe": 0.0}  # noqa: RUF012 -- as the base class says
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 def test_records_that_were_not_on_disk_are_missed() -> None:
     for seed in range(ABLATION_SEEDS):
         try:

@@ -46,14 +46,12 @@ def test_it_is_survived(name: str) -> None:
     assert {fault.kind for fault in case.schedule} <= simulation.seen.keys(), "a fault has found nothing to do"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # as below
 def test_a_deletion_that_nobody_has_asked_for_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ReplicationChecks, "may_delete", lambda *_: None)
     with pytest.raises(Violation, match=r"^S10 node . starts at "):
         Case.read(FOLDER / "an_empty_replica_after_a_deletion_inside_of_a_batch.json").simulation(DataSimulation).run()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 @pytest.mark.parametrize("name", SAFEGUARDS)
 def test_without_the_safeguard_it_is_not(name: str) -> None:
     (ablation,) = [ablation for ablation in ABLATIONS if ablation.safeguard == SAFEGUARDS[name]]

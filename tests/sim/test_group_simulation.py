@@ -65,8 +65,6 @@ def test_a_seed_is_a_run() -> None:
     assert traces[0] == traces[1]
 
 
-# a run that is broken off leaves what a node was about to begin
-@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
 def test_a_missing_safeguard_of_groups_is_found(ablation: GroupAblation) -> None:
     if ablation.unfound_because:

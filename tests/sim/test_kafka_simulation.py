@@ -61,7 +61,6 @@ def test_fresh_seeds_lose_nothing_either() -> None:
         kept_by(seeds, KafkaSimulation)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 @pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
 def test_a_missing_safeguard_of_the_port_is_found(ablation: Ablation) -> None:
     seed = TABLE.known_seed(ablation.safeguard)

@@ -93,10 +93,6 @@ def test_one_seed_is_one_run_under_any_hash_seed() -> None:
 # ---- ablations: a safeguard is taken out, the checks must notice ---------------------------------------------------------
 
 
-cut_off = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""A run that ends in a violation ends its nodes in the middle of what they did, without their loop."""
-
-
 def first_violation(make: Callable[[int], Simulation] = Simulation, first: int = 0) -> str:
     """What the first seed from `first` on says that finds something."""
     for seed in range(first, first + ABLATION_SEEDS):
@@ -107,7 +103,6 @@ def first_violation(make: Callable[[int], Simulation] = Simulation, first: int =
     return "nothing found"
 
 
-@cut_off
 def test_a_disk_that_lies_about_fsync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     start = SimulatedNode.start
 
@@ -121,7 +116,6 @@ def test_a_disk_that_lies_about_fsync_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert "--seed" in found  # the message says how to repeat it
 
 
-@cut_off
 def test_votes_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(_file: QuorumStateFile, _state: ElectionState) -> None: ...
 
@@ -129,7 +123,6 @@ def test_votes_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> N
     assert "nothing found" not in first_violation()
 
 
-@cut_off
 def test_fetches_that_count_before_the_fsync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Votes and leaders are fine; what was acknowledged is lost when everything loses power."""
 
@@ -143,7 +136,6 @@ def test_fetches_that_count_before_the_fsync_are_found(monkeypatch: pytest.Monke
     assert "acknowledged" in found or "M4" in found
 
 
-@cut_off
 def test_answers_before_their_commit_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def at_once(controller: Controller, answer: Reply | ReplyError, _deadline_ms: int) -> None:
         controller._effects.append(answer)
@@ -152,7 +144,6 @@ def test_answers_before_their_commit_are_found(monkeypatch: pytest.MonkeyPatch) 
     assert "acknowledged" in first_violation()
 
 
-@cut_off
 def test_a_lost_term_that_is_not_taken_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def keep(_registry: SnapshotRegistry, _epoch: int) -> None: ...
 

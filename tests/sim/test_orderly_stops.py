@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -28,7 +27,6 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
-    gc.collect()  # what a run that fails leaves behind is told of in its own test, which expects it
 
 
 def run_until_it_shows() -> None:
@@ -41,7 +39,6 @@ def test_all_nodes_stop_in_order_and_start_again() -> None:
         OrderlyStops(seed).run()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 def test_without_the_elr_a_damaged_copy_leaves_nobody() -> None:
     changes_without = ReplicationControl.changes_without
 
@@ -52,7 +49,6 @@ def test_without_the_elr_a_damaged_copy_leaves_nobody() -> None:
         run_until_it_shows()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 def test_a_leader_that_commits_without_the_elr_loses_records() -> None:
     counting = RemoteReplicas.counting
 

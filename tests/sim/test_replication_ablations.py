@@ -21,7 +21,6 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 @pytest.mark.parametrize("ablation", FOUND, ids=lambda ablation: ablation.safeguard)
 def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
     seed = TABLE.known_seed(ablation.safeguard)
@@ -31,7 +30,6 @@ def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
     assert "--seed" in found[1]  # the message says how to repeat it
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("ablation", UNFOUND, ids=lambda ablation: ablation.safeguard)
 def test_a_safeguard_that_is_said_not_to_be_missed_can_still_be_taken_out(ablation: Ablation) -> None:
     """A substitute that no longer fits what it stands for ends a node, and would say nothing about the safeguard."""

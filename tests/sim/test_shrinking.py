@@ -62,7 +62,6 @@ def test_a_check_has_a_name(violation: str, name: str) -> None:
     assert check_name(violation) == name
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # clients cut off in their `finally`
 def test_a_missing_safeguard_needs_few_faults(tmp_path: Path) -> None:
     """A broker that restarts uncleanly stays eligible: one that loses power, or is killed, and starts again shows it."""
     with mock.patch.object(ReplicationControl, "changes_without", as_if_clean):

@@ -101,7 +101,6 @@ def test_what_a_scenario_raises_names_its_seed() -> None:
     assert raised.value.__notes__ == ["simulated with seed 17"]
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_exception_that_nobody_takes_is_told() -> None:
     async def background() -> None:
         raise ValueError("unheard")
