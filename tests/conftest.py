@@ -49,6 +49,17 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _garbage_of_its_own() -> Iterator[None]:
+    """Looks for garbage at the end of each file.
+
+    An error in what the garbage collector ends, such as a coroutine or a socket, fails the test that runs then: it is to be
+    one of the file that has left it, whichever files come before and after.
+    """
+    yield
+    gc.collect()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def java_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Has every Java that tests start be quick to start and keep its files here: Spark's, libraries that Kafka unpacks."""
