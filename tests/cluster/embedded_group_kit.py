@@ -13,7 +13,7 @@ from replog.errors import ReplogError
 
 QUICK = {
     "group.consumer.heartbeat.interval.ms": 50,
-    "group.consumer.session.timeout.ms": 2_000,
+    "group.consumer.session.timeout.ms": 30_000,
     "offsets.topic.num.partitions": 2,
 }
 PATIENCE_S = 60
