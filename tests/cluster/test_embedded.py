@@ -43,7 +43,7 @@ def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Pa
             found = client.ask(MetadataRequest(None), 12, MetadataResponse)
             assert [topic.name for topic in found.topics] == ["flights"]
             assert len(list((tmp_path / "temporary").iterdir())) == 1
-    assert threads() == before
+    assert threads() <= before  # one that another test has left may have ended
     assert list((tmp_path / "temporary").iterdir()) == []
     with pytest.raises(BrokerClosedError, match="no broker runs"):
         _ = broker.bootstrap_servers

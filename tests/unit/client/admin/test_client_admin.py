@@ -167,13 +167,13 @@ async def test_a_broker_without_a_controller_is_believed_only_when_no_other_know
 
 
 async def test_describing_keeps_to_its_time_where_others_are_silent() -> None:
-    cluster = FakeCluster(4)
+    cluster = FakeCluster(60)
     async with make(cluster) as admin:
-        await admin.wait_until_ready(brokers=4)
+        await admin.wait_until_ready(brokers=60)
         cluster.nodes[1].cut_off(knows_it=True)
         for node in list(cluster.nodes.values())[1:]:
             node.is_mute = True
-        async with asyncio.timeout(2.5):  # a second for each silent broker would be three
+        async with asyncio.timeout(30):  # a second for each silent broker would be a minute
             assert (await admin.describe_cluster(timeout_ms=200)).controller_id == -1
 
 
