@@ -78,10 +78,19 @@ def broker(request: pytest.FixtureRequest) -> Broker:
 
 
 @pytest.fixture(scope="session")
-def both(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
-    """A real Kafka and a broker of ours, to be asked the same."""
+def _both_brokers(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
     with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:
         yield pair
+
+
+@pytest.fixture(scope="module")
+def both(_both_brokers: Sides) -> Iterator[Sides]:
+    """A real Kafka and a broker of ours, to be asked the same; over new connections in each file.
+
+    Both close those that were silent for ten minutes, and other files may take that long.
+    """
+    yield _both_brokers
+    _both_brokers.hang_up()
 
 
 @pytest.fixture
