@@ -236,6 +236,30 @@ def wait_for_rebalance(members: Members) -> None:
         until(partial(is_told, side))
 
 
+def wait_for_state(members: Members, state: str) -> None:
+    """Waits until a classic group is in a state on both."""
+
+    def is_there(side: Side) -> bool:
+        asked = DescribeGroupsRequest([members.group])
+        told = members._client(side, "").ask(asked, 6, DescribeGroupsResponse)
+        return bool(told.groups[0].group_state == state)
+
+    for side in members._both:
+        until(partial(is_there, side))
+
+
+def wait_until_out(members: Members, name: str) -> None:
+    """Waits until a member of KIP-848 has been put out on both."""
+
+    def is_out(side: Side) -> bool:
+        asked = ConsumerGroupDescribeRequest([members.group])
+        told = members._client(side, "").ask(asked, 1, ConsumerGroupDescribeResponse)
+        return members.id(side, name) not in {each.member_id for each in told.groups[0].members}
+
+    for side in members._both:
+        until(partial(is_out, side))
+
+
 def speaks(members: Members, name: str, epoch: int, owned: list[int] | None = None, **fields: Any) -> Make:
     """A heartbeat of a member that has chosen its id."""
     if epoch == 0:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
-from member_scripts import COMMIT, FETCH, HEARTBEAT, REBALANCE_MS, Identity, Members, settled, speaks
+from member_scripts import (
+    COMMIT,
+    FETCH,
+    HEARTBEAT,
+    REBALANCE_MS,
+    Identity,
+    Members,
+    settled,
+    speaks,
+    wait_for_state,
+    wait_until_out,
+)
 
 from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -144,7 +154,7 @@ def test_one_that_gives_nothing_back_in_time_is_out(members: Members, beat: Beat
     beat("a", 0, rebalance_timeout_ms=1_500)
     beat("b", 0)
     beat("a", 1)
-    time.sleep(3)  # on both: nothing tells that it is out but its own heartbeat, which must not come before
+    wait_until_out(members, "a")
     beat("a", 1)
     beat("a", 1, [0, 1])
     commit(members, "a", 1)
@@ -277,7 +287,7 @@ def test_requests_whose_answers_are_lost_come_again(members: Members) -> None:
     members.ask("b", members.sync("b", 2), 5, SyncGroupResponse)
     members.ask("b", members.beat("b", 2), 4, HeartbeatResponse)
     members.tell("a", members.join("a", "a"), 9)
-    time.sleep(0.5)  # both have taken it in: b is asked to join, too
+    wait_for_state(members, "PreparingRebalance")
     members.ask("b", members.beat("b", 2), 4, HeartbeatResponse)
     members.ask("b", members.sync("b", 2), 5, SyncGroupResponse)
     commit(members, "b", 2)
