@@ -24,6 +24,8 @@ COMMITS = 40_000
 RATE_PER_S = 1_000
 RATED_S = 5.0
 IDLE_S = 10.0
+SETTLE_S = 10.0
+"""How long brokers are busy with files of a topic that has just been made."""
 
 STABLE_MS = Metric("stable_ms", "ms")
 MOVED = Metric("moved_partitions", "")
@@ -45,7 +47,7 @@ class GroupsScenario(Scenario[GroupBrokers]):
     """Three brokers; members and commits are bare requests of Kafka's protocol, the same for all systems.
 
     A member hears of a change by its next heartbeat, one in a second here, except where it is said to speak less often.  `stable_ms` ends when every partition has one owner
-    again and the shares of any two members differ by one at most.
+    again and the shares of any two members differ by one at most.  What idle members cost is the difference to the case of none.
 
     Args:
         scale: The share of the members, partitions, commits and times; 1 for figures, less for a test of the scenario.
@@ -74,6 +76,7 @@ class GroupsScenario(Scenario[GroupBrokers]):
             {"work": "commits", "in_flight": 256, "groups": GROUPS, "offsets": 1},
             {"work": "commits", "in_flight": 256, "groups": GROUPS, "offsets": 10},
             {"work": "commits at a rate", "rate_per_s": RATE_PER_S, "groups": GROUPS},
+            {"work": "idle members", **group, "members": 0},
             {"work": "idle members", **group, "members": IDLE_MEMBERS},
             {"work": "idle members", **group, "members": IDLE_MEMBERS, "heartbeat_ms": DEFAULT_HEARTBEAT_MS},
         ]
@@ -152,8 +155,10 @@ class GroupsScenario(Scenario[GroupBrokers]):
     async def _idle(self, system: GroupBrokers, topic: str, params: Params, meter: Meter) -> Measured:
         group = Group(system, topic, self._scaled(int(params["partitions"])), self._scaled(int(params["heartbeat_ms"])))
         try:
-            await group.join(max(2, self._scaled(int(params["members"]))))
-            await group.wait_stable()
+            if params["members"]:
+                await group.join(max(2, self._scaled(int(params["members"]))))
+                await group.wait_stable()
+            await asyncio.sleep(SETTLE_S * min(1.0, self._scale))
             with meter.timed() as timing:
                 await asyncio.sleep(IDLE_S * min(1.0, self._scale))
             return {IDLE_PERCENT: timing.brokers_cpu_s / timing.wall_s * 100}
