@@ -22,7 +22,7 @@ from replog.coordinator.classic.turn import Timer as ClassicTimer
 from replog.coordinator.consumer_removals import remove_consumers
 from replog.coordinator.consumers.config import ConsumersConfig, TopicView
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
-from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer
+from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer, TargetsTimer
 from replog.coordinator.consumers.news import GroupNewsWaits, NewsTimer, WaitTimer
 from replog.coordinator.consumers.pattern_keeper import PatternTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
@@ -252,6 +252,8 @@ class GroupMachine:
                 return self._handle_classic_timer(key, moment)
             case SessionTimer() | RebalanceTimer() | LateJoinTimer() | LateSyncTimer():
                 return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
+            case TargetsTimer():
+                return Outcome(self._consumers.decide(key, moment), self._forget_stale(key.group_id, moment))
             case PatternTimer():
                 self._consumers.refresh_patterns(key, moment)
                 return Outcome()

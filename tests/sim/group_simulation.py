@@ -28,6 +28,7 @@ from replog.broker.replicas.replica import Replica
 from replog.client import Producer
 from replog.controller.messages import ElectLeaders, NamedPartition, NewTopic
 from replog.controller.requests import CreatePartitions, NewPartitions
+from replog.coordinator.consumers import manager as consumers
 from replog.errors import ReplogError
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.records import NO_LEADER, ElectionType
@@ -94,6 +95,7 @@ class Shape:
         grows: how often the topic gets another partition, on average, in a run.
         elects: how often the coordinators are moved by an election.
         forgets: whether offsets of a group without members are removed after a minute, which clocks jump over.
+        pause_ms: how long a group waits between two decisions on targets, as only large ones do by themselves.
     """
 
     groups: tuple[tuple[str, int], ...]
@@ -105,6 +107,7 @@ class Shape:
     grows: float
     elects: float
     forgets: bool
+    pause_ms: int
 
     @classmethod
     def draw(cls, rng: random.Random) -> Shape:
@@ -123,6 +126,7 @@ class Shape:
             grows=rng.choice((0.0, 1.0, 2.0)),
             elects=rng.choice((0.0, 0.3)),
             forgets=rng.random() < 0.25,
+            pause_ms=rng.choice((0, 300)),
         )
 
 
@@ -230,6 +234,7 @@ class GroupSimulation(Simulation):
             (OffsetsTopic, "_wanted", with_small_segments),
             (Shards, "committed", watched_committed),
             (Shards, "begun", watched_begun),
+            (consumers, "pause_ms", lambda _: self.shape.pause_ms),
             *heard(self),
         ]
         with contextlib.ExitStack() as stack:

@@ -67,6 +67,7 @@ class ConsumerGroup:
         holders: Who has a partition, or has to give it back.
         topics_seen: The version of the topics at which their hash was found to be that of the group, and the hash; None where
             nobody has looked.  No part of the log.
+        decides_again_ms: The time before which new targets are not decided, unless there is no other way.  No part of the log.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
@@ -80,6 +81,7 @@ class ConsumerGroup:
         self.instances = TimelineHashMap[str, str](registry)
         self.holders = TimelineHashMap[TopicPartition, str](registry)
         self.topics_seen: tuple[int, int] | None = None
+        self.decides_again_ms = 0
 
     # ---- who may ask ------------------------------------------------------------------------------------------------
 

@@ -2,6 +2,9 @@
 
 A group has three epochs, which follow one another: that of the group counts what has changed, that of the targets says for which
 of these they were decided, and that of each member says how far it has come (`reconcile`).
+
+What a decision costs grows with the group, so between two of a large one there is a pause (`targets.pause_ms`): what changes
+meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from replog.coordinator.consumers.records import (
     target_record,
 )
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.coordinator.consumers.targets import decide_targets, hash_of_topics
+from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background
@@ -66,6 +69,13 @@ class RebalanceTimer:
     group_id: str
     member_id: str
     epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsTimer:
+    """The pause behind a decision is over, and a group has changed in it."""
+
+    group_id: str
 
 
 @dataclass(slots=True)
@@ -318,7 +328,10 @@ class ConsumerManager:
             The target of the member, and the epoch in which it was decided.
         """
         epoch, target_epoch, known_hash = _epochs(group)
-        if group is not None and epoch == target_epoch and self._is_news_free(group, change, told):
+        is_pause = group is not None and _is_pause(group, told, moment)
+        if group is not None and (epoch == target_epoch or is_pause) and self._is_news_free(group, change, told):
+            if epoch != target_epoch:
+                self._decide_later(group_id, group)
             return group.targets.get(change.member_id, {}), target_epoch
         members = {} if group is None else dict(group.members.items())
         targets = {} if group is None else dict(group.targets.items())
@@ -338,11 +351,27 @@ class ConsumerManager:
             records.append(epoch_record(group_id, epoch, topics_hash))
         if epoch == target_epoch:
             return targets.get(change.member_id, {}), target_epoch
+        if group is not None and is_pause:
+            self._decide_later(group_id, group)
+            return targets.get(change.member_id, {}), target_epoch
         decided = decide_targets(members, targets, self._topics, self._config.assignors, patterns)
-        changed = [each for each in decided if decided[each] != targets.get(each, {})]
-        records += [target_record(group_id, each, decided[each]) for each in changed]
-        records.append(target_epoch_record(group_id, epoch))
+        records += _target_records(group_id, targets, decided, epoch)
+        if group is not None:
+            group.decides_again_ms = moment.now_ms + pause_ms(decided)
         return decided[change.member_id], epoch
+
+    def _decide_later(self, group_id: str, group: ConsumerGroup) -> None:
+        self._timers.set_if_none(TargetsTimer(group_id), group.decides_again_ms)
+
+    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
+        """Returns the records of new targets of a group that has changed in a pause; none where they are decided."""
+        group = self._groups.find(timer.group_id)
+        if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
+            return ()
+        targets = dict(group.targets.items())
+        decided = decide_targets(group.members, targets, self._topics, self._config.assignors, group.patterns)
+        group.decides_again_ms = moment.now_ms + pause_ms(decided)
+        return _target_records(timer.group_id, targets, decided, group.epoch.get())
 
     def _is_news_free(self, group: ConsumerGroup, change: Change, told: MemberMetadata) -> bool:
         """Whether a member is as it was, and so are the topics: most heartbeats, which must not look at all of a large group."""
@@ -377,6 +406,22 @@ class ConsumerManager:
             left = replace(current, epoch=LEAVING_STATIC_EPOCH, previous_epoch=current.epoch)
             return (left.record(request.group_id, request.member_id),), response
         return self.remove(request.group_id, (request.member_id,), moment, RebalanceReason.LEFT), response
+
+
+def _is_pause(group: ConsumerGroup, told: MemberMetadata, moment: Moment) -> bool:
+    """Whether a change by this member is decided later.
+
+    One of the classic protocol would join again and again until then; and targets of an epoch there have to be.
+    """
+    return moment.now_ms < group.decides_again_ms and group.target_epoch.get() > 0 and classic_of(told) is None
+
+
+def _target_records(
+    group_id: str, targets: Mapping[str, Assignment], decided: Mapping[str, Assignment], epoch: int
+) -> tuple[Record, ...]:
+    """Returns the records of those targets that are others than before, and that of the epoch in which they were decided."""
+    changed = (each for each in decided if decided[each] != targets.get(each, {}))
+    return (*(target_record(group_id, each, decided[each]) for each in changed), target_epoch_record(group_id, epoch))
 
 
 def _epochs(group: ConsumerGroup | None) -> tuple[int, int, int]:

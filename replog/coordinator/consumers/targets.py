@@ -5,11 +5,15 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 from uuid import UUID
 
 from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor
 from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import MemberMetadata
+
+VISITS_PER_PAUSE_MS: Final = 50
+"""Members and partitions that a decision looks at for each millisecond of the pause behind it: about ten times what they cost."""
 
 
 def decide_targets(
@@ -40,6 +44,16 @@ def decide_targets(
     }
     assign = assignors[chosen_assignor(members.values(), assignors)]
     return assign(specs, dict(found.values()))
+
+
+def pause_ms(decided: Mapping[str, Assignment]) -> int:
+    """Returns how long after a decision the next one may wait: 0 for a few dozen members and partitions.
+
+    Args:
+        decided: The targets of all members.
+    """
+    partitions = sum(len(each) for target in decided.values() for each in target.values())
+    return (len(decided) + partitions) // VISITS_PER_PAUSE_MS
 
 
 def chosen_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, Assignor]) -> str:

@@ -360,7 +360,7 @@ def state_of(host: Host) -> Any:
         group_id: {
             name: dict(value) if hasattr(value, "items") else value.get()
             for name, value in vars(groups.find(group_id)).items()
-            if name != "topics_seen"
+            if name not in {"topics_seen", "decides_again_ms"}
         }
         for group_id in groups.group_ids()
     }

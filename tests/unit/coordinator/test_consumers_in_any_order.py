@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 from consumer_kit import CONFIG, SESSION_MS, beat, joining, pass_time
 from group_record_kit import unhurried
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator.assignors.model import TopicPartition, assignment_of, partitions_of
+from replog.coordinator.consumers import manager
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.runtime.messages import ReplyError, Resigned
 from replog.group_errors import (
@@ -106,11 +108,19 @@ def check(host: Host, clients: dict[str, Client]) -> None:
 
 
 @unhurried
-@given(st.integers(0, 2**32), ACTIONS)
+@given(st.integers(0, 2**32), ACTIONS, st.sampled_from([0, SESSION_MS // 4]))
 def test_nobody_reads_what_another_one_reads_and_all_is_read_in_the_end(
-    seed: int, actions: list[tuple[str, str]]
+    seed: int, actions: list[tuple[str, str]], pause_ms: int
 ) -> None:
-    """Goal: lost answers, slow and silent members, full logs, other leaders: one reader a partition, and no standstill."""
+    """Goal: lost answers, slow and silent members, full logs, other leaders: one reader a partition, and no standstill.
+
+    With a pause between two decisions, as large groups have it, and without.
+    """
+    with mock.patch.object(manager, "pause_ms", return_value=pause_ms):
+        _check_any_order(seed, actions)
+
+
+def _check_any_order(seed: int, actions: list[tuple[str, str]]) -> None:
     rng, topics = random.Random(seed), Topics(t=4)
     host = group_host(topics, CONFIG)
     host.lead()
@@ -141,9 +151,10 @@ def test_nobody_reads_what_another_one_reads_and_all_is_read_in_the_end(
                     each.pass_time(host.now_ms)
         check(host, clients)
     host.refuses = None
-    for _ in range(12):
+    for _ in range(24):
         for client in clients.values():
             heartbeat(host, client)
             check(host, clients)
+        pass_time(host, host.now_ms + SESSION_MS // 10)
     assert sum(len(each.reads) for each in clients.values()) == topics.partitions["t"]
     assert max(len(each.reads) for each in clients.values()) - min(len(each.reads) for each in clients.values()) <= 1
