@@ -46,7 +46,9 @@ class DirectoryReplicas:
             self._state.put_offline(loaded.key, loaded.topic_id, loaded.error)
 
     def open_log(self, key: TopicPartition, topic_id: UUID, config: LogConfig | None, now_ms: int) -> Log:
-        """Returns the log of a replica, created when there is none.
+        """Returns the log of a replica, created when there is none; one that found no room when it was opened is opened again.
+
+        That recovers it here and now, above its recovery point: ask when there is room.
 
         Args:
             key: Topic and partition.
@@ -57,10 +59,12 @@ class DirectoryReplicas:
         Raises:
             InconsistentTopicIdError: The partition folder belongs to an earlier topic of the same name.
             CorruptRecordError: The replica is offline.
-            DiskFullError: There is no room for a new one.
+            DiskFullError: There is no room for a new one, or to recover one.
             StorageError: The disk failed.
         """
         state = self._state
+        if isinstance(state.offline.get(key), DiskFullError) and state.topic_ids[key] in {None, topic_id}:
+            self.add(self._opener.load(key, config or state.config, now_ms))
         if key in state.offline:
             raise raised_anew(state.offline[key])
         if key not in state.logs:

@@ -306,6 +306,28 @@ async def test_a_leader_without_room_for_its_epoch_leads_when_there_is_some() ->
         assert (await it.produce(acks=1)).base_offset == 0
 
 
+async def test_a_leader_without_room_to_recover_at_the_start_leads_when_there_is_some() -> None:
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(3)
+        await it.flushed()
+        it.directory.checkpoint_recovery_points()
+        fs.kill()
+        it.has_failed = True
+    fs.remove(f"{DIRECTORY}/{TOPIC}-0/leader-epoch-checkpoint")
+    fs.faults.fail_always(Operation.WRITE, path_part="leader-epoch", error_number=errno.ENOSPC)
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        assert "waits for room" in (await it.produce()).message
+        upkeep = keeper(it)
+        await upkeep.check_disks()
+        assert "waits for room" in (await it.produce()).message
+        fs.faults.clear()
+        await upkeep.check_disks()
+        assert (await it.produce(acks=1)).base_offset == 3
+
+
 async def test_states_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic())

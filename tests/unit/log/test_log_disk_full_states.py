@@ -311,6 +311,41 @@ def test_opening_on_a_full_disk_keeps_what_needs_no_room_and_creates_nothing() -
     append(logs.open_log("new", 0, TOPIC, now_ms=T0), 1)
 
 
+def without_room_to_recover() -> tuple[SimulatedFileSystem, LogManager]:
+    """A log with two epochs, the second of which is only in its batches, opened where its epochs cannot be written."""
+    fs = SimulatedFileSystem()
+    logs = LogManager.open(fs, ["/data"], cluster_id="c", node_id=1, now_ms=T0, config=TINY, limits=LIMITS)
+    log = logs.open_log("t", 0, TOPIC, now_ms=T0)
+    append(log, 20, leader_epoch=0)
+    log.flush()
+    logs.checkpoint_recovery_points()
+    fs.kill()
+    fs.remove("/data/t-0/leader-epoch-checkpoint")
+    fs.faults.fail_always(Operation.WRITE, path_part="leader-epoch", error_number=errno.ENOSPC)
+    return fs, LogManager.open(fs, ["/data"], cluster_id="c", node_id=1, now_ms=T0, config=TINY, limits=LIMITS)
+
+
+def test_a_replica_that_found_no_room_at_the_start_is_opened_when_there_is_some() -> None:
+    fs, logs = without_room_to_recover()
+    assert ("t", 0) not in logs.logs
+    for _ in range(2):
+        with pytest.raises(DiskFullError, match="leader-epoch checkpoint cannot be written"):
+            logs.open_log("t", 0, TOPIC, now_ms=T0)
+    fs.faults.clear()
+    log = logs.open_log("t", 0, TOPIC, now_ms=T0)
+    assert len(content(log)) == 20
+    assert logs.open_log("t", 0, TOPIC, now_ms=T0) is log
+
+
+def test_a_replica_without_room_is_not_opened_for_another_topic_of_its_name() -> None:
+    fs, logs = without_room_to_recover()
+    fs.faults.clear()
+    with pytest.raises(DiskFullError):
+        logs.open_log("t", 0, UUID(int=78), now_ms=T0)
+    logs.delete_log("t", 0)
+    assert logs.open_log("t", 0, UUID(int=78), now_ms=T0).log_end_offset == 0
+
+
 def test_new_replicas_avoid_a_full_disk() -> None:
     fs = SimulatedFileSystem()
     logs = LogManager.open(fs, ["/a", "/b"], cluster_id="c", node_id=1, now_ms=T0, limits=LIMITS)
