@@ -170,6 +170,49 @@ def test_offsets_are_put_elsewhere_only_when_that_is_said(
     assert first == {0: 1, 1: 0, 2: 3, 3: 0}
 
 
+def test_a_group_begins_where_it_is_put(run: Run, admin: SyncAdmin) -> None:
+    where = ("reset", "fresh", "--topic", "t:1", "--to-offset", 3)
+    for more in ((), ("--execute",)):
+        done = run(*where, *more)
+        assert (done.status, done.err) == (0, 'there is no group "fresh" yet; it begins with these offsets\n')
+    assert admin.group_offsets("fresh") == {("t", 1): 3}
+
+
+def test_a_topic_is_printed_as_a_group_that_goes_on_where_it_was(servers: str, admin: SyncAdmin) -> None:
+    def consume(*arguments: object) -> Done:
+        return replog_here("consume", "t", *arguments, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+
+    admin.alter_group_offsets("printed", {("t", 0): EACH - 1})
+    first = consume("--group", "printed", "--max", 11)
+    assert (first.status, first.err, len(first.out.split())) == (0, "", 11)
+    assert sum(admin.group_offsets("printed").values()) == EACH - 1 + 11
+    rest = consume("--group", "printed")
+    assert (rest.status, rest.err) == (0, "")
+    of_partition_0 = {str(number) for number in range(0, (EACH - 1) * PARTITIONS, PARTITIONS)}
+    everything = set(map(str, range(EACH * PARTITIONS)))
+    assert sorted(first.out.split() + rest.out.split()) == sorted(everything - of_partition_0)
+    assert admin.group_offsets("printed") == everywhere(EACH)
+    assert consume("--group", "printed") == Done(0, "", "")
+    assert consume("--group", "other", "--from", "latest") == Done(0, "", "")
+    assert admin.group_offsets("other") == everywhere(EACH)
+    assert "the group decides who reads which" in consume("--group", "printed", "--partition", 1).err
+    assert "replog groups reset" in consume("--group", "printed", "--from", 5).err
+    assert "does not exist" in replog_here(
+        "consume", "no-such", "--group", "printed", env={"REPLOG_BOOTSTRAP_SERVERS": servers}
+    ).err  # fmt: skip
+
+
+def test_a_member_without_a_partition_ends_when_its_time_is_over(servers: str, admin: SyncAdmin) -> None:
+    admin.create_topic("single", 1)
+    with SyncConsumer(servers, group_id="crowded", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["single"])
+        until(lambda: consumer.poll(timeout_ms=100) == [] and bool(consumer.assignment()))
+        arguments = ("consume", "single", "--group", "crowded", "--timeout", 2)
+        done = replog_here(*arguments, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+    assert (done.status, done.out) == (1, "")
+    assert "the group has given this member no partition" in done.err
+
+
 def test_what_is_not_there(run: Run, admin: SyncAdmin) -> None:
     admin.alter_group_offsets("there", {("t", 0): 1})
     for arguments in (["describe", "no-such"], ["lag", "no-such"], ["reset", "no-such", "--all-topics", "--to-latest"]):

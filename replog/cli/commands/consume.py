@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,6 +14,7 @@ from replog.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from replog.client import ConsumerRecord
+    from replog.client.consumer.partition_reader import OffsetReset
 
 POLL_RECORDS_MAX = 5_000
 TIMEOUT_S = 10.0
@@ -26,6 +27,14 @@ def consume(
     ] = "earliest",
     partition: Annotated[
         int | None, typer.Option("--partition", min=0, max=common.INT_MAX, help="Default: all.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            metavar="GROUP",
+            help="Share the topic with the other members, go on where the group was, and commit what is printed.",
+        ),
     ] = None,
     max_records: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N records.")] = None,
     key_separator: Annotated[
@@ -48,12 +57,17 @@ def consume(
     """Print records in order within each partition, up to what is committed now (or on and on with --follow).
 
     A partition without a leader is told on stderr, and read as soon as it has one; the others are read meanwhile.
+    With --group, --from counts where the group has committed nothing.
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     _check_start(start)
     show = _as_json if as_json else _as_text(key_separator)
     patience_s = timeout if timeout is not None or follow else TIMEOUT_S
-    work = _consume(bootstrap_servers, topic, start, partition, max_records, show, follow=follow, timeout_s=patience_s)
+    if group is not None:
+        _check_member(start, partition)
+        work = _consume_as_member(bootstrap_servers, topic, group, start, max_records, show, follow, patience_s)
+    else:
+        work = _consume(bootstrap_servers, topic, start, partition, max_records, show, follow, patience_s)
     common.run(work)
 
 
@@ -64,7 +78,6 @@ async def _consume(
     partition: int | None,
     max_records: int | None,
     show: Callable[[ConsumerRecord], bytes],
-    *,
     follow: bool,
     timeout_s: float | None,
 ) -> None:
@@ -78,9 +91,39 @@ async def _consume(
         while left > 0 and (follow or reader.is_behind):
             records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
             shown = [r for r in records if follow or r.offset < reader.end((r.topic, r.partition))]
-            sys.stdout.buffer.write(b"".join(map(show, shown)))
-            sys.stdout.buffer.flush()
+            _print(shown, show)
             left -= len(shown)
+
+
+async def _consume_as_member(
+    bootstrap_servers: str,
+    topic: str,
+    group: str,
+    start: str,
+    max_records: int | None,
+    show: Callable[[ConsumerRecord], bytes],
+    follow: bool,
+    timeout_s: float | None,
+) -> None:
+    """Reads what the group gives to this member.  What is printed is committed, at the latest at the end."""
+    from replog.cli.commands.member_reader import MemberReader
+    from replog.client import Consumer
+
+    reset: OffsetReset = "latest" if start == "latest" else "earliest"
+    async with Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset) as consumer:
+        reader = MemberReader(consumer, topic)
+        await reader.begin()
+        left = max_records if max_records is not None else sys.maxsize
+        while left > 0 and (follow or reader.is_behind):
+            records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
+            _print(records, show)
+            left -= len(records)
+        await consumer.commit()
+
+
+def _print(records: Sequence[ConsumerRecord], show: Callable[[ConsumerRecord], bytes]) -> None:
+    sys.stdout.buffer.write(b"".join(map(show, records)))
+    sys.stdout.buffer.flush()
 
 
 def _say(text: str) -> None:
@@ -92,6 +135,14 @@ def _check_start(start: str) -> None:
         start.isascii() and start.isdigit() and int(start) <= common.OFFSET_MAX
     ):
         raise UsageError("--from", start, f'--from "{start}" is not earliest, latest or an offset')
+
+
+def _check_member(start: str, partition: int | None) -> None:
+    if partition is not None:
+        raise UsageError("--partition", partition, "--partition: the group decides who reads which; leave it out")
+    if start not in {"earliest", "latest"}:
+        reason = f"--from {start}: a group has one offset in each partition; see `replog groups reset`"
+        raise UsageError("--from", start, reason)
 
 
 def _as_text(key_separator: str | None) -> Callable[[ConsumerRecord], bytes]:

@@ -15,7 +15,7 @@ from replog.cli import common
 from replog.cli.errors import FAILED, UsageError, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from replog.cli.commands.group_reset import Change, Target
     from replog.client import Admin, GroupDescription, PartitionLag, TopicPartition
@@ -156,7 +156,10 @@ def reset(
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Put the offsets of a group without members somewhere else; without --execute only show what that would change."""
+    """Put the offsets of a group without members somewhere else; without --execute only show what that would change.
+
+    A group that there is not begins with them.
+    """
     from replog.cli.commands import group_reset
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
@@ -266,24 +269,45 @@ async def _reset(
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
-            members_count = len((await admin.describe_groups([name]))[name].members)
+            members_count, committed = await _standing(admin, name, may_be_new=not all_topics)
             if execute and members_count:
                 raise group_reset.members_error(name, members_count)
-            changes = await _changes(admin, name, target, topics, all_topics=all_topics)
+            changes = await _changes(admin, name, target, topics, committed, all_topics=all_topics)
         if execute:
             with common.waiting("committing offsets"):
                 await admin.alter_group_offsets(name, {(each.topic, each.partition): each.new for each in changes})
         return changes, members_count
 
 
-async def _changes(admin: Admin, name: str, target: Target, topics: Sequence[str], *, all_topics: bool) -> list[Change]:
+async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int]]:
+    """Returns how many members a group has, and its offsets; of a group that there is not, if it may be new, none."""
+    from replog.group_errors import GroupIdNotFoundError
+
+    try:
+        members = (await admin.describe_groups([name]))[name].members
+        return len(members), await admin.group_offsets(name)
+    except GroupIdNotFoundError:
+        if not may_be_new:
+            raise
+        typer.echo(f'there is no group "{name}" yet; it begins with these offsets', err=True)
+        return 0, {}
+
+
+async def _changes(
+    admin: Admin,
+    name: str,
+    target: Target,
+    topics: Sequence[str],
+    committed: Mapping[TopicPartition, int],
+    *,
+    all_topics: bool,
+) -> list[Change]:
     from replog.cli.commands import group_reset
     from replog.errors import InvalidRequestError
     from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
     metadata = await admin.describe_cluster()
     counts = {topic.name: len(topic.partitions) for topic in metadata.topics}
-    committed = await admin.group_offsets(name)
     if target.offsets is not None:
         partitions = sorted(target.offsets)
         group_reset.require_existing(partitions, counts)
