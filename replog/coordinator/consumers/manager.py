@@ -403,7 +403,8 @@ class ConsumerManager:
         _, current = group.member_or_raise(request.member_id, request.instance_id)
         response = self._response(request.member_id, request.member_epoch, None)
         if request.member_epoch == LEAVING_STATIC_EPOCH:
-            left = replace(current, epoch=LEAVING_STATIC_EPOCH, previous_epoch=current.epoch)
+            # it reads nothing any more: what it was to give back is free, and only what it may read waits for it
+            left = replace(current, epoch=LEAVING_STATIC_EPOCH, previous_epoch=current.epoch, revoked={})
             return (left.record(request.group_id, request.member_id),), response
         return self.remove(request.group_id, (request.member_id,), moment, RebalanceReason.LEFT), response
 

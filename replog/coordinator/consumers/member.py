@@ -17,7 +17,7 @@ from replog.coordinator.records import Record
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 LEAVING_STATIC_EPOCH: Final = -2
-"""The epoch of a static member that has left for a while: its partitions wait for it."""
+"""The epoch of a static member that has left for a while: the partitions that it may read wait for it."""
 
 
 class MemberState(IntEnum):

@@ -240,6 +240,15 @@ def test_a_static_member_comes_back_to_what_it_had(host: Host) -> None:
         host.ask(beat("a", 2, instance_id="i"))
 
 
+def test_what_a_static_member_was_to_give_back_is_free_when_it_leaves_for_a_while(host: Host) -> None:
+    told(host, joining("a", instance_id="i"))
+    told(host, joining("b"))
+    assert told(host, beat("a", 1, instance_id="i")) == (1, parts(0, 1))
+    told(host, beat("a", -2, instance_id="i"))
+    assert told(host, beat("b", 2)) == (2, parts(2, 3))
+    assert told(host, joining("a2", instance_id="i")) == (2, parts(0, 1))
+
+
 def test_a_static_member_that_does_not_come_back_is_put_out(host: Host) -> None:
     told(host, joining("a", instance_id="i"))
     told(host, beat("a", -2, instance_id="i"))
