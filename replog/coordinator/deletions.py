@@ -85,4 +85,5 @@ class Deletions:
         is_last = len(offsets) <= room
         if is_last:
             removals.add(group_id, self._groups.removal(group_id))
+            self._groups.classic.forget_unwritten(group_id)
         return tuple(removals.records), is_last

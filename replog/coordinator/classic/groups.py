@@ -49,6 +49,12 @@ class ClassicGroups:
         if not group.members and not group.pending and group.record is None:
             self._groups.pop(group.group_id, None)
 
+    def forget_unwritten(self, group_id: str) -> None:
+        """Forgets a group without members that the log does not have: those that were told an id for it join anew."""
+        group = self._groups.get(group_id)
+        if group is not None and not group.members and group_id not in self._written:
+            self.forget(group_id)
+
     def forget(self, group_id: str) -> list[int]:
         """Forgets what is no part of the log of a group; returns the ids of the requests that wait."""
         group = self._groups.pop(group_id, None)

@@ -421,6 +421,15 @@ def test_a_group_is_deleted_when_it_is_empty(host: Host) -> None:
     assert stable(host, "two")
 
 
+def test_a_group_that_nobody_has_come_back_to_is_deleted(host: Host) -> None:
+    lost = id_of(host)
+    host.ask(DeleteGroup("g"))
+    assert group_of(host) is None
+    assert host.machine._groups.classic.pending_members == 0
+    refused(host, joining(lost), UnknownMemberIdError, "no group")
+    refused(host, DeleteGroup("g"), GroupIdNotFoundError)
+
+
 def test_records_are_those_that_kafka_reads(host: Host) -> None:
     stable(host, "one")
     (encoded,) = host.log
