@@ -49,7 +49,7 @@ class Describer:
     def list(self, request_id: int, request: ListGroups) -> Work:
         """Lists the groups of the shard in steps: each group as it is when the list comes to it."""
         states = {each.strip().lower() for each in request.states}
-        types = {each.strip().lower() for each in request.types}
+        types = {each.lower() for each in request.types}
         found: dict[str, ListedGroup] = {}
         visits = 0
         for group_id in chain(list(self._groups.group_ids()), list(self._offsets.group_ids())):

@@ -25,7 +25,7 @@ class ListGroups:
     """Tell the groups of a shard.
 
     Attributes:
-        states: The states of the groups that are asked for, in any case; empty for all.
+        states: The states of the groups that are asked for, in any case, with spaces around or not; empty for all.
         types: The types of the groups that are asked for, in any case; empty for all.
     """
 

@@ -79,6 +79,7 @@ def test_groups_of_both_kinds_are_listed(host: Host) -> None:
         (("STABLE", "empty"), ("Classic",), (classic, offsets)),
         ((), ("consumer",), (consumer,)),
         ((), ("share",), ()),
+        ((), (" consumer",), ()),
         (("Dead",), (), ()),
     ):
         told = host.ask(ListGroups(tuple(states), tuple(types))).groups
