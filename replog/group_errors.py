@@ -8,6 +8,17 @@ from __future__ import annotations
 from replog.errors import ErrorCode, InvalidRequestError, RetriableError
 
 
+class JoinRefusal:
+    """What errors have in common with which a group refuses a join.
+
+    Attributes:
+        names_member: Whether the answer names the id that the member came with, as that of Kafka does: not where the coordinator
+            assigns, nor where the group is full.
+    """
+
+    names_member: bool = True
+
+
 class NotCoordinatorError(RetriableError):
     """The node asked does not coordinate this group (any more); another one does."""
 
@@ -76,13 +87,14 @@ class GroupSubscribedToTopicError(InvalidRequestError):
     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
 
 
-class GroupMaxSizeReachedError(InvalidRequestError):
+class GroupMaxSizeReachedError(JoinRefusal, InvalidRequestError):
     """The group has as many members as it may have."""
 
     code = ErrorCode.GROUP_MAX_SIZE_REACHED
+    names_member = False
 
 
-class UnknownMemberIdError(InvalidRequestError):
+class UnknownMemberIdError(JoinRefusal, InvalidRequestError):
     """The group has no such member (any more); it has to join anew."""
 
     code = ErrorCode.UNKNOWN_MEMBER_ID
@@ -94,7 +106,7 @@ class IllegalGenerationError(InvalidRequestError):
     code = ErrorCode.ILLEGAL_GENERATION
 
 
-class InconsistentGroupProtocolError(InvalidRequestError):
+class InconsistentGroupProtocolError(JoinRefusal, InvalidRequestError):
     """The member has no protocol in common with the others of its group."""
 
     code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -106,7 +118,7 @@ class InvalidSessionTimeoutError(InvalidRequestError):
     code = ErrorCode.INVALID_SESSION_TIMEOUT
 
 
-class FencedInstanceIdError(InvalidRequestError):
+class FencedInstanceIdError(JoinRefusal, InvalidRequestError):
     """Another member has taken over this instance id."""
 
     code = ErrorCode.FENCED_INSTANCE_ID

@@ -51,10 +51,12 @@ from replog.coordinator.conversion.translation import assignment_bytes, by_id, c
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
+from replog.errors import ReplogError
 from replog.group_errors import (
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
+    JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
     UnknownMemberIdError,
@@ -114,6 +116,16 @@ class ClassicMembers:
             ReplogError: It may not, or has to come again with the id that it is told.
         """
         check_join(request, self._classic)
+        try:
+            return self._let_join(request, group, moment)
+        except ReplogError as error:
+            if isinstance(error, JoinRefusal):
+                error.names_member = False
+            raise
+
+    def _let_join(
+        self, request: JoinGroup, group: ConsumerGroup, moment: Moment
+    ) -> tuple[tuple[Record, ...], JoinGroupResponse]:
         protocols = distinct(request.protocols)
         self._check_room(group, request, protocols)
         _check_protocols(group, request, protocols)

@@ -6,13 +6,13 @@ connection wait with it.
 
 from __future__ import annotations
 
+from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, LeaveGroup, LeavingMember, Protocol, SyncGroup
 from replog.coordinator.classic.requests import Heartbeat as NodeHeartbeat
-from replog.coordinator.classic.requests import JoinGroup, LeaveGroup, LeavingMember, Protocol, SyncGroup
 from replog.coordinator.classic.requests import JoinGroupResponse as Joined
 from replog.coordinator.classic.requests import LeaveGroupResponse as Left
 from replog.coordinator.classic.requests import SyncGroupResponse as Synced
 from replog.errors import ErrorCode, ReplogError
-from replog.group_errors import MemberIdRequiredError
+from replog.group_errors import JoinRefusal, MemberIdRequiredError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -58,6 +58,8 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, call: Call) -> 
         response = refuse_join_group(request, failure_of(error))
         if isinstance(error, MemberIdRequiredError):
             response.member_id = error.member_id
+        elif isinstance(error, JoinRefusal) and not error.names_member:
+            response.member_id = NO_MEMBER_ID
         if call.version >= NO_PROTOCOL_FROM:
             response.protocol_name = None
         return response

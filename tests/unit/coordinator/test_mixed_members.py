@@ -43,6 +43,7 @@ from replog.group_errors import (
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
+    JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
     StaleMemberEpochError,
@@ -150,6 +151,13 @@ def test_members_of_the_classic_protocol_need_one_that_all_support(host: Host) -
     refused(host, coming(one, protocols=both[:1]), InconsistentGroupProtocolError)
     refused(host, coming(protocols=()), InconsistentGroupProtocolError)
     refused(host, joining(protocol_type="connect"), InconsistentGroupProtocolError, "'connect'")
+
+
+def test_a_refusal_names_no_member_as_that_of_kafka_does(host: Host) -> None:
+    for wrong in (coming("c0", protocols=()), coming("c0", instance_id="i")):
+        error = host.answers[host.submit(wrong)].error
+        assert isinstance(error, JoinRefusal)
+        assert not error.names_member
 
 
 def test_a_join_is_checked_as_one_to_a_classic_group(host: Host) -> None:
