@@ -16,6 +16,7 @@ from replog.coordinator.describing.requests import (
 from replog.errors import ErrorCode, ReplogError
 from replog.group_errors import InvalidGroupIdError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
+from replog.kafka.handlers.metadata import GROUP_OPERATIONS
 from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few, text
 from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.kafka.messages.consumer_group_heartbeat import (
@@ -90,7 +91,11 @@ async def describe(node: KafkaNode, request: ConsumerGroupDescribeRequest, call:
     found = await each_or_failure(
         request.group_ids, lambda name: node.coordinate(name, DescribeConsumerGroup(name), TIMEOUT_MS)
     )
-    return Describe(groups=[_described(node.image, name, told) for name, told in found])
+    groups = [_described(node.image, name, told) for name, told in found]
+    for each in groups:
+        if request.include_authorized_operations and each.error_code == ErrorCode.NONE:
+            each.authorized_operations = GROUP_OPERATIONS
+    return Describe(groups=groups)
 
 
 def refuse_describe(request: ConsumerGroupDescribeRequest, failure: Failure) -> Describe:

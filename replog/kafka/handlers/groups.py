@@ -12,6 +12,7 @@ from replog.coordinator.describing.requests import (
 )
 from replog.errors import ErrorCode, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
+from replog.kafka.handlers.metadata import GROUP_OPERATIONS
 from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few, text
 from replog.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -89,7 +90,11 @@ async def describe_groups(node: KafkaNode, request: DescribeGroupsRequest, call:
     """Describes groups of the classic protocol, each for itself."""
     require_few(len(request.groups), "groups")
     found = await each_or_failure(request.groups, lambda name: node.coordinate(name, DescribeGroup(name), TIMEOUT_MS))
-    return DescribeGroupsResponse(groups=[_described(name, told, call.version) for name, told in found])
+    groups = [_described(name, told, call.version) for name, told in found]
+    for each in groups:
+        if request.include_authorized_operations and each.error_code == ErrorCode.NONE:
+            each.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
 
 
 def refuse_describe_groups(request: DescribeGroupsRequest, failure: Failure) -> DescribeGroupsResponse:

@@ -24,7 +24,8 @@ LISTENERS_FROM = 6
 
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
-"""All operations that there are on a cluster, on a topic: nobody is denied one.  The bits are the codes of Kafka's."""
+GROUP_OPERATIONS = 0b1101_0100_1000
+"""All operations that there are on a cluster, on a topic, on a group: nobody is denied one.  The bits are the codes of Kafka's."""
 
 NOT_ASKED = -(2**31)
 """In the place of operations that nobody asked for."""

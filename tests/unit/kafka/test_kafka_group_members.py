@@ -14,11 +14,15 @@ from replog.errors import ErrorCode, NotEnoughReplicasError, ReplogError, Reques
 from replog.group_errors import (
     CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    InvalidGroupIdError,
+    JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
 from replog.kafka.handlers import consumer_groups, group_members, group_offsets, groups
+from replog.kafka.handlers.metadata import NOT_ASKED
 from replog.kafka.handlers.node import Call
 from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -87,6 +91,22 @@ async def test_a_member_is_told_its_id_and_comes_again(version: int) -> None:
     node = Node(MemberIdRequiredError("come again", "m"))
     answer = await told(node, group_members.join_group, JoinGroupRequest("g", member_id=""), version)
     assert (answer.error_code, answer.member_id, answer.generation_id) == (ErrorCode.MEMBER_ID_REQUIRED, "m", -1)
+
+
+@pytest.mark.parametrize(
+    ("of_consumers", "error", "named"),
+    [
+        (False, UnknownMemberIdError("no member"), "m"),
+        (True, UnknownMemberIdError("no member"), ""),
+        (False, GroupMaxSizeReachedError("full"), ""),
+        (False, InvalidGroupIdError("no name"), "m"),
+    ],
+)
+async def test_who_is_named_in_a_refusal(of_consumers: bool, error: ReplogError, named: str) -> None:
+    if of_consumers and isinstance(error, JoinRefusal):
+        error.names_member = False
+    answer = await told(Node(error), group_members.join_group, JoinGroupRequest("g", member_id="m"), 9)
+    assert (answer.error_code, answer.member_id) == (error.code, named)
 
 
 @pytest.mark.parametrize("version", SyncGroupRequest.VERSIONS)
@@ -202,6 +222,18 @@ async def test_groups_of_kip_848_are_described(version: int) -> None:
     assert (places, targets) == ([("t", [0, 1])], [("", UUID(int=8))])
     assert one.member_type == (1 if version else -1)
     assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "no such group")
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_what_may_be_done_with_a_group(is_wanted: bool) -> None:
+    missing = GroupIdNotFoundError("no such group")
+    node = Node(describing.DescribedGroup("g", "Stable", "", "", ()), missing)
+    asked = DescribeGroupsRequest(["g", "h"], is_wanted)
+    answer = await told(node, groups.describe_groups, asked, 6)
+    assert [each.authorized_operations for each in answer.groups] == [3400 if is_wanted else NOT_ASKED, NOT_ASKED]
+    node = Node(describing.DescribedConsumerGroup("g", "Stable", 4, 4, "uniform", ()), missing)
+    answer = await told(node, consumer_groups.describe, ConsumerGroupDescribeRequest(["g", "h"], is_wanted), 1)
+    assert [each.authorized_operations for each in answer.groups] == [3400 if is_wanted else NOT_ASKED, NOT_ASKED]
 
 
 @pytest.mark.parametrize(
