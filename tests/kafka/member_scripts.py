@@ -225,11 +225,11 @@ def settled(members: Members, version: int = 9) -> None:
         members.hear(name, SyncGroupResponse, min(version, 5))
 
 
-def wait_for_rebalance(members: Members) -> None:
-    """Waits until both brokers have taken in that somebody joins, which nothing else tells."""
+def wait_for_rebalance(members: Members, name: str = "a", generation: int = 1) -> None:
+    """Waits until both brokers have taken in that somebody joins, which nothing else tells than the heartbeat of another."""
 
     def is_told(side: Side) -> bool:
-        told = members._client(side, "a").ask(members.beat("a", 1)(side), 4, HeartbeatResponse)
+        told = members._client(side, name).ask(members.beat(name, generation)(side), 4, HeartbeatResponse)
         return bool(told.error_code == REBALANCE_IN_PROGRESS)
 
     for side in members._both:
@@ -246,6 +246,18 @@ def wait_for_state(members: Members, state: str) -> None:
 
     for side in members._both:
         until(partial(is_there, side))
+
+
+def wait_for_count(members: Members, count: int) -> None:
+    """Waits until a classic group has so many members on both."""
+
+    def are_there(side: Side) -> bool:
+        asked = DescribeGroupsRequest([members.group])
+        told = members._client(side, "").ask(asked, 6, DescribeGroupsResponse)
+        return len(told.groups[0].members) == count
+
+    for side in members._both:
+        until(partial(are_there, side))
 
 
 def wait_until_out(members: Members, name: str) -> None:
