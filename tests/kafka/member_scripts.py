@@ -126,10 +126,10 @@ class Members:
         """A join; `member` is whose id it carries, "" for none."""
         wishes = subscription(self.topic, name.encode())
         protocols = [Protocol("range", wishes), Protocol("roundrobin", wishes)]
-        fields = {"protocol_type": "consumer", "protocols": protocols, "session_timeout_ms": SESSION_MS} | fields
+        patience = {"session_timeout_ms": SESSION_MS, "rebalance_timeout_ms": REBALANCE_MS}
+        fields = {"protocol_type": "consumer", "protocols": protocols} | patience | fields
         return lambda side: JoinGroupRequest(
             self.group,
-            rebalance_timeout_ms=REBALANCE_MS,
             member_id=self.id(side, member) if member else "",
             **fields,
         )

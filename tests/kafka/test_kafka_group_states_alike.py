@@ -25,6 +25,9 @@ OF_I, OF_J = {"group_instance_id": "i"}, {"group_instance_id": "j"}
 NOTHING = b"\0\0\0\0\0\0\xff\xff\xff\xff"
 """An assignment of a consumer that gets nothing."""
 
+PATIENCE = {"session_timeout_ms": 300_000, "rebalance_timeout_ms": 300_000}
+"""Members that say nothing more stay as they are for as long as a loaded machine takes to ask about them."""
+
 Make: TypeAlias = Callable[[Members], None]
 
 
@@ -34,7 +37,7 @@ def beat(members: Members, name: str, epoch: int, owned: list[int] | None = None
 
 
 def join(members: Members, name: str, member: str = "", **fields: Any) -> Any:
-    return members.ask(name, members.join(name, member, **fields), 9, JoinGroupResponse)
+    return members.ask(name, members.join(name, member, **(PATIENCE | fields)), 9, JoinGroupResponse)
 
 
 def told_of(members: Members) -> None:
