@@ -7,8 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
+import pytest
+
 from replog import embedded
 from replog.client import Admin, AssignmentListener, Consumer, ConsumerRecord, Producer, TopicPartition
+from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.consumers.requests import ConsumerHeartbeat
+from replog.coordinator.offsets.requests import CommitOffsets
 from replog.errors import ReplogError
 
 QUICK = {
@@ -123,3 +128,44 @@ class Heard(AssignmentListener):
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
         self.heard.append(("lost", len(partitions)))
+
+
+class Line:
+    """The way of a subscribed consumer to its coordinator; `gate` holds up its commits.
+
+    Attributes:
+        said: What has gone through, in order: "commits" when one was answered or has failed, "owns 2" before a heartbeat says so,
+            "leaves" before the last one.
+        commits_count: The commits that have begun.
+        refusal: What commits fail with behind the gate; None: they are sent.
+    """
+
+    def __init__(self, consumer: Consumer, patch: pytest.MonkeyPatch) -> None:
+        assert consumer._group is not None
+        self.said: list[str] = []
+        self.commits_count = 0
+        self.refusal: ReplogError | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+        coordinator = consumer._group.member._coordinator
+        self._call = coordinator.call
+        patch.setattr(coordinator, "call", self._carry)
+
+    async def _carry(self, request: Any, *rest: Any) -> Any:
+        if isinstance(request, CommitOffsets):
+            return await self._commit(request, *rest)
+        if isinstance(request, ConsumerHeartbeat) and request.member_epoch < 0:
+            self.said.append("leaves")
+        elif isinstance(request, ConsumerHeartbeat) and request.owned is not None:
+            self.said.append(f"owns {len(partitions_of(request.owned))}")
+        return await self._call(request, *rest)
+
+    async def _commit(self, request: CommitOffsets, *rest: Any) -> Any:
+        self.commits_count += 1
+        await self.gate.wait()
+        try:
+            if self.refusal is not None:
+                raise self.refusal
+            return await self._call(request, *rest)
+        finally:
+            self.said.append("commits")

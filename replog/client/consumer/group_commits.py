@@ -92,17 +92,22 @@ class GroupCommits:
             CommitStaleError: A partition is not the member's any more.
             RequestTimedOutError: The coordinator has not answered in time; they may be kept all the same.
         """
-        if not offsets:
-            return
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
+        if offsets:
+            await self._wait(self._want(offsets))
+
+    def _want(self, offsets: Mapping[TopicPartition, Offset]) -> int:
+        """Lets offsets wait to be sent; returns the ticket, for which somebody must `_wait`."""
         ticket = self._book.want(offsets)
-        self._waiters[ticket] = waiter
+        self._waiters[ticket] = asyncio.get_running_loop().create_future()
         self._wanted.set()
+        return ticket
+
+    async def _wait(self, ticket: int) -> None:
+        """Returns when what a ticket is for is kept; raises as `commit` does."""
         limit_ms = self._settings.commit_timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
-                await waiter
+                await self._waiters[ticket]
         except TimeoutError:
             raise timed_out(f"commit offsets of group {self._settings.group_id}", limit_ms, None) from None
         finally:
@@ -138,18 +143,32 @@ class GroupCommits:
                 return f"It is read by member {each.member_id} now: client {each.client_id!r} at {each.client_host}."
         return ""
 
-    async def commit_done(self, partitions: Collection[TopicPartition]) -> None:
-        """Lets all commits of these partitions end, and first commits what is done with, if the settings say so.
+    def want_last(self, partitions: Collection[TopicPartition]) -> int | None:
+        """Lets the last commit of partitions wait to be sent: all that is not settled yet, and what is done with, if the settings
+        say so.  Nothing that is handed out of them from now on counts.
 
-        An error is told to the log: what was not committed is read again.
+        Returns:
+            The ticket, for which `wait_for_last` waits; None: nothing is to be committed, or nobody would take it.
         """
         offsets = {each: pending for each in partitions if (pending := self._book.pending(each)) is not None}
         if self._settings.auto_commit:
             offsets |= self._due(partitions)
+        for each in partitions:
+            self.progress.end(each)
+        if offsets and self._holder.epoch == NO_MEMBER:
+            self._warn(self._stale_error(next(iter(offsets))))
+            return None
+        return self._want(offsets) if offsets else None
+
+    async def wait_for_last(self, ticket: int) -> None:
+        """Returns when a last commit has ended.  An error is told to the log: what was not committed is read again."""
         try:
-            await self.commit(offsets)
+            await self._wait(ticket)
         except ReplogError as error:
-            _log.warning("%s; records since the last commit will be read again", error)
+            self._warn(error)
+
+    def _warn(self, error: ReplogError) -> None:
+        _log.warning("%s; records since the last commit will be read again", error)
 
     def kept(self, partition: TopicPartition) -> int | None:
         """Returns the last offset that this member has committed; None where it has none."""

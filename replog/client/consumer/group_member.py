@@ -2,6 +2,7 @@
 
 Heartbeats and commits have tasks of their own, so that a slow application does not cost the membership.  Changes of the
 assignment wait until the reader asks for records: it takes them between two records, and nothing is taken from under it.
+What the reader has let go of is given up by a task, too, once its last commit has ended: the reader reads on what stays.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from uuid import UUID
 from replog.client.backoff import Backoff
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
-from replog.client.consumer.group_commits import GroupCommits
+from replog.client.consumer.group_commits import NO_MEMBER, GroupCommits
 from replog.client.consumer.group_openings import Opened, Openings
 from replog.client.consumer.group_settings import GroupSettings
 from replog.client.groups.coordinator import Coordinator
@@ -26,6 +27,7 @@ from replog.client.groups.messages import (
     Answered,
     Assign,
     Doubt,
+    Effect,
     Fail,
     Failed,
     IdPartition,
@@ -80,7 +82,8 @@ class TakenBack(NamedTuple):
 class GroupMember:
     """Invariants:
         - a partition is either being opened, ready for the reader, or held by it, from its `Assign` on;
-        - what is given back is acknowledged when the reader has let go of it.
+        - what is given back is acknowledged when the reader has let go of it and its last commit has ended, if it can be
+          committed still.
 
     Args:
         view: The open cluster view of the consumer.
@@ -91,9 +94,11 @@ class GroupMember:
     Attributes:
         commits: The offsets of the group, and how far the reader has come.
         watch: What says whether the reader still asks for records.
-        held: The partitions that are read, each with its topic's id.
+        held: The partitions that are the member's, each with its topic's id: those that are read, and those that the reader
+            has let go of and whose last commit is under way.
         ready: The partitions that the reader may begin with.
         taken_back: The partitions that it has to give up first; None: none.
+        going: The partitions that it has given up, and whose last commit is under way; None: none.
         failure: Why the group does not take the member; None while it does.
     """
 
@@ -108,6 +113,7 @@ class GroupMember:
         self.held: dict[TopicPartition, UUID] = {}
         self.ready: list[Opened] = []
         self.taken_back: TakenBack | None = None
+        self.going: TakenBack | None = None
         self.failure: ReplogError | None = None
         self._view = view
         self._settings = settings
@@ -137,6 +143,7 @@ class GroupMember:
         self._opening: set[IdPartition] = set()
         self._opening_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._release_task: asyncio.Task[None] | None = None
         self._pattern: re.Pattern[str] | None = None
         self._matched: Sequence[str] = NOT_LOOKED
         view.add_listener(self._handle_metadata)
@@ -206,21 +213,30 @@ class GroupMember:
             self._wake()
 
     async def leave(self) -> None:
-        """Leaves the group; everything was given back.  Returns when the coordinator knows, or does not answer."""
+        """Leaves the group; the reader has let go of everything.  Returns when the coordinator knows, or does not answer."""
         self._pattern = None
         self.ready.clear()
         self._opening.clear()
+        going, self.going = self.going, None  # it is given up by leaving, when its commit has ended
+        try:
+            if going is not None and self._release_task is not None:
+                await asyncio.wait([self._release_task])
+        finally:
+            await self._end()
+
+    async def _end(self) -> None:
+        """Says that it leaves, and ends its tasks, also where whoever waits is cancelled."""
         self._step(Leave())
         try:
             async with asyncio.timeout(2 * ATTEMPT_TIMEOUT_MS / 1000):
                 await self._is_out.wait()
         except TimeoutError:
             _log.debug("group %s: nobody has heard that this member leaves", self._settings.group_id)
-        finally:  # also where whoever waits is cancelled
+        finally:
             tasks, self._tasks = self._tasks, []
             self._view.remove_listener(self._handle_metadata)
             try:
-                await end_tasks(*tasks)
+                await end_tasks(*tasks, self._release_task)
             finally:
                 self.commits.close()
 
@@ -238,9 +254,28 @@ class GroupMember:
         self.held.update({each.partition: each.topic_id for each in found})
         return found
 
-    def released(self, taken: TakenBack) -> None:
+    def release(self, taken: TakenBack, last_commit: int | None) -> None:
+        """Gives up partitions that are read no more, as soon as their last commit has ended; waits for nothing.
+
+        Args:
+            taken: The partitions.
+            last_commit: The ticket of the commit; None: there is none.
+        """
+        if last_commit is None:
+            self._released(taken)
+            return
+        self.taken_back, self.going = None, taken
+        self._release_task = asyncio.create_task(self._release(taken, last_commit), name="replog-group-release")
+        self._release_task.add_done_callback(self._handle_end)
+
+    async def _release(self, taken: TakenBack, last_commit: int) -> None:
+        await self.commits.wait_for_last(last_commit)
+        if self.going is taken:  # else the member was put out meanwhile, or leaves
+            self._released(taken)
+
+    def _released(self, taken: TakenBack) -> None:
         """Counts partitions as given up: nothing of them is handed out or committed any more."""
-        self.taken_back = None
+        self.taken_back = self.going = None
         for partition in taken.partitions:
             self.held.pop(partition, None)
             self.commits.forget(partition)
@@ -313,21 +348,9 @@ class GroupMember:
         try:
             while self._messages:
                 for effect in self._core.step(self._messages.popleft(), self._now_ms()):
-                    match effect:
-                        case SendHeartbeat(request):
-                            self._outgoing = request
-                        case Assign(partitions):
-                            self._opening |= partitions
-                            self._opening_wanted.set()
-                        case Revoke(partitions):
-                            self._take_back(partitions, is_lost=False)
-                        case Lose(partitions):
-                            self._take_back(partitions, is_lost=True)
-                        case Say(text):
-                            _log.warning("%s", text)
-                        case Fail(error):
-                            self.failure = error
-                            self._wake()
+                    self._carry_out(effect)
+                if self.going is not None and self.epoch == NO_MEMBER:  # nothing can be committed any more
+                    self._released(self.going)
         finally:
             self._is_stepping = False
             self._news.set()
@@ -337,6 +360,23 @@ class GroupMember:
                 self._hearing.clear()
             if self._core.state is State.OUT:
                 self._is_out.set()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendHeartbeat(request):
+                self._outgoing = request
+            case Assign(partitions):
+                self._opening |= partitions
+                self._opening_wanted.set()
+            case Revoke(partitions):
+                self._take_back(partitions, is_lost=False)
+            case Lose(partitions):
+                self._take_back(partitions, is_lost=True)
+            case Say(text):
+                _log.warning("%s", text)
+            case Fail(error):
+                self.failure = error
+                self._wake()
 
     def _take_back(self, partitions: IdPartitions, *, is_lost: bool) -> None:
         """Drops what the reader has not begun with; the rest it has to give up itself."""
@@ -348,7 +388,7 @@ class GroupMember:
             self.taken_back = taken
             self._wake()
         else:
-            self.released(taken)
+            self._released(taken)
 
     # ---- openings ----------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ class GroupReading:
         member = self.member
         self._progress.ask()
         member.reader_came()
-        return self.is_wanted
+        return self.is_wanted or member.going is not None
 
     @property
     def is_wanted(self) -> bool:
@@ -118,6 +118,8 @@ class GroupReading:
                 await self.give_back(member.taken_back)
             if member.ready or self._unheard:
                 await self._begin()
+            if member.going is not None:
+                await asyncio.sleep(0)  # what goes has its turn also where the application never waits
         finally:
             watch.is_waiting = was_waiting
             self._is_attending = False
@@ -125,32 +127,31 @@ class GroupReading:
             raise raised_anew(member.failure)
 
     async def give_back(self, taken: TakenBack) -> None:
-        """Tells the application, commits what is done with, stops reading; in this order.
+        """Tells the application and stops reading; what stays is read on while the last commit of what goes is under way.
 
         If that is cancelled, nothing has gone, and it begins anew; an error of the application's keeps nothing back.
         """
+        is_lost = taken.is_lost or self.member.epoch == NO_MEMBER
         try:
-            await self._part_from(taken.partitions, is_lost=taken.is_lost)
+            await self._tell(taken.partitions, is_lost=is_lost)
         except asyncio.CancelledError:
             raise
         except BaseException:
-            self._let_go(taken)
+            self._let_go(taken, None)
             raise
-        self._let_go(taken)
+        self._let_go(taken, None if is_lost else self.member.commits.want_last(taken.partitions))
 
-    async def _part_from(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
-        """Tells the application, and commits what is done with while that is possible."""
-        if is_lost or self.member.epoch == NO_MEMBER:
+    async def _tell(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
+        if is_lost:
             await self.listener.on_lost(partitions)
         else:
             await self.listener.on_revoked(partitions)
-            await self.member.commits.commit_done(partitions)
 
-    def _let_go(self, taken: TakenBack) -> None:
+    def _let_go(self, taken: TakenBack, last_commit: int | None) -> None:
         self._unheard = [each for each in self._unheard if each not in taken.partitions]
         for partition in taken.partitions:
             self._reader.remove(partition)
-        self.member.released(taken)
+        self.member.release(taken, last_commit)
 
     async def _begin(self) -> None:
         """Begins with what is new and tells the application; if that is cancelled, nothing is handed out before it is told anew.
@@ -173,15 +174,26 @@ class GroupReading:
         self._unheard.clear()
 
     async def leave(self) -> None:
-        """Gives everything back and leaves the group."""
-        held = tuple(self.member.held)
+        """Gives everything back and leaves the group.
+
+        Of what the reader has let go of before, the application has been told, and the member itself has the last commit.
+        """
+        read = tuple(self._reader.states)
         try:
-            if held:
-                await self._part_from(held, is_lost=False)
+            if read:
+                await self._part_from(read)
         finally:
             self._reader.attend = None
             self._reader.wake.set()  # who waits for records is told that there will be none
-            for partition in held:
+            for partition in read:
                 self._reader.remove(partition)
             await self.member.leave()
             self.has_left = True
+
+    async def _part_from(self, partitions: Collection[TopicPartition]) -> None:
+        """Tells the application, and commits what is done with while that is possible."""
+        commits, is_lost = self.member.commits, self.member.epoch == NO_MEMBER
+        await self._tell(partitions, is_lost=is_lost)
+        last_commit = None if is_lost else commits.want_last(partitions)
+        if last_commit is not None:
+            await commits.wait_for_last(last_commit)

@@ -93,7 +93,7 @@ class Assign:
 
 @dataclass(frozen=True, slots=True)
 class Revoke:
-    """Tell the application, let the commit of what it is done with leave, stop reading; then answer with `Released`."""
+    """Tell the application, stop reading, let the commit of what it is done with end; then answer with `Released`."""
 
     partitions: IdPartitions
 
