@@ -17,6 +17,7 @@ from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
 from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
+from bench.scenarios.group_load import GroupLoadScenario
 from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
 from bench.scenarios.group_pauses import GroupPausesScenario
 from bench.scenarios.groups import GroupsScenario
@@ -108,6 +109,7 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
             "brokers_cpu_percent",
         },
     ),
+    "group-load": (lambda: GroupLoadScenario(3), {"answering_ms", "ready_ms", "broker_cpu_ms", "rss_mib"}),
     "partitions": (
         lambda: PartitionsScenario([5], idle_s=0.2),
         {"answering_s", "in_sync_s", "idle_cpu_percent", "kib_per_replica"},
