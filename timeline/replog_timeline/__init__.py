@@ -12,6 +12,7 @@ leaders["flights-0"]                    # 1
 from replog_timeline.errors import EpochOrderError, TimelineError, UnknownEpochError
 from replog_timeline.hash_map import TimelineHashMap
 from replog_timeline.hash_set import TimelineHashSet
+from replog_timeline.nested_map import TimelineNestedMap
 from replog_timeline.past_mapping import PastMapping
 from replog_timeline.scalars import TimelineInteger, TimelineLong, TimelineObject
 from replog_timeline.snapshot_registry import SnapshotRegistry
@@ -25,6 +26,7 @@ __all__ = [
     "TimelineHashSet",
     "TimelineInteger",
     "TimelineLong",
+    "TimelineNestedMap",
     "TimelineObject",
     "UnknownEpochError",
 ]

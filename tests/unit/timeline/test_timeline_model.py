@@ -16,6 +16,7 @@ from replog_timeline import (
     TimelineHashSet,
     TimelineInteger,
     TimelineLong,
+    TimelineNestedMap,
     TimelineObject,
     UnknownEpochError,
 )
@@ -23,8 +24,11 @@ from replog_timeline import (
 keys = st.integers(0, 7)
 values = st.none() | st.integers(0, 3)
 Change = tuple[str, int, int | None]
-changes = st.tuples(st.sampled_from(["put", "put", "remove", "add", "discard", "count", "name"]), keys, values)
-State = tuple[dict[int, int | None], set[int], int, str]
+changes = st.tuples(
+    st.sampled_from(["put", "put", "remove", "add", "discard", "count", "name", "nest", "nest", "take"]), keys, values
+)
+Nested = dict[int, dict[int, int | None]]
+State = tuple[dict[int, int | None], set[int], int, str, Nested]
 
 
 class LateMap:
@@ -67,16 +71,19 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         self.set = TimelineHashSet[int](self.registry)
         self.long = TimelineLong(self.registry)
         self.object = TimelineObject(self.registry, "new")
+        self.nested = TimelineNestedMap[int, int, int | None](self.registry)
         self.copies: dict[int, State] = {}
         self.map_now: dict[int, int | None] = {}
         self.set_now: set[int] = set()
         self.long_now = 0
         self.object_now = "new"
+        self.nested_now: Nested = {}
         self.iterators: list[tuple[Iterator[tuple[int, int | None]], dict[int, int | None], list[int]]] = []
         self.late: list[LateMap] = []
 
     def copy(self) -> State:
-        return dict(self.map_now), set(self.set_now), self.long_now, self.object_now
+        nested = {outer: dict(inner) for outer, inner in self.nested_now.items()}
+        return dict(self.map_now), set(self.set_now), self.long_now, self.object_now, nested
 
     def pick(self, data: st.DataObject) -> int:
         return data.draw(st.sampled_from(sorted(self.copies)))
@@ -107,6 +114,15 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
                 case "name":
                     self.object_now = f"name {key}"
                     self.object.set(self.object_now)
+                case "nest":
+                    self.nested.put(key % 3, key, value)
+                    self.nested_now.setdefault(key % 3, {})[key] = value
+                case "take":
+                    self.nested.discard(key % 3, key)
+                    inner = self.nested_now.get(key % 3, {})
+                    inner.pop(key, None)
+                    if not inner:
+                        self.nested_now.pop(key % 3, None)
 
     @rule(chance=st.integers(0, 5), changes=st.lists(changes, max_size=3))
     def clear(self, chance: int, changes: list[Change]) -> None:
@@ -177,8 +193,8 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         epoch = self.pick(data)
         self.registry.revert_to_snapshot(epoch)
         self.copies = {known: copy for known, copy in self.copies.items() if known <= epoch}
-        map_then, set_then, self.long_now, self.object_now = self.copies[epoch]
-        self.map_now, self.set_now = dict(map_then), set(set_then)
+        self.map_now, self.set_now, self.long_now, self.object_now, self.nested_now = self.copies[epoch]
+        self.copies[epoch] = self.copy()
         for late in self.late:
             late.revert(epoch)
 
@@ -188,7 +204,7 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
             return
         self.registry.reset()
         self.copies.clear()
-        self.map_now, self.set_now, self.long_now, self.object_now = {}, set(), 0, "new"
+        self.map_now, self.set_now, self.long_now, self.object_now, self.nested_now = {}, set(), 0, "new", {}
         for late in self.late:
             late.now, late.count_now, late.copies = {}, 7, {}
 
@@ -216,12 +232,13 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         assert (len(self.map), self.map.size()) == (len(self.map_now), len(self.map_now))
         assert self.set == self.set_now
         assert (self.long.get(), self.object.get()) == (self.long_now, self.object_now)
+        assert self.nested.current == self.nested_now
 
     @invariant()
     def the_past_is_right(self) -> None:
         assert self.registry.epochs() == tuple(sorted(self.copies))
         assert self.registry.latest_epoch == max(self.copies, default=None)
-        for epoch, (map_then, set_then, long_then, object_then) in self.copies.items():
+        for epoch, (map_then, set_then, long_then, object_then, _) in self.copies.items():
             entries = list(self.map.items(epoch=epoch))
             assert len(entries) == len(map_then) == self.map.size(epoch=epoch)
             assert dict(entries) == map_then

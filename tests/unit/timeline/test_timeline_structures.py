@@ -16,6 +16,7 @@ from replog_timeline import (
     TimelineHashSet,
     TimelineInteger,
     TimelineLong,
+    TimelineNestedMap,
     TimelineObject,
     UnknownEpochError,
 )
@@ -204,6 +205,36 @@ def test_the_registry_does_not_keep_objects_alive(registry: SnapshotRegistry) ->
     gc.collect()
     assert gone() is None
     registry.reset()
+
+
+def test_a_nested_map_has_no_empty_dictionary_in_it_and_keeps_what_changed(registry: SnapshotRegistry) -> None:
+    nested = TimelineNestedMap[str, int, str](registry)
+    nested.put("g", 1, "one")
+    registry.create_snapshot(1)
+    nested.discard("g", 2)
+    nested.discard("h", 1)
+    assert deltas_of(registry, 1) == 0
+    nested.discard("g", 1)
+    nested.put("h", 1, "other")
+    nested.put("h", 1, "another")
+    assert nested.current == {"h": {1: "another"}}
+    assert [len(delta.old) for delta in nested._deltas] == [2]
+    registry.revert_to_snapshot(1)
+    assert nested.current == {"g": {1: "one"}}
+    registry.reset()
+    assert nested.current == {}
+
+
+def test_a_nested_map_goes_back_past_a_snapshot_that_was_deleted(registry: SnapshotRegistry) -> None:
+    nested = TimelineNestedMap[str, int, str](registry)
+    nested.put("g", 1, "first")
+    for epoch in (1, 2, 3):
+        registry.create_snapshot(epoch)
+        nested.put("g", 1, f"after {epoch}")
+        nested.put("g", 10 + epoch, "later")
+    registry.delete_snapshot(2)
+    registry.revert_to_snapshot(1)
+    assert nested.current == {"g": {1: "first"}}
 
 
 # Single values
