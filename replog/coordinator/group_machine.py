@@ -121,6 +121,10 @@ class GroupMachine:
         if replay is not None:
             replay(record.key, record.value)
 
+    def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
+        """Takes in a committed offset of the usual shape, and no other record."""
+        return self._offsets.replay_encoded(key, value)
+
     def _with_news(self, replay: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         """Returns the replay of a record of a group whose members may wait for news."""
 

@@ -32,8 +32,8 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.offset_commit_codec import read_offset_commit, write_offset_commit
-from replog.coordinator.records import FastPath, RecordCodec
+from replog.coordinator.offset_commit_codec import write_offset_commit
+from replog.coordinator.records import RecordCodec
 
 GROUP_RECORDS: Final = RecordCodec(
     (
@@ -48,7 +48,7 @@ GROUP_RECORDS: Final = RecordCodec(
         (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
     ),
-    {OffsetCommitKey.RECORD_TYPE: FastPath(read_offset_commit, write_offset_commit)},
+    {OffsetCommitKey.RECORD_TYPE: write_offset_commit},
 )
 
 OFFSET_COMMIT_VERSION: Final = 4

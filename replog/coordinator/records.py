@@ -68,16 +68,8 @@ EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
 """Key and value."""
 
 
-class FastPath(NamedTuple):
-    """Functions for the bulk of one type of records, which is of one shape; the classes are asked about all others.
-
-    Attributes:
-        read: Reads key and value; returns None for another shape.
-        write: Writes key and value in a version; returns None for another shape.
-    """
-
-    read: Callable[[bytes, bytes], Record | None]
-    write: Callable[[RecordPart, RecordPart, int], EncodedRecord | None]
+FastWrite: TypeAlias = Callable[[RecordPart, RecordPart, int], EncodedRecord | None]
+"""Writes key and value in a version; returns None for any other shape than the one that it is for."""
 
 
 class RecordCodec:
@@ -85,16 +77,15 @@ class RecordCodec:
 
     Args:
         types: The class of the key and that of the value, of each type of records.
-        fast_paths: The faster functions of some types, by type.
+        fast_writes: The functions that write the bulk of some types faster than the classes do, by type.
     """
 
     def __init__(
         self,
         types: Iterable[tuple[RecordPartClass, RecordPartClass]],
-        fast_paths: Mapping[int, FastPath] | None = None,
+        fast_writes: Mapping[int, FastWrite] | None = None,
     ) -> None:
-        self._fast_writes = {number: path.write for number, path in (fast_paths or {}).items()}
-        self._fast_reads = {_prefix.pack(number): path.read for number, path in (fast_paths or {}).items()}
+        self._fast_writes = dict(fast_writes or {})
         self._types: Mapping[int, tuple[RecordPartClass, RecordPartClass]] = {
             each[0].RECORD_TYPE: each for each in types
         }
@@ -128,9 +119,6 @@ class RecordCodec:
         """
         if key is None:
             raise MalformedFrameError("a record has no key")
-        fast_read = self._fast_reads.get(key[: _prefix.size])
-        if fast_read is not None and value is not None and (found := fast_read(key, value)) is not None:
-            return found
         reader = Reader(memoryview(key))
         record_type: int = reader.fixed(_prefix)[0]
         classes = self._types.get(record_type)

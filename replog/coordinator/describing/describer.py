@@ -69,7 +69,7 @@ class Describer:
         """Returns a group as it is listed; None where it has gone since the list was begun."""
         if isinstance(group, ConsumerGroup):
             return ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, state_of(group), GroupType.CONSUMER)
-        if group is None and not self._offsets.of_group(group_id):
+        if group is None and not self._offsets.has_group(group_id):
             return None
         if group is None:  # it is nothing but its offsets
             return ListedGroup(group_id, "", GroupState.EMPTY.value, GroupType.CLASSIC)
@@ -99,7 +99,7 @@ class Describer:
             GroupIdNotFoundError: There is none of this id.
         """
         group = self._groups.find(request.group_id)
-        if isinstance(group, ConsumerGroup) or (group is None and not self._offsets.of_group(request.group_id)):
+        if isinstance(group, ConsumerGroup) or (group is None and not self._offsets.has_group(request.group_id)):
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r} of the classic protocol")
         if group is None:
             return DescribedGroup(request.group_id, GroupState.EMPTY.value, "", "", ())

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.offset_commit_codec import OffsetTimes
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
 from replog.coordinator.offsets.state import OffsetState, TopicPartition, removal_record
@@ -156,9 +156,9 @@ class OffsetCleaner:
         room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
         while partitions and visits <= visits_max and len(chosen) < room:
             partition = partitions.pop()
-            value = kept.get(partition)
+            times = kept.times(partition)
             visits += 1
-            if value is not None and is_chosen(partition, value):
+            if times is not None and is_chosen(partition, times):
                 chosen.append(partition)
         removals.add(group_id, [removal_record(group_id, each) for each in chosen])
         pending.partitions = partitions or None
@@ -170,17 +170,17 @@ class OffsetCleaner:
 
     def _chooser(
         self, which: CleaningPass, group_id: str, moment: Moment
-    ) -> Callable[[TopicPartition, OffsetCommitValue], bool]:
+    ) -> Callable[[TopicPartition, OffsetTimes], bool]:
         if which == OF_TOPICS:
             return lambda partition, _: partition[0] in self._deleted
         owner = self._owners.find(group_id) or _SIMPLE
         retention_ms = self._config.retention_ms
 
-        def is_old(partition: TopicPartition, value: OffsetCommitValue) -> bool:
-            start_ms = owner.retention_starts_ms(value.commit_timestamp)
+        def is_old(partition: TopicPartition, times: OffsetTimes) -> bool:
+            start_ms = owner.retention_starts_ms(times.commit_timestamp)
             if start_ms is None or owner.is_subscribed_to(partition[0]):
                 return False
-            end_ms = start_ms + retention_ms if value.expire_timestamp < 0 else value.expire_timestamp
+            end_ms = start_ms + retention_ms if times.expire_timestamp < 0 else times.expire_timestamp
             return moment.wall_ms >= end_ms
 
         return is_old

@@ -152,7 +152,7 @@ class OffsetManager:
     def _owner(self, group_id: str) -> OffsetOwner | None:
         """Returns a group; one that is nothing but its offsets is a simple one, and None is no group at all."""
         owner = self._owners.find(group_id)
-        return _SIMPLE if owner is None and self._state.of_group(group_id) else owner
+        return _SIMPLE if owner is None and self._state.has_group(group_id) else owner
 
 
 def _offsets_of(topic: TopicToFetch, find: Callable[[TopicPartition], OffsetCommitValue | None]) -> TopicOffsets:

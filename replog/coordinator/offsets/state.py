@@ -1,53 +1,93 @@
 """The offsets of all groups of a shard, as the log says them.
 
-The value of a record is kept as it was read: a million of them are replayed when a coordinator moves.
+Each is kept packed (`offset_commit_codec`): a million of them are replayed when a coordinator moves, few are ever asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from replog.coordinator.group_records import OFFSET_COMMIT_VERSION, OFFSET_COMMIT_WITH_EXPIRY_VERSION
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.offset_commit_codec import OffsetTimes, may_be_kept, pack, read_key, unpack, unpack_times
 from replog.coordinator.records import Record
-from replog_timeline import SnapshotRegistry, TimelineHashMap
+from replog_timeline import SnapshotRegistry, TimelineNestedMap
 
 TopicPartition: TypeAlias = tuple[str, int]
 """Topic and partition."""
 
 
-class OffsetState:
-    """Offsets by group, topic and partition.
+class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
+    """The offsets of a group, to be read only; each is unpacked anew when it is asked for."""
 
-    Invariants:
-        - a group that is here has an offset.
-    """
+    __slots__ = ("_packed",)
+
+    def __init__(self, packed: Mapping[TopicPartition, bytes]) -> None:
+        self._packed = packed
+
+    def __getitem__(self, partition: TopicPartition) -> OffsetCommitValue:
+        return unpack(self._packed[partition])
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._packed
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._packed)
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def times(self, partition: TopicPartition) -> OffsetTimes | None:
+        """Returns when an offset was committed and when it expires; None where there is none."""
+        packed = self._packed.get(partition)
+        return None if packed is None else unpack_times(packed)
+
+
+class OffsetState:
+    """Offsets by group, topic and partition; a group that is here has an offset."""
 
     def __init__(self, registry: SnapshotRegistry) -> None:
-        self._registry = registry
-        self._groups = TimelineHashMap[str, TimelineHashMap[TopicPartition, OffsetCommitValue]](registry)
+        self._packed = TimelineNestedMap[str, TopicPartition, bytes](registry)
 
     def group_ids(self) -> Iterable[str]:
         """Returns the ids of the groups that have offsets."""
-        return self._groups.keys()
+        return self._packed.current.keys()
 
-    def of_group(self, group_id: str) -> Mapping[TopicPartition, OffsetCommitValue]:
-        """Returns the offsets of a group, to be read only."""
-        return self._groups.get(group_id, {})
+    def has_group(self, group_id: str) -> bool:
+        """Whether a group has offsets."""
+        return group_id in self._packed.current
+
+    def of_group(self, group_id: str) -> GroupOffsets:
+        """Returns the offsets of a group."""
+        return GroupOffsets(self._packed.current.get(group_id, {}))
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
+    def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
+        """Keeps an offset as it stands in the log, or forgets it.
+
+        Returns:
+            Whether it has; False: nothing has changed, since the record is of another shape, of another type, or damaged.
+        """
+        if value is not None and not may_be_kept(value):
+            return False
+        place = read_key(key)
+        if place is None:
+            return False
+        if value is None:
+            self._packed.discard(*place)
+        else:
+            self._packed.put(*place, value)
+        return True
+
     def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
         """Keeps an offset, or forgets it; one that is not there is forgotten already."""
-        group = self._groups.get(key.group)
-        if value is not None:
-            if group is None:
-                group = self._groups[key.group] = TimelineHashMap(self._registry)
-            group[key.topic, key.partition] = value
-        elif group is not None and group.pop((key.topic, key.partition), None) is not None and not group:
-            del self._groups[key.group]
+        if value is None:
+            self._packed.discard(key.group, (key.topic, key.partition))
+        else:
+            self._packed.put(key.group, (key.topic, key.partition), pack(value))
 
     def replay_legacy(self, key: LegacyOffsetCommitKey, value: LegacyOffsetCommitValue | None) -> None:
         """Keeps or forgets an offset that a very old Kafka has written."""

@@ -88,6 +88,14 @@ class StateMachine(Protocol):
         """Takes in a record that stands, or is to stand, at an offset of the log."""
         ...
 
+    def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
+        """Takes in a record from its bytes, where that is less work.
+
+        Returns:
+            Whether it has; False: nothing has changed, and the record is to be decoded and replayed.
+        """
+        ...
+
     def start(self, moment: Moment) -> None:
         """Begins to serve: the state is that of the whole log, and timers may be set."""
         ...

@@ -254,11 +254,10 @@ class Shard:
         Raises:
             ReplogError: A record cannot be read or replayed.
         """
-        decode, replay = self._codec.decode, self._machine.replay
-        for offset, encoded in message.records:
+        decode, replay, replay_encoded = self._codec.decode, self._machine.replay, self._machine.replay_encoded
+        for offset, (key, value) in message.records:
             try:
-                record = decode(*encoded)
-                if record is not None:
+                if not replay_encoded(key, value) and (record := decode(key, value)) is not None:
                     replay(record, offset)
             except Exception as error:
                 raise ReplogError(
@@ -336,8 +335,9 @@ class Shard:
         encoded = self._encoded(records)
         base_offset = self._written.next_offset_or_raise()
         try:
-            for offset, record in enumerate(records, base_offset):
-                self._machine.replay(record, offset)
+            for offset, (record, (key, value)) in enumerate(zip(records, encoded, strict=True), base_offset):
+                if not self._machine.replay_encoded(key, value):
+                    self._machine.replay(record, offset)
         except Exception as bug:
             self._written.take_back(base_offset)
             raise ReplogError(f"{self._name} failed unexpectedly, nothing has changed: {bug!r}") from bug

@@ -84,6 +84,9 @@ class Table:
         if key.topic == self.broken_key:
             raise KeyError("a bug")
 
+    def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
+        return False
+
     def start(self, moment: Moment) -> None:
         self.started.append(moment)
 

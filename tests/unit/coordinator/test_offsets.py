@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -34,11 +35,12 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
     TopicToForget,
 )
-from replog.coordinator.offsets.state import OffsetState
+from replog.coordinator.offsets.state import OffsetState, commit_record
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.runtime.messages import Tick
+from replog.coordinator.runtime.shard import ShardState
 from replog.errors import ConfigError, RecordTooLargeError, ReplogError
 from replog.group_errors import (
     GroupIdNotFoundError,
@@ -54,6 +56,7 @@ OLD_ID, NEW_ID, NO_ID = UUID(int=1), UUID(int=2), UUID(int=0)
 CONFIG = OffsetsConfig(
     metadata_max_chars=8, retention_ms=1_000, check_interval_ms=100, removals_per_step=3, visits_per_step=1_000
 )
+COMMIT: Any = GROUP_RECORDS.encode(commit_record("group", ("topic", 7), OffsetCommitValue(42, 5, "note", WALL_MS)))
 
 
 @pytest.fixture
@@ -182,6 +185,54 @@ def test_records_of_a_very_old_kafka_are_read() -> None:
     host.log.append(GROUP_RECORDS.encode(Record(key, None)))
     host.lead()
     assert host.ask(FetchOffsets("g")).topics == ()
+
+
+def test_an_offset_that_expires_keeps_what_its_record_has_no_room_for(host: Host) -> None:
+    host.ask(CommitOffsets("g", (topic("t", (0, 42), topic_id=OLD_ID, metadata="note"),), retention_ms=50))
+    assert told(host, "g", "t", 0, topic_id=NEW_ID) == [-1]
+    (found,) = host.ask(FetchOffsets("g")).topics
+    assert found == TopicOffsets("t", OLD_ID, (CommittedOffset(0, 42, 5, "note", WALL_MS),))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        (COMMIT[0], COMMIT[1][:-1], "MalformedFrameError"),
+        (COMMIT[0], COMMIT[1] + b"\0", "MalformedFrameError"),
+        (COMMIT[0], b"\0\5" + COMMIT[1][2:], "UnsupportedVersionError"),
+        (COMMIT[0], COMMIT[1].replace(b"note", b"not\xff"), "MalformedFrameError"),
+        (COMMIT[0][:-1], COMMIT[1], "MalformedFrameError"),
+        (COMMIT[0].replace(b"group", b"grou\xff"), COMMIT[1], "MalformedFrameError"),
+        (COMMIT[0].replace(b"topic", b"topi\xff"), COMMIT[1], "MalformedFrameError"),
+        (COMMIT[0].replace(b"topic", b"topi\xff"), None, "MalformedFrameError"),
+    ],
+)
+def test_a_damaged_record_is_an_error_when_the_log_is_read(key: bytes, value: bytes | None, reason: str) -> None:
+    """Goal: offsets are not decoded then, and yet none is kept that nobody could read."""
+    host = group_host(Topics(), GroupsConfig(CONFIG))
+    host.log = [COMMIT, (key, value)]
+    host.lead()
+    assert host.shard.state is ShardState.FAILED
+    assert f"the record at offset 1 of topic-0 cannot be replayed: {reason}" in host.shard.status().failure
+
+
+def test_the_garbage_collector_has_no_work_with_offsets() -> None:
+    """Goal: nothing that it walks over is kept of an offset, nor several objects of a group that has just one."""
+    host = group_host(Topics(), GroupsConfig(CONFIG))
+    value = OffsetCommitValue(42, 5, "note", WALL_MS, topic_id=OLD_ID)
+    names = [f"g{number}" for number in range(500)]
+    host.log = [GROUP_RECORDS.encode(commit_record(each, ("t", 7), value)) for each in names]
+    old = replace(value, expire_timestamp=WALL_MS)
+    host.log += [GROUP_RECORDS.encode(commit_record("g0", ("t", number), old)) for number in range(10)]
+    host.piece = len(host.log)
+    gc.collect()
+    before = len(gc.get_objects())
+    host.lead()
+    gc.collect()
+    assert len(gc.get_objects()) - before < 1.5 * len(names)
+    kept = host.machine._offsets._packed.current
+    assert (len(kept), len(kept["g0"])) == (500, 10)
+    assert not [each for group in kept.values() for pair in group.items() for each in pair if gc.is_tracked(each)]
 
 
 # ---- deletion ---------------------------------------------------------------------------------------------------------
