@@ -219,18 +219,25 @@ class GroupRun:
         return leader
 
     async def settle(self) -> None:
-        """Waits until every member has partitions, together all, and all that was acknowledged until now is handled."""
-        due = {(one.partition, one.offset) for one in self._load.acknowledged}
+        """Waits until every member has partitions, together all, and then until all that has been acknowledged is handled.
+
+        Of each partition that is more than its former reader had: whoever reads it now has passed what is handled twice, so that
+        it is counted with the restart that it is of.
+        """
         async with asyncio.timeout(PATIENCE_S):
+            await until(self._is_shared)
+            due = {(one.partition, one.offset) for one in self._load.acknowledged}
             await until(lambda: self._is_settled(due))
 
-    async def _is_settled(self, due: set[Place]) -> bool:
+    async def _is_shared(self) -> bool:
         for member in self._members:
             member.check_running()
         self.look()
         held = [member.held for member in self._members]
-        shares_all = all(held) and sorted(number for each in held for number in each) == list(range(PARTITIONS))
-        return shares_all and due <= self._handled.keys()
+        return all(held) and sorted(number for each in held for number in each) == list(range(PARTITIONS))
+
+    async def _is_settled(self, due: set[Place]) -> bool:
+        return await self._is_shared() and due <= self._handled.keys()
 
     def judge(self) -> GroupOutcome:
         """Returns what has become of all records."""
