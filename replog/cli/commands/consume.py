@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import uuid
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,11 +111,15 @@ async def _consume_as_member(
     from replog.client import Consumer
 
     reset: OffsetReset = "latest" if start == "latest" else "earliest"
-    async with Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset) as consumer:
-        reader = MemberReader(consumer, topic)
+    client_id = f"replog-consume-{uuid.uuid4()}"
+    async with (
+        await common.admin_of(bootstrap_servers) as admin,
+        Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset, client_id=client_id) as consumer,
+    ):
+        reader = MemberReader(consumer, admin, topic, group, client_id)
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
-        while left > 0 and (follow or reader.is_behind):
+        while left > 0 and (follow or await reader.is_behind()):
             records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
             _print(records, show)
             left -= len(records)

@@ -8,31 +8,47 @@ from typing import TYPE_CHECKING
 
 from replog.cli.errors import CommandFailedError
 from replog.client import AssignmentListener, TopicPartition
+from replog.errors import RetriableError
 
 if TYPE_CHECKING:
-    from replog.client import Consumer, ConsumerRecord
+    from replog.client import Admin, Consumer, ConsumerRecord
 
 POLL_MS = 300
+STABLE = "Stable"
 
 
 class MemberReader(AssignmentListener):
-    """The partitions of a topic that the group gives to this member.
+    """The partitions of a topic that the group gives to this member, which come in parts.
 
     Args:
         consumer: The consumer of the group.
+        admin: The client that is asked what the group gives to this member.
         topic: The name of the topic.
+        group: The name of the group.
+        client_id: The name of the consumer's client, which no other member has.
     """
 
-    def __init__(self, consumer: Consumer, topic: str) -> None:
+    def __init__(self, consumer: Consumer, admin: Admin, topic: str, group: str, client_id: str) -> None:
         self._consumer = consumer
+        self._admin = admin
         self._topic = topic
+        self._group = group
+        self._client_id = client_id
         self._ends: dict[TopicPartition, int] = {}  # when the partition came
         self._progress_s = time.monotonic()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether something is not read that was there when its partition came, or none has come yet."""
-        return not self._ends or any(self._consumer.position(each) < end for each, end in self._ends.items())
+    async def is_behind(self) -> bool:
+        """Returns whether something is not read that was there when its partition came, or partitions are still to come."""
+        if not self._ends or any(self._consumer.position(each) < end for each, end in self._ends.items()):
+            return True
+        try:
+            group = (await self._admin.describe_groups([self._group]))[self._group]
+        except RetriableError:
+            return True
+        own = {
+            partition for each in group.members if each.client_id == self._client_id for partition in each.assignment
+        }
+        return group.state != STABLE or own != self._ends.keys()
 
     async def begin(self) -> None:
         """Joins the group.
@@ -52,7 +68,7 @@ class MemberReader(AssignmentListener):
         records = await self._consumer.poll(max_records=max_records, timeout_ms=POLL_MS)
         if records:
             self._progress_s = time.monotonic()
-        elif timeout_s is not None and time.monotonic() - self._progress_s > timeout_s and self.is_behind:
+        elif timeout_s is not None and time.monotonic() - self._progress_s > timeout_s:
             why = "" if self._ends else ": the group has given this member no partition"
             raise CommandFailedError(f"no record of {self._topic} came for {timeout_s:g} s{why}")
         return records
