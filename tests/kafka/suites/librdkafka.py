@@ -32,9 +32,12 @@ class Librdkafka:
 
     Attributes:
         scenario: The kind of broker that the tests are meant for, in the suite's words.
+        group_protocol: The protocol of groups that consumers are told to speak; "" for what they speak by themselves. Where it is
+            given, only the tests count that have members of groups.
     """
 
     scenario: str = DEFAULT_SCENARIO
+    group_protocol: str = ""
 
     def prepare(self) -> None:
         """Builds the library and its tests."""
@@ -50,7 +53,8 @@ class Librdkafka:
     def _is_ours(self, row: str) -> bool:
         found = re.search(r'scenario\s*=\s*"([^"]+)"', row)
         scenarios = found[1].split(",") if found else [DEFAULT_SCENARIO]
-        return self.scenario in scenarios and not _NOT_OURS.search(row)
+        is_wanted = not self.group_protocol or _has_members(row[: row.index(",")])
+        return self.scenario in scenarios and not _NOT_OURS.search(row) and is_wanted
 
     def run(self, test: str, servers: str, folder: Path, limit_s: float) -> Ran:
         """Runs one test, or of `test/part` that part alone.
@@ -66,6 +70,8 @@ class Librdkafka:
             "TEST_KAFKA_VERSION": BROKER_VERSION,
             "LD_LIBRARY_PATH": f"{source}/src:{source}/src-cpp",
         }
+        if self.group_protocol:
+            environment["TEST_CONSUMER_GROUP_PROTOCOL"] = self.group_protocol
         command = [f"{source}/tests/test-runner", "-p1", "-L", "-K", "-s", self.scenario]
         ended = run_limited(command, folder, environment, limit_s)
         text = _COLOUR.sub("", ended.text)
@@ -73,6 +79,12 @@ class Librdkafka:
         if found is None or ended.code != 0 or (part and f"[ {part}:" not in text):
             return Ran(Outcome.FAILED, text)
         return Ran(Outcome(found[1].lower()), text)
+
+
+def _has_members(name: str) -> bool:
+    """Whether the source of a test has a consumer that subscribes, or asks for the id that it has as a member."""
+    sources = [each.read_text() for each in (_folder() / "tests").glob(f"{name[:4]}-*.c*")]
+    return any("subscribe(" in each or "rd_kafka_memberid(" in each for each in sources)
 
 
 def _folder() -> Path:

@@ -30,6 +30,7 @@ SUITES: Mapping[str, ClientSuite] = {
     "franz-go": FranzGo(),
     "kafka-python": KafkaPython(),
     "librdkafka": Librdkafka(),
+    "librdkafka-consumer": Librdkafka(group_protocol="consumer"),
     "librdkafka-noautocreate": Librdkafka("noautocreate"),
 }
 
