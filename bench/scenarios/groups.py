@@ -39,7 +39,10 @@ IDLE_PERCENT = Metric("brokers_cpu_percent", "%")
 CONFIG = {
     "group.consumer.heartbeat.interval.ms": HEARTBEAT_MS,
     "group.consumer.max.size": 10 * IDLE_MEMBERS,
+    "log.segment.delete.delay.ms": 1_000,
 }
+"""What both have; the files of topics that are done with must not be removed while the next case is measured."""
+
 KAFKA_CONFIG = {**CONFIG, "group.consumer.min.heartbeat.interval.ms": HEARTBEAT_MS}
 
 
