@@ -112,7 +112,10 @@ class Members:
         return self._clients[key]
 
     def _named(self, side: Side, value: Any) -> Any:
-        """A plain answer with names for ids of members, and members in the order of their names."""
+        """A plain answer with names for ids of members; members in the order of their names, names of topics in theirs.
+
+        A broker of Kafka keeps the topics of a member as a set, so it tells them in an order that hashes make.
+        """
         if isinstance(value, dict):
             return {key: self._named(side, part) for key, part in value.items()}
         if isinstance(value, list):
@@ -196,6 +199,8 @@ def subscription(topic: str, data: bytes) -> bytes:
 
 
 def _member_of(part: Any) -> tuple[str, ...]:
+    if isinstance(part, str):
+        return (part,)
     named = part if isinstance(part, dict) else {}
     return tuple(str(named.get(key)) for key in ("member_id", "name", "topic_name", "partition_index", "group_id"))
 
