@@ -49,6 +49,8 @@ class GroupPausesScenario(Scenario[GroupReaders]):
     this machine; `handover_ms` the longest afterwards of those that more than one member was handed records of, whoever it
     was; `others_pause_ms` that of the partitions that stayed with their member.  A killed member is put out when its session
     has ended, `session_ms` after its last heartbeat, which is as old as the time between two heartbeats at most.
+    `a process starts` is beside what happens to members: one imports their client, joins nothing, and ends.  What others pause
+    then is what a restart costs them on this machine without any change of the group.
 
     Every record must have been handed out at least once.
 
@@ -85,6 +87,7 @@ class GroupPausesScenario(Scenario[GroupReaders]):
         return [
             {"work": "one leaves", **group},
             {"work": "one restarts", **group},
+            {"work": "a process starts", **group},
             {"work": "one is killed", **group, "session_ms": SESSION_MS},
         ]
 
@@ -108,7 +111,10 @@ class GroupPausesScenario(Scenario[GroupReaders]):
 
 
 def disturb(group: ReadingGroup, work: str) -> None:
-    """Has something happen to one member; returns when every partition is read by one that runs."""
+    """Has something happen, to one member or beside them; returns when every partition is read by one that runs."""
+    if work == "a process starts":
+        group.import_client()
+        return
     before = group.members
     victim = min(before)
     if work == "one is killed":

@@ -13,11 +13,14 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
 MemberKind = Literal["replog", "librdkafka"]
+
+MODULES: Mapping[MemberKind, str] = {"replog": "replog.client", "librdkafka": "confluent_kafka"}
+"""What a member of a kind imports before it can join."""
 
 NOTE = struct.Struct("<iqd")
 """Partition, offset, and the time when the application was handed the record: seconds of the monotonic clock of all processes."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from bench.model import System, WrongResultError
 from bench.systems.child_processes import dying_with_us
-from bench.systems.group_reader import NOTE, MemberKind
+from bench.systems.group_reader import MODULES, NOTE, MemberKind
 from bench.systems.kafka.client_process import CLIENTS, ROOT, ClientProcess
 from bench.systems.shared_brokers import SharedBrokers
 
@@ -124,8 +124,8 @@ class GroupReaders(System):
         """Gives a group without members; whoever is a member in the end leaves."""
         place = self._directory / f"group-{next(self._groups)}"
         place.mkdir()
-        arguments = (self._kind, self._brokers.kafka_servers, place.name, topic)
-        group = ReadingGroup(self.name, place, arguments)
+        arguments = (self._brokers.kafka_servers, place.name, topic)
+        group = ReadingGroup(self.name, place, self._kind, arguments)
         try:
             yield group
         finally:
@@ -138,12 +138,14 @@ class ReadingGroup:
     Args:
         name: The name of the system.
         directory: The empty folder of the notes that members take.
-        arguments: The arguments of a member's program, but for the file of its notes.
+        kind: The client of the members.
+        arguments: The arguments of a member's program between the client and the file of its notes.
     """
 
-    def __init__(self, name: str, directory: Path, arguments: Sequence[str]) -> None:
+    def __init__(self, name: str, directory: Path, kind: MemberKind, arguments: Sequence[str]) -> None:
         self._name = name
         self._directory = directory
+        self._kind = kind
         self._arguments = arguments
         self._numbers = itertools.count()
         self._running: dict[int, subprocess.Popen[bytes]] = {}
@@ -159,12 +161,16 @@ class ReadingGroup:
         """Starts a process; returns the number of the member, which no other has."""
         number = next(self._numbers)
         program = [sys.executable, "-m", "bench.systems.group_reader"]
-        command = dying_with_us(*program, *self._arguments, str(self._notes(number)))
+        command = dying_with_us(*program, self._kind, *self._arguments, str(self._notes(number)))
         with (self._directory / LOG_NAME).open("ab") as output:
             self._running[number] = subprocess.Popen(
                 command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
         return number
+
+    def import_client(self) -> None:
+        """Runs a process that imports the client of the members and does nothing with it; returns when it has ended."""
+        subprocess.run([sys.executable, "-c", f"import {MODULES[self._kind]}"], cwd=ROOT, check=True)
 
     def close_member(self, number: int) -> None:
         """Lets a member leave; returns when its process has ended.

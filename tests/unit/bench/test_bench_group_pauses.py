@@ -72,7 +72,7 @@ def test_partitions_are_shared_when_each_member_was_handed_the_last_records_of_a
 @pytest.fixture
 def group(tmp_path: Path) -> Iterator[ReadingGroup]:
     (tmp_path / "members.log").touch()
-    group = ReadingGroup("x", tmp_path, ["no such client"])
+    group = ReadingGroup("x", tmp_path, "replog", ["no such server"])
     yield group
     group.end()
 
