@@ -3,6 +3,7 @@
     ~/.cache/replog-tests/kafka-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
                                                                          /classes/*.class
     ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
+    ~/.cache/replog-tests/kafka-connect-4.1.1-<digest of connect-pom.xml>/libs/*.jar
 
 The folder gets its name when it is complete, so that a broken download is never used; two test runs at once wait for
 each other.  Whatever is missing (a JDK, Maven, the network) is one reason, given to `KafkaUnavailableError`.
@@ -28,6 +29,7 @@ VERSION = "4.1.1"
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 CLIENTS_POM = HERE / "clients-pom.xml"
+CONNECT_POM = HERE / "connect-pom.xml"
 SOURCES = sorted((HERE / "java").glob("*.java"))
 
 RESOLVE_TIMEOUT_S = 240
@@ -112,6 +114,18 @@ def install_clients(version: str) -> KafkaInstall:
         lambda making: _resolve(CLIENTS_POM, making / "libs", f"-Dversion.of.clients={version}"),
     )
     return KafkaInstall(program("java"), f"{programs}:{folder}/libs/*")
+
+
+def install_connect() -> KafkaInstall:
+    """Finds or makes an installation of Kafka Connect with its connectors for files.
+
+    Raises:
+        KafkaUnavailableError: as for `install`.
+    """
+    folder = _made(
+        f"kafka-connect-{VERSION}-{_digest(CONNECT_POM)}", lambda making: _resolve(CONNECT_POM, making / "libs")
+    )
+    return KafkaInstall(program("java"), f"{folder}/libs/*")
 
 
 def _made(name: str, make: Callable[[Path], None]) -> Path:
