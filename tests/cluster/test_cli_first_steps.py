@@ -175,12 +175,16 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_read(directory:
     good("produce", "two", "--partition", 1, *here, stdin="1\n")
     partitions = json.loads(good("topics", "describe", "two", "--json", *here))["partitions"]
     victim = partitions[0]["leader"]
+    replog("groups", "reset", "g", "--topic", "two", "--to-earliest", "--execute", *here)
     good("cluster", "kill", victim, *here)
     until(lambda: json.loads(good("topics", "describe", "two", "--json", *here))["partitions"][0]["leader"] < 0)
     done = replog("consume", "two", "--timeout", 2, *here)
     assert (done.status, done.out) == (1, "1\n")
     told = f"two-0 has no leader: nothing can be read until one of its brokers is back ({victim})"
     assert done.err.splitlines() == [told, f"error: no record of two came for 2 s: {told}"]
+    done = replog("consume", "two", "--group", "g", "--timeout", 3, *here)
+    assert (done.status, done.out) == (1, "1\n")
+    assert re.fullmatch(r"waiting for two-0: .*\nerror: no record of two came for 3 s\n", done.err)
     with subprocess.Popen(
         command("consume", "two", "--partition", 0, *here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as waiting:
@@ -189,4 +193,5 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_read(directory:
         good("cluster", "restart", victim, *here)
         out, errors = waiting.communicate(timeout=60)
     assert (waiting.returncode, out, errors) == (0, "0\n", "two-0 has a leader again\n")
+    assert good("consume", "two", "--group", "g", *here) == "0\n"
     assert len(pids(directory)) == 3

@@ -172,9 +172,10 @@ def test_offsets_are_put_elsewhere_only_when_that_is_said(
 
 def test_a_group_begins_where_it_is_put(run: Run, admin: SyncAdmin) -> None:
     where = ("reset", "fresh", "--topic", "t:1", "--to-offset", 3)
-    for more in ((), ("--execute",)):
+    assert "begin" not in refused(run, "reset", "fresh", "--topic", "tt", "--to-offset", 3)
+    for begins, more in (("would begin", ()), ("begins", ("--execute",))):
         done = run(*where, *more)
-        assert (done.status, done.err) == (0, 'there is no group "fresh" yet; it begins with these offsets\n')
+        assert (done.status, done.err) == (0, f'there is no group "fresh" yet; it {begins} with these offsets\n')
     assert admin.group_offsets("fresh") == {("t", 1): 3}
 
 

@@ -331,3 +331,43 @@ async def test_without_async_what_stays_is_read_on_as_well(rig: Rig, monkeypatch
     assert places([*first, *second.records]) == EVERYTHING | AGAIN
     await second.stop()
     await asyncio.to_thread(consumer.close)
+
+
+async def test_an_error_of_the_application_at_the_end_spares_the_commits(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await giving(rig, monkeypatch, auto_commit_interval_ms=100)
+    await rig.fill()
+    await until(lambda: len(found.first.records) == 60)
+    await found.stop_reading()
+    held = member_of(found.first.consumer)
+
+    async def fail(_: object) -> None:
+        raise ValueError("of the application")
+
+    monkeypatch.setattr(found.listener, "on_revoked", fail)
+    closing = asyncio.create_task(found.first.consumer.close())
+    await asyncio.sleep(2 * QUIET_S)  # a commit is due, of what is read no more
+    found.line.gate.set()
+    with pytest.raises(ValueError, match="of the application"):
+        await closing
+    assert held.failure is None
+    assert found.line.said[-1] == "leaves"
+    await found.second.stop()
+
+
+async def test_who_closes_while_another_task_leaves_waits_for_the_last_commit_too(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = await giving(rig, monkeypatch)
+    await found.stop_reading()
+    found.leave_nothing_to_commit()
+    leaving = asyncio.create_task(found.first.consumer.unsubscribe())
+    await asyncio.sleep(QUIET_S)
+    closing = asyncio.create_task(found.first.consumer.close())
+    await asyncio.sleep(QUIET_S)
+    assert "leaves" not in found.line.said
+    found.line.gate.set()
+    await asyncio.gather(leaving, closing)
+    assert found.line.said.index("commits") < found.line.said.index("leaves")
+    await found.second.stop()

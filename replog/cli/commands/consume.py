@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import uuid
@@ -116,12 +117,12 @@ async def _consume_as_member(
         await common.admin_of(bootstrap_servers) as admin,
         Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset, client_id=client_id) as consumer,
     ):
-        reader = MemberReader(consumer, admin, topic, group, client_id)
+        reader = MemberReader(consumer, admin, topic, group, client_id, _say)
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
         while left > 0 and (follow or await reader.is_behind()):
             records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
-            _print(records, show)
+            await asyncio.to_thread(_print, records, show)  # a pager that waits must not hold up heartbeats
             left -= len(records)
         await consumer.commit()
 

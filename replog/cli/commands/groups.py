@@ -272,15 +272,18 @@ async def _reset(
             members_count, committed = await _standing(admin, name, may_be_new=not all_topics)
             if execute and members_count:
                 raise group_reset.members_error(name, members_count)
-            changes = await _changes(admin, name, target, topics, committed, all_topics=all_topics)
+            changes = await _changes(admin, name, target, topics, committed or {}, all_topics=all_topics)
+        if committed is None:
+            begins = "begins" if execute else "would begin"
+            typer.echo(f'there is no group "{name}" yet; it {begins} with these offsets', err=True)
         if execute:
             with common.waiting("committing offsets"):
                 await admin.alter_group_offsets(name, {(each.topic, each.partition): each.new for each in changes})
         return changes, members_count
 
 
-async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int]]:
-    """Returns how many members a group has, and its offsets; of a group that there is not, if it may be new, none."""
+async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int] | None]:
+    """Returns how many members a group has, and its offsets; None for those of a group that there is not, if it may be new."""
     from replog.group_errors import GroupIdNotFoundError
 
     try:
@@ -289,8 +292,7 @@ async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, 
     except GroupIdNotFoundError:
         if not may_be_new:
             raise
-        typer.echo(f'there is no group "{name}" yet; it begins with these offsets', err=True)
-        return 0, {}
+        return 0, None
 
 
 async def _changes(

@@ -217,9 +217,9 @@ class GroupMember:
         self._pattern = None
         self.ready.clear()
         self._opening.clear()
-        going, self.going = self.going, None  # it is given up by leaving, when its commit has ended
+        self.going = None  # it is given up by leaving, when its commit has ended
         try:
-            if going is not None and self._release_task is not None:
+            if self._release_task is not None:  # whoever leaves a second time meanwhile waits for it, too
                 await asyncio.wait([self._release_task])
         finally:
             await self._end()
@@ -233,6 +233,7 @@ class GroupMember:
         except TimeoutError:
             _log.debug("group %s: nobody has heard that this member leaves", self._settings.group_id)
         finally:
+            self._is_out.set()  # nobody speaks for it any more, whoever else waits for that
             tasks, self._tasks = self._tasks, []
             self._view.remove_listener(self._handle_metadata)
             try:

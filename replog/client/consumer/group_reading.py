@@ -186,6 +186,7 @@ class GroupReading:
             self._reader.attend = None
             self._reader.wake.set()  # who waits for records is told that there will be none
             for partition in read:
+                self._progress.end(partition)
                 self._reader.remove(partition)
             await self.member.leave()
             self.has_left = True

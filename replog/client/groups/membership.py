@@ -379,6 +379,8 @@ class Membership:
         return (Say(text), *self._lose())
 
     def _leave(self, now_ms: int) -> None:
+        if self.state is State.LEAVING:
+            return
         is_known = self.state is State.MEMBER or (self.state is State.JOINING and self._under_way is not None)
         self.state = State.LEAVING if is_known else State.OUT
         self._forget_membership()

@@ -263,6 +263,15 @@ def test_leaving_is_said_once_and_a_static_member_keeps_its_place(instance_id: s
     assert (member.core.state, member.core.next_deadline_ms()) == (State.OUT, None)
 
 
+def test_who_leaves_twice_is_out_when_the_coordinator_knows() -> None:
+    member = Member("m")
+    member.step(Subscribe(("t",)), 0)
+    answer(member, 1, 10, 0)
+    member.step(Leave(), 20)
+    member.step(Leave(), 21)
+    assert (member.core.state, member.said[-1].member_epoch) == (State.LEAVING, -1)
+
+
 def test_who_never_joined_has_nothing_to_leave() -> None:
     member = Member("m")
     member.step(Leave(), 0)
