@@ -4,7 +4,8 @@ A group has three epochs, which follow one another: that of the group counts wha
 of these they were decided, and that of each member says how far it has come (`reconcile`).
 
 What a decision costs grows with the group, so between two of a large one there is a pause (`targets.pause_ms`): what changes
-meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.
+meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.  A decision is one
+change, which has a bound: where that may be reached, each join is decided at once, and refused if its targets are too many.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from replog.coordinator.consumers.records import (
     target_record,
 )
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms
+from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms, targets_bytes_max
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background
@@ -351,7 +352,7 @@ class ConsumerManager:
             records.append(epoch_record(group_id, epoch, topics_hash))
         if epoch == target_epoch:
             return targets.get(change.member_id, {}), target_epoch
-        if group is not None and is_pause:
+        if group is not None and is_pause and self._fits(group_id, members, patterns):
             self._decide_later(group_id, group)
             return targets.get(change.member_id, {}), target_epoch
         decided = decide_targets(members, targets, self._topics, self._config.assignors, patterns)
@@ -359,6 +360,12 @@ class ConsumerManager:
         if group is not None:
             group.decides_again_ms = moment.now_ms + pause_ms(decided)
         return decided[change.member_id], epoch
+
+    def _fits(
+        self, group_id: str, members: Mapping[str, MemberMetadata], patterns: Mapping[str, frozenset[str]]
+    ) -> bool:
+        """Whether a decision for these members is one change; else whoever makes it too large has to hear of it now."""
+        return targets_bytes_max(group_id, members, self._topics, patterns) <= self._config.max_change_bytes
 
     def _decide_later(self, group_id: str, group: ConsumerGroup) -> None:
         self._timers.set_if_none(TargetsTimer(group_id), group.decides_again_ms)

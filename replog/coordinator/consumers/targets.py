@@ -15,6 +15,10 @@ from replog.coordinator.consumers.group import MemberMetadata
 VISITS_PER_PAUSE_MS: Final = 50
 """Members and partitions that a decision looks at for each millisecond of the pause behind it: about ten times what they cost."""
 
+_MEMBER_BYTES = 16
+_TOPIC_BYTES = 20
+_PARTITION_BYTES = 4
+
 
 def decide_targets(
     members: Mapping[str, MemberMetadata],
@@ -54,6 +58,27 @@ def pause_ms(decided: Mapping[str, Assignment]) -> int:
     """
     partitions = sum(len(each) for target in decided.values() for each in target.values())
     return (len(decided) + partitions) // VISITS_PER_PAUSE_MS
+
+
+def targets_bytes_max(
+    group_id: str,
+    members: Mapping[str, MemberMetadata],
+    topics: TopicView,
+    patterns: Mapping[str, frozenset[str]],
+) -> int:
+    """Returns the bytes that the records of a decision have at most, were every target another one.
+
+    Args:
+        group_id: The group.
+        members: Its members.
+        topics: The topics of the cluster.
+        patterns: The topics that match each pattern of the members.
+    """
+    counts = [place[1] for name in _names(members.values(), patterns) if (place := topics.find(name)) is not None]
+    partitions = sum(counts)
+    shares = min(partitions, len(members) * len(counts))  # of a topic, in the target of a member
+    ids = sum(len(member_id.encode()) for member_id in members) + len(members) * len(group_id.encode())
+    return ids + len(members) * _MEMBER_BYTES + shares * _TOPIC_BYTES + partitions * _PARTITION_BYTES
 
 
 def chosen_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, Assignor]) -> str:

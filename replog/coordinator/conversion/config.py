@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from replog.coordinator.runtime.config import ShardConfig
+from replog.coordinator.runtime.config import default_max_batch_bytes
 from replog.errors import ConfigError
-
-
-def _max_batch_bytes() -> int:
-    return ShardConfig().max_batch_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +20,7 @@ class ConversionConfig:
 
     upgrades: bool = True
     downgrades: bool = True
-    max_change_bytes: int = field(default_factory=_max_batch_bytes)
+    max_change_bytes: int = field(default_factory=default_max_batch_bytes)
 
     def __post_init__(self) -> None:
         """Checks the ranges."""

@@ -28,3 +28,8 @@ class ShardConfig:
             value = getattr(self, field)
             if value < 1:
                 raise ConfigError(field, value, f"{field} is {value}; it must be at least 1")
+
+
+def default_max_batch_bytes() -> int:
+    """Returns what one change may have where nobody has set it."""
+    return ShardConfig().max_batch_bytes

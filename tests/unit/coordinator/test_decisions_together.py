@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from consumer_bytes import wanting
 from consumer_kit import CONFIG, SESSION_MS, beat, pass_time
@@ -11,8 +13,11 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.assignors.model import assignment_of
 from replog.coordinator.classic.requests import JoinGroupResponse, Protocol
+from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.targets import pause_ms
+from replog.coordinator.group_machine import GroupMachine, GroupsConfig
+from replog.errors import RecordTooLargeError
 
 PARTITIONS = 5_000
 PAUSE_MS = 100
@@ -138,6 +143,26 @@ def test_a_member_of_the_classic_protocol_does_not_wait(host: Host) -> None:
     )
     assert answer.generation == 3
     assert epochs(host) == (3, 3)
+
+
+def test_a_join_whose_targets_no_change_can_hold_is_refused_in_a_pause_too() -> None:
+    """Were it taken, the group would have no targets: every later decision would be too large."""
+    topics = Topics(**{f"t{number}": PARTITIONS // 20 for number in range(20)})
+    config = GroupsConfig(consumers=ConsumersConfig(SESSION_MS, 100, max_change_bytes=45_000))
+    host = Host(
+        lambda registry, timers: GroupMachine(registry, timers, config, topics, Random(1)), max_batch_bytes=45_000
+    )
+    host.lead()
+    refused = 0
+    for number in range(120):
+        try:
+            host.ask(consuming(f"m{number}", *topics.partitions, server_assignor="range"))
+        except RecordTooLargeError:
+            refused += 1
+    assert 20 < refused < 100
+    pass_time(host, PAUSE_MS)
+    assert epochs(host) == (120 - refused, 120 - refused)
+    assert sum(shares(host)) == PARTITIONS
 
 
 def test_the_pause_grows_with_members_and_partitions() -> None:
