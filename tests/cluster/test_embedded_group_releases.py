@@ -347,7 +347,7 @@ async def test_an_error_of_the_application_at_the_end_spares_the_commits(
 
     monkeypatch.setattr(found.listener, "on_revoked", fail)
     closing = asyncio.create_task(found.first.consumer.close())
-    await asyncio.sleep(2 * QUIET_S)  # a commit is due, of what is read no more
+    await quiet_for(2 * QUIET_S)  # a commit is due, of what is read no more
     found.line.gate.set()
     with pytest.raises(ValueError, match="of the application"):
         await closing
@@ -363,9 +363,9 @@ async def test_who_closes_while_another_task_leaves_waits_for_the_last_commit_to
     await found.stop_reading()
     found.leave_nothing_to_commit()
     leaving = asyncio.create_task(found.first.consumer.unsubscribe())
-    await asyncio.sleep(QUIET_S)
+    await quiet_for(QUIET_S)
     closing = asyncio.create_task(found.first.consumer.close())
-    await asyncio.sleep(QUIET_S)
+    await quiet_for(QUIET_S)
     assert "leaves" not in found.line.said
     found.line.gate.set()
     await asyncio.gather(leaving, closing)
