@@ -3,7 +3,9 @@
     state at the log end = newest snapshot at or below it + every batch behind it
     last five batches of a producer = from the log's tail (a snapshot has only the last one)
 
-Snapshots are written at every roll (synced with the next flush), on close, and never trusted above the log end.
+Snapshots are written at every roll (synced with the next flush), on close, and never trusted above the log end, nor below the
+first segment: what came between is gone.  One at or above the base of the active segment has to be there, since the segments
+below, and their snapshots, may be deleted; where a crash has torn it, opening the log writes it again.
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def rebuild_producers(
     now_ms: int,
     *,
     flushed_offset: int,
-) -> None:
+) -> int | None:
     """Brings `producers` to the state at the end of the log.  Snapshots that cannot be read are deleted.
 
     Args:
@@ -92,21 +94,21 @@ def rebuild_producers(
         config: Settings of the log: how much of the tail is looked at for the last five batches.
         now_ms: Wall time.
         flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
+
+    Returns:
+        The offset of the snapshot that it begins with; None: there is none.
     """
-    start_offset, entries, damaged = _newest_snapshot(fs, directory, OFFSET_MAX)
+    first_offset = segments[0].base_offset
+    snapshot_offset, entries, damaged = _newest_snapshot(fs, directory, first_offset, OFFSET_MAX)
     for offset in damaged:  # torn by a crash: an older one and the log say the same
         _remove(fs, directory, offset)
+    start_offset = first_offset if snapshot_offset is None else snapshot_offset
     producers.load_snapshot(entries, now_ms)
     for number in range(segments.number_for(start_offset), len(segments)):
         for _ in _replay(producers, segments.touch(number, flushed_offset), start_offset, now_ms):
             pass
     deepen_producers(producers, segments, config.producer_tail_bytes)
-
-
-def forget_as_snapshot(fs: FileSystem, directory: str, producers: ProducerStateManager) -> None:
-    """Forgets the producers that had expired at the newest snapshot, and that a scan has found again."""
-    offset, entries, _ = _newest_snapshot(fs, directory, OFFSET_MAX)
-    producers.forget_before(offset, {entry.producer_id for entry in entries})
+    return snapshot_offset
 
 
 def deepen_producers(producers: ProducerStateManager, segments: SegmentList, tail_bytes: int) -> None:
@@ -115,24 +117,44 @@ def deepen_producers(producers: ProducerStateManager, segments: SegmentList, tai
         producers.deepen(_tail_headers(segments, tail_bytes))
 
 
+def restore_snapshot(fs: FileSystem, directory: str, segments: Sequence[LogSegment], now_ms: int) -> None:
+    """Writes the snapshot at the base of the last segment, durably.
+
+    Raises:
+        CorruptRecordError: The log before it is damaged.
+    """
+    producers, _ = producers_before(fs, directory, segments, len(segments) - 1, now_ms)
+    file = write_snapshot(fs, directory, segments[-1].base_offset, producers)
+    try:
+        file.sync()
+    finally:
+        file.close()
+    fs.sync_dir(directory)
+
+
 def producers_before(
     fs: FileSystem, directory: str, segments: Sequence[LogSegment], number: int, now_ms: int
-) -> ProducerStateManager:
-    """Returns the state where segment `number` begins; changes nothing on disk.
+) -> tuple[ProducerStateManager, int | None]:
+    """Finds the state where segment `number` begins; changes nothing on disk.
+
+    Returns:
+        The state, and the offset of the snapshot that it comes from; None: there is none.
 
     Raises:
         CorruptRecordError: There is no snapshot at that place, and the log before it is damaged.
     """
     producers = ProducerStateManager()
     base_offset = segments[number].base_offset
-    start_offset, entries, _ = _newest_snapshot(fs, directory, base_offset)
+    first_offset = segments[0].base_offset
+    snapshot_offset, entries, _ = _newest_snapshot(fs, directory, first_offset, base_offset)
+    start_offset = first_offset if snapshot_offset is None else snapshot_offset
     producers.load_snapshot(entries, now_ms)
     if start_offset < base_offset:
         for segment, following in itertools.pairwise(segments[: number + 1]):
             if following.base_offset > start_offset:
                 for _ in _replay(producers, segment, start_offset, now_ms):
                     pass
-    return producers
+    return producers, snapshot_offset
 
 
 def aborted_in_segment(
@@ -145,7 +167,7 @@ def aborted_in_segment(
     """
     segment = segments[number]
     index = TransactionIndex(segment.base_offset)
-    producers = producers_before(fs, directory, segments, number, now_ms)
+    producers, _ = producers_before(fs, directory, segments, number, now_ms)
     for transaction in _replay(producers, segment, segment.base_offset, now_ms):
         index.append(transaction)
     return index
@@ -248,23 +270,23 @@ def _replay(
 
 
 def _newest_snapshot(
-    fs: FileSystem, directory: str, offset_max: int
-) -> tuple[int, list[ProducerSnapshotEntry], list[int]]:
-    """Reads the newest intact snapshot at or below `offset_max`.
+    fs: FileSystem, directory: str, offset_min: int, offset_max: int
+) -> tuple[int | None, list[ProducerSnapshotEntry], list[int]]:
+    """Reads the newest intact snapshot between two offsets.
 
     Returns:
-        Its offset (0: there is none), its entries, and the offsets of the damaged ones above it.
+        Its offset (None: there is none), its entries, and the offsets of the damaged ones above it.
     """
     damaged: list[int] = []
     for offset in reversed(snapshot_offsets(fs, directory)):
-        if offset > offset_max:
+        if not offset_min <= offset <= offset_max:
             continue
         path = file_path(directory, offset, SNAPSHOT_SUFFIX)
         try:
             return offset, decode_snapshot(path, _read(fs, path)), damaged
         except CorruptCheckpointError:
             damaged.append(offset)
-    return 0, [], damaged
+    return None, [], damaged
 
 
 def _tail_headers(segments: SegmentList, tail_bytes: int) -> Iterator[BatchHeader]:

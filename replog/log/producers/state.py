@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from replog.errors import InvalidProducerEpochError, OutOfOrderSequenceError
@@ -199,6 +199,11 @@ class ProducerStateManager:
         firsts = [*self._open.values(), *(first_offset for first_offset, _ in self._ended)]
         return min(firsts, default=None)
 
+    def is_in_open_transaction(self, producer_id: int, offset: int) -> bool:
+        """Whether what a producer has written at an offset in a transaction belongs to one that has not ended."""
+        first_offset = self._open.get(producer_id)
+        return first_offset is not None and offset >= first_offset
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers without an open transaction that have not written for `expiration_ms`.
 
@@ -207,18 +212,6 @@ class ProducerStateManager:
         """
         for producer_id, entry in list(self._producers.items()):
             if entry.current_transaction_first_offset == NONE and now_ms - entry.last_seen_ms >= expiration_ms:
-                del self._producers[producer_id]
-
-    def forget_before(self, offset: int, known: Collection[int]) -> None:
-        """Forgets producers that wrote nothing from `offset` on, and that were forgotten there already.
-
-        Args:
-            offset: Offset of a snapshot.
-            known: The producer ids in that snapshot.
-        """
-        for producer_id, entry in list(self._producers.items()):
-            is_old = bool(entry.batches) and entry.batches[-1].last_offset < offset
-            if is_old and producer_id not in known and producer_id not in self._open:
                 del self._producers[producer_id]
 
     def saved(self, producer_id: int) -> ProducerEntry | None:

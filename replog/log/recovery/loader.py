@@ -20,6 +20,7 @@ from typing import Final
 import replog_checkpoints as checkpoints
 from replog.errors import DiskFullError
 from replog.log.compaction.swap import complete_swaps
+from replog.log.disk_space import is_disk_full
 from replog.log.epoch_cache import LeaderEpochCache
 from replog.log.epoch_file import epoch_path, write_epochs
 from replog.log.file_names import (
@@ -33,10 +34,11 @@ from replog.log.file_names import (
 )
 from replog.log.producers.files import (
     deepen_producers,
-    forget_as_snapshot,
     rebuild_producers,
     remove_snapshots,
     remove_stray_snapshots,
+    restore_snapshot,
+    snapshot_offsets,
 )
 from replog.log.recovery.completeness import (
     COMPLETE_FROM_FILE,
@@ -129,19 +131,7 @@ class LogLoader(LogRecovery):
             with contextlib.suppress(*(DiskFullError,) * are_epochs_true):  # those of deleted segments do no harm
                 write_epochs(self.fs, self.directory, self._epochs.entries)
         remove_stray_snapshots(self.fs, self.directory, segments)
-        if self._producers_at == log_end_offset:
-            forget_as_snapshot(self.fs, self.directory, self._producers)
-            deepen_producers(self._producers, segments, self.config.producer_tail_bytes)
-        else:
-            rebuild_producers(
-                self.fs,
-                self.directory,
-                self._producers,
-                segments,
-                self.config,
-                self.now_ms,
-                flushed_offset=OFFSET_MAX,
-            )
+        self._find_producers(segments, log_end_offset)
         recovery_point = self._recovery_point_after(segments, log_start_offset, log_end_offset)
         segments.release_all()
         if self.is_compacted and COMPLETE_FROM_FILE in self._names:
@@ -160,6 +150,34 @@ class LogLoader(LogRecovery):
             created=created,
             flushed_file=self.flushed_file,
         )
+
+    def _find_producers(self, segments: SegmentList, log_end_offset: int) -> None:
+        """Finds the producers at the log end, as every later start will, and has a snapshot that outlives all but the last segment.
+
+        A scan may know less than a snapshot above where it began, which remembers what was in deleted segments, and more, as
+        it finds again who has been forgotten.
+        """
+        newest = max(snapshot_offsets(self.fs, self.directory), default=None)
+        snapshot_offset = self._producers_from
+        if self._producers_at == log_end_offset and (newest is None or newest == snapshot_offset):
+            deepen_producers(self._producers, segments, self.config.producer_tail_bytes)
+        else:
+            snapshot_offset = rebuild_producers(
+                self.fs,
+                self.directory,
+                self._producers,
+                segments,
+                self.config,
+                self.now_ms,
+                flushed_offset=OFFSET_MAX,
+            )
+        is_missing = snapshot_offset is None or snapshot_offset < segments.active.base_offset
+        if is_missing and len(segments) > 1 and not self.is_read_only:
+            try:
+                restore_snapshot(self.fs, self.directory, list(segments), self.now_ms)
+            except OSError as error:
+                if not is_disk_full(error):  # else the next start tries again
+                    raise
 
     def _recovery_point_after(self, segments: SegmentList, log_start_offset: int, log_end_offset: int) -> int:
         """Returns how far the log is flushed; flushes it first where that would lie below the log start.

@@ -143,7 +143,8 @@ class SegmentScanning(LoaderState):
     def _producers_before(self, segments: list[LogSegment], number: int) -> ProducerStateManager:
         """Returns the producers where a segment begins: from the end of the one scanned before it, or from a snapshot."""
         if self._producers_at is None or self._producers_at > segments[number].base_offset or not self._is_next(number):
-            self._producers = producers_before(self.fs, self.directory, segments, number, self.now_ms)
+            found = producers_before(self.fs, self.directory, segments, number, self.now_ms)
+            self._producers, self._producers_from = found
         self._scanned_number = number
         return self._producers
 

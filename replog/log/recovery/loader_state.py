@@ -67,6 +67,7 @@ class LoaderState:
     _bytes_total: int = field(init=False, default=0)
     _producers: ProducerStateManager = field(init=False, default_factory=ProducerStateManager)
     _producers_at: int | None = field(init=False, default=None)  # offset up to which they are known
+    _producers_from: int | None = field(init=False, default=None)  # offset of the snapshot that they come from
     _complete: Completeness = field(init=False)
     _last_epoch: int = field(init=False, default=UNKNOWN_EPOCH)  # of the batches looked at so far, as they say
     _believes_epochs: bool = field(init=False, default=False)  # the checkpoint fits what is not looked at

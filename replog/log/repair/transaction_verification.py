@@ -61,7 +61,7 @@ class TransactionVerifier:
         """
         if self._producers is None:
             segment = LogSegment(self._fs, self._directory, base_offset, 0, _NOW_MS)
-            self._producers = producers_before(self._fs, self._directory, [segment], 0, _NOW_MS)
+            self._producers, _ = producers_before(self._fs, self._directory, [segment], 0, _NOW_MS)
             self._next_offset = self._gap_end = base_offset
         self._base_offset = base_offset
         self._found.clear()

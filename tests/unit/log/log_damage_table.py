@@ -94,7 +94,7 @@ unclean 12.snapshot                       i    i    i    i    i    i    i    q  
 unclean 12.timeindex                      r    r    r    r    r    -    r    q    f
 unclean 12.txnindex                       r    r    r    r    r    -    r    q    f
 unclean 23.log                            c    c    cb   r    c    c    c    q    q
-unclean 23.snapshot                       i    i    i    i    i    i    i    q    q
+unclean 23.snapshot                       r    r    r    r    r    r    r    q    q
 unclean flushed-offset                    r    r    r    r    r    r    r    q    q
 unclean leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
 unclean partition.metadata                q    q    qR   q    q    i    r    q    q

@@ -196,6 +196,7 @@ class Machine:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 @example(seed=35613598)  # a log start above the recovery point, and another crash
+@example(seed=464540574)  # a producer that only a snapshot above the scanned segment knows
 def test_a_crash_leaves_a_prefix_with_everything_flushed(seed: int) -> None:
     machine = Machine(seed)
     for _ in range(60):

@@ -110,6 +110,74 @@ def test_a_damaged_snapshot_falls_back_to_the_log() -> None:
     assert produce(log, 2) == (2, True)
 
 
+def test_a_producer_that_only_a_later_snapshot_knows_is_not_forgotten() -> None:
+    """Its segment is deleted, and the snapshot from which the scan begins is torn; the one above has it."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs)
+    produce(log, 0, producer_id=8)
+    log.roll(T0)
+    produce(log, 0)
+    log.roll(T0)
+    log.set_log_start_offset(1)
+    log.delete_old_segments(T0, high_watermark=2)
+    write_file(fs, f"{DIRECTORY}/{1:020d}.snapshot", b"")
+    fs.kill()
+    log = open_log(fs, log_start_offset=1)
+    assert sorted(log.producers.producers) == [7, 8]
+    assert produce(log, 0, producer_id=8) == (0, True)
+    assert produce(log, 1, producer_id=8) == (2, False)
+
+
+def with_torn_snapshot() -> SimulatedFileSystem:
+    """Returns the disk of a killed log: producer 8 below the active segment, whose snapshot a power cut has torn."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs)
+    produce(log, 0, producer_id=8)
+    log.roll(T0)
+    produce(log, 0)
+    write_file(fs, f"{DIRECTORY}/{1:020d}.snapshot", b"")
+    fs.kill()
+    return fs
+
+
+def test_a_torn_snapshot_below_which_all_is_going_to_be_deleted_is_written_again() -> None:
+    """Retention deletes the good ones below it, and then a mere kill would forget producers."""
+    fs = with_torn_snapshot()
+    log = open_log(fs)
+    log.flush()
+    log.set_log_start_offset(1)
+    log.delete_old_segments(T0, high_watermark=2)
+    log.flush()
+    fs.kill()
+    log = open_log(fs, log_start_offset=1, recovery_point=2)
+    assert produce(log, 0, producer_id=8) == (0, True)
+
+
+def test_a_full_disk_does_not_keep_a_log_closed_whose_snapshot_is_torn() -> None:
+    fs = with_torn_snapshot()
+    fs.capacity_bytes = fs.used_bytes()
+    log = open_log(fs)
+    assert produce(log, 0, producer_id=8) == (0, True)
+
+
+def test_a_snapshot_below_the_first_segment_is_not_believed() -> None:
+    """A power cut brings its name back, and batches between it and the first segment are gone."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs)
+    produce(log, 0, producer_id=8)
+    log.roll(T0)
+    produce(log, 1, producer_id=8)
+    log.roll(T0)
+    stale = read_file(fs, f"{DIRECTORY}/{1:020d}.snapshot")
+    log.set_log_start_offset(2)
+    log.delete_old_segments(T0, high_watermark=2)
+    write_file(fs, f"{DIRECTORY}/{1:020d}.snapshot", stale)
+    write_file(fs, f"{DIRECTORY}/{2:020d}.snapshot", b"")
+    fs.kill()
+    log = open_log(fs, log_start_offset=2)
+    assert produce(log, 2, producer_id=8) == (2, False)
+
+
 def test_truncation_forgets_what_it_cuts() -> None:
     log = open_log(SimulatedFileSystem())
     for sequence in range(6):

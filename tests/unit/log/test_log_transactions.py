@@ -131,6 +131,35 @@ def test_a_clean_stop_forgets_none(config: LogConfig) -> None:
     assert log.last_stable_offset(9) == 9
 
 
+def test_a_producer_whose_marker_alone_is_left_is_known_by_the_snapshot_above() -> None:
+    """A scan finds no batch of it; its own snapshot is torn, and a later one knows the last sequence."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs)
+    write(log, data(8, 0), data(8, 1))
+    log.roll(T0)
+    write(log, marker(8, commit=True))
+    log.roll(T0)
+    log.set_log_start_offset(2)
+    log.delete_old_segments(T0, high_watermark=3)
+    write_file(fs, f"/data/t-0/{2:020d}.snapshot", b"")
+    fs.kill()
+    log = open_log(fs, log_start_offset=2)
+    assert log.append_as_leader(data(8, 1), leader_epoch=0, now_ms=T0).duplicate
+    assert not log.append_as_leader(data(8, 2), leader_epoch=0, now_ms=T0).duplicate
+
+
+def test_a_producer_that_expired_and_whose_marker_came_again_is_not_forgotten_by_a_crash() -> None:
+    fs, config = SimulatedFileSystem(), LogConfig(producer_id_expiration_ms=1_000)
+    log = open_log(fs, config=config)
+    write(log, data(8, 0), marker(8, commit=True))
+    log.roll(T0 + 5_000)
+    log.append_as_leader(marker(8, commit=True), leader_epoch=0, now_ms=T0 + 5_000)
+    known = list(log.producers.producers)
+    fs.kill()
+    log = open_log(fs, config=config, now_ms=T0 + 5_000)
+    assert list(log.producers.producers) == known == [8]
+
+
 def test_no_file_as_long_as_nothing_was_aborted() -> None:
     fs = SimulatedFileSystem()
     log = open_log(fs, config=BIG)
