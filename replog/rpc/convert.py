@@ -23,7 +23,7 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
@@ -176,9 +176,18 @@ def _partitions_by_topic(name: str, names: dict[str, Any], *, wrapped: bool) -> 
     """Returns how partitions by topic id are written and read; wrapped ones as in `_repeated`."""
     target = f"message.{name}.values" if wrapped else f"message.{name}"
     made = (f"message.{name}.SetInParent()",) if wrapped else ()
-    names["UUID"] = UUID
+    names["read_partitions"] = _read_partitions
     write = (*made, f"for key in v: {target}.add(topic_id=key.bytes, partitions=sorted(v[key]))")
-    return _Field(write, f"{{UUID(bytes=each.topic_id): frozenset(each.partitions) for each in {target}}}")
+    return _Field(write, f"read_partitions({target})")
+
+
+def _read_partitions(values: Iterable[Any]) -> dict[UUID, frozenset[int]]:
+    """Returns partitions by topic id; all entries of a topic count."""
+    found: dict[UUID, frozenset[int]] = {}
+    for each in values:
+        topic_id = UUID(bytes=each.topic_id)
+        found[topic_id] = found.get(topic_id, frozenset()) | frozenset(each.partitions)
+    return found
 
 
 def _write_error(detail: Any, error: ReplogError) -> None:

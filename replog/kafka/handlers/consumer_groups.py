@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors.model import Assignment, assignment_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -70,7 +70,8 @@ def refuse_heartbeat(_request: Heartbeat, failure: Failure) -> ConsumerGroupHear
 
 
 def _owned(topics: Iterable[Heartbeat.TopicPartitions]) -> Assignment:
-    return {each.topic_id: frozenset(each.partitions) for each in topics if each.partitions}
+    """Returns the partitions of a member, which may name a topic several times."""
+    return assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
 
 
 def _assigned(assignment: Assignment) -> ConsumerGroupHeartbeatResponse.Assignment:

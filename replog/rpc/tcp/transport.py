@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, cast
 
@@ -74,7 +75,7 @@ async def create_connection(
     """
     loop = asyncio.get_running_loop()
     problem = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+    for family, kind, protocol, _, address in await _addresses(host, port):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)  # noqa: FBT003 -- the standard library's signature
@@ -89,6 +90,25 @@ async def create_connection(
             sock.close()
             raise
     raise problem
+
+
+async def _addresses(host: str, port: int) -> Sequence[tuple[Any, Any, int, str, Any]]:
+    """Returns what a host is reached at; a number without a thread.
+
+    There are none for who outlives the main thread of its process: Python ends those of its pools first.
+
+    Raises:
+        OSError: There is no such host, or no thread to ask for it.
+    """
+    with suppress(OSError):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    try:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except RuntimeError as error:
+        raise OSError(
+            f"the addresses of {host} cannot be asked for ({error}): the main thread has ended. Wait in it for the threads that "
+            "use a client, or name brokers by their addresses"
+        ) from error
 
 
 class TcpConnection(CallingConnection):

@@ -79,6 +79,21 @@ async def test_members_share_a_topic_and_take_over_from_who_leaves(it: Served) -
     assert await settled(first) == [[0, 1]]
 
 
+async def test_a_member_that_names_a_topic_twice_has_all_that_it_says(it: Served) -> None:
+    """Goal: what it still reads is not taken for given back, and given to another one."""
+    first, second = Member(it, "a"), Member(it, "b")
+    assert await settled(first) == [[0, 1]]
+    await second.beat()
+    ((topic_id, numbers),) = first.owned.items()
+    for said in (numbers, numbers[::-1]):
+        owned = [Heartbeat.TopicPartitions(topic_id, [each]) for each in said]
+        told = await it.ask(Heartbeat("g", "a", first.epoch, topic_partitions=owned), 1, Answer)
+        assert told.member_epoch == first.epoch
+        await second.beat()
+        assert second.partitions == []
+    assert await settled(first, second) == [[0], [1]]
+
+
 async def test_people_are_told_where_a_member_connects_from(it: Served) -> None:
     await settled(Member(it, "a"))
     described = await it.ask(ConsumerGroupDescribeRequest(["g"]), 1, ConsumerGroupDescribeResponse)

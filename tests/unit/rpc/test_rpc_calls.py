@@ -171,6 +171,16 @@ def test_the_bytes_of_a_heartbeat() -> None:
     assert calls.decode_client_request(data).request == full
 
 
+def test_a_heartbeat_that_names_a_topic_twice_says_all_of_it() -> None:
+    message = data_pb2.ClientRequest()
+    message.consumer_heartbeat.group_id = "g"
+    for partition in (2, 0):
+        message.consumer_heartbeat.owned.values.add(topic_id=bytes(16), partitions=[partition])
+    request = calls.decode_client_request(message.SerializeToString()).request
+    assert isinstance(request, ConsumerHeartbeat)
+    assert request.owned == {UUID(int=0): frozenset({0, 2})}
+
+
 def test_where_a_heartbeat_comes_from_is_not_what_it_says() -> None:
     data = calls.encode_client_request(
         ConsumerHeartbeat("g", "m", 3, client_host="elsewhere"), cluster_id="", timeout_ms=0
