@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
+import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -173,7 +175,7 @@ class LocalCluster:
         """Stops a node in order and forgets it; its files stay."""
         await self.stop(node_id)
         del self.nodes[node_id]
-        self._save()
+        self._save(node_id)
 
     def start_node(self, node_id: int, *, accept_empty: bool = False) -> None:
         """Starts a node that is not running.
@@ -198,7 +200,7 @@ class LocalCluster:
             accept_empty=accept_empty or not spec.has_data,
         )
         spec.process = ProcessId.of(spec.popen.pid)
-        self._save()
+        self._save(node_id)
 
     def require_data(self, node_ids: Collection[int]) -> None:
         """Looks whether the data that nodes had is where it was, before any of them is started.
@@ -259,7 +261,7 @@ class LocalCluster:
         if gone:
             spec.process = None
             spec.popen = None
-            self._save()
+            self._save(spec.node_id)
         return gone
 
     # ---- all nodes -----------------------------------------------------------------------------------------------------
@@ -375,20 +377,51 @@ class LocalCluster:
         except OSError as error:
             raise _unusable(self.directory, error) from error
 
-    def _save(self) -> None:
+    def _save(self, changed_id: int | None = None) -> None:
+        """Writes the file; of nodes other than the one that has changed here, it keeps what another command has written since.
+
+        Nodes that it has added are among them, and those that it has removed are not.
+        """
         for spec in self.nodes.values():
             with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
                 spec.has_data = spec.has_data or not spec.missing_data()
-        state = {
-            "cluster_id": self.cluster_id,
-            "nodes": [spec.to_state() for spec in self.nodes.values()],
-        }
-        temporary = self.directory / f"{STATE_FILE}.tmp"
-        temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
-        temporary.replace(self.directory / STATE_FILE)
+        with _locked(self.directory):
+            own = {spec.node_id: spec.to_state() for spec in self.nodes.values()}
+            written = self._written()
+            entries = {
+                node_id: own[node_id] | {"process": entry["process"]} if node_id in own else entry
+                for node_id, entry in (written or own).items()
+                if node_id != changed_id
+            }
+            if changed_id in own:
+                entries[changed_id] = own[changed_id]
+            temporary = self.directory / f"{STATE_FILE}.tmp"
+            state = {"cluster_id": self.cluster_id, "nodes": [entries[node_id] for node_id in sorted(entries)]}
+            temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
+            temporary.replace(self.directory / STATE_FILE)
+
+    def _written(self) -> dict[int, dict[str, Any]]:
+        """Returns what the file says of each node; nothing where there is none, or it is not this cluster's."""
+        try:
+            state = json.loads((self.directory / STATE_FILE).read_text(encoding="utf-8"))
+            of_this = state["nodes"] if state["cluster_id"] == self.cluster_id else ()
+            return {entry["node_id"]: entry for entry in of_this if "process" in entry}
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
+
+
+@contextlib.contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Waits until no other command writes the file of the cluster."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_cluster(directory: Path) -> None:
