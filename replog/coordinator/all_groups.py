@@ -39,6 +39,11 @@ class AllGroups:
             return consumers
         return classic if classic is not None and (classic.members or consumers is None) else consumers
 
+    def is_as_written(self, group_id: str) -> bool:
+        """Whether the log says of a group what this coordinator knows: not, while it refuses that a classic one has no members."""
+        group = self.find(group_id)
+        return not isinstance(group, ClassicGroup) or group.record is self.classic.written(group_id)
+
     def removal(self, group_id: str) -> tuple[Record, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         group = self.find(group_id)

@@ -20,9 +20,10 @@ from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, RecoveryTimer
 from replog.coordinator.classic.turn import SessionTimer as ClassicSessionTimer
 from replog.coordinator.classic.turn import Timer as ClassicTimer
 from replog.coordinator.consumer_removals import remove_consumers
-from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.consumers.decisions import TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
-from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer, TargetsTimer
+from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer
 from replog.coordinator.consumers.news import GroupNewsWaits, NewsTimer, WaitTimer
 from replog.coordinator.consumers.pattern_keeper import PatternTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
@@ -51,11 +52,21 @@ from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background, StepTimer, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Answer, Reply
+from replog.coordinator.topic_view import TopicView
 from replog.errors import InvariantViolationError
 from replog_timeline import SnapshotRegistry
 
 VISITS_PER_STEP: Final = 200
 """Groups, and members of groups, that are taken up in one step when this coordinator begins to serve."""
+
+
+SECOND_LOOK_MS: Final = 5_000
+"""How long after the log has refused something all groups are looked at again; it may refuse a lot."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecondLook:
+    """The state has gone back, and what looked at it in steps may have missed something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +105,9 @@ class GroupMachine:
         consumers, classic = ConsumerGroups(registry), ClassicGroups(registry)
         self._groups = AllGroups(classic, consumers)
         self._offsets = OffsetState(registry)
-        self._offset_manager = OffsetManager(self._offsets, self._groups, config.offsets)
-        self._cleaner = OffsetCleaner(self._offsets, self._groups, config.offsets, timers)
+        self._offset_manager = OffsetManager(self._offsets, self._groups, topics, config.offsets)
+        self._cleaner = OffsetCleaner(self._offsets, self._groups, topics, config.offsets, timers)
+        self._timers = timers
         self._background = Background(timers)
         self._news = GroupNewsWaits(consumers, timers)
         downgrades = Downgrades(config.conversion, config.classic, topics, timers)
@@ -136,16 +148,28 @@ class GroupMachine:
 
     def start(self, moment: Moment) -> None:
         """Begins the sessions of all members, and to look for what is to be removed."""
-        self._background.add(self._take_up(), moment)
+        self._background.add(self._take_up(is_again=False), moment)
         self._cleaner.start(moment)
 
-    def _take_up(self) -> Work:
-        """Takes up all groups in steps; a member that speaks before its group's turn has a session already."""
+    def was_taken_back(self, moment: Moment) -> None:
+        """Sets the timer to look at all groups once more: some may have been passed over as they were in between."""
+        self._timers.set_if_none(SecondLook(), moment.now_ms + SECOND_LOOK_MS)
+
+    def _look_again(self, moment: Moment) -> None:
+        self._background.add(self._take_up(is_again=True), moment)
+        self._cleaner.look_again(moment)
+
+    def _take_up(self, *, is_again: bool) -> Work:
+        """Takes up all groups in steps; a member that speaks before its group's turn has a session already.
+
+        Args:
+            is_again: Whether only who has no session gets one.
+        """
         consumers, classic = list(self._groups.consumers.group_ids()), list(self._groups.classic.group_ids())
         visits = 0
         for take_up, group_ids in ((self._consumers.take_up, consumers), (self._classic.take_up, classic)):
             for group_id in group_ids:
-                visits += 1 + take_up(group_id, self._background.moment)
+                visits += 1 + take_up(group_id, self._background.moment, is_again=is_again)
                 if visits >= VISITS_PER_STEP:
                     visits = 0
                     yield Outcome()
@@ -226,6 +250,7 @@ class GroupMachine:
         match request:
             case CommitOffsets():
                 records, response = self._offset_manager.commit(request, moment)
+                self._classic.note_commit(request.group_id, request.member_id, moment)
             case FetchOffsets():
                 response = self._offset_manager.fetch(request)
             case DeleteOffsets():
@@ -258,6 +283,9 @@ class GroupMachine:
                 return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
             case TargetsTimer():
                 return Outcome(self._consumers.decide(key, moment), self._forget_stale(key.group_id, moment))
+            case SecondLook():
+                self._look_again(moment)
+                return Outcome()
             case PatternTimer():
                 self._consumers.refresh_patterns(key, moment)
                 return Outcome()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from replog.coordinator.messages.consumer_group_current_member_assignment import (
@@ -33,7 +34,7 @@ from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMe
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import write_offset_commit
-from replog.coordinator.records import RecordCodec
+from replog.coordinator.records import Record, RecordCodec
 
 GROUP_RECORDS: Final = RecordCodec(
     (
@@ -55,3 +56,9 @@ OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 """The only version that holds a time of expiry, which old clients choose for themselves."""
 GROUP_METADATA_VERSION: Final = 3
+
+
+def size_of_records(records: Iterable[Record]) -> int:
+    """Returns the bytes of records."""
+    encoded = map(GROUP_RECORDS.encode, records)
+    return sum(len(key) + len(value or b"") for key, value in encoded)

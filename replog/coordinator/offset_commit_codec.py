@@ -62,7 +62,10 @@ def read_key(key: bytes) -> tuple[str, tuple[str, int]] | None:
     """Returns the group, and topic and partition, of a record of a committed offset; None for any other key."""
     if len(key) < 4 or key[:2] != _KEY_PREFIX:
         return None
-    topic_at = 4 + (key[2] << 8 | key[3])
+    group_bytes = _text.unpack_from(key, 2)[0]
+    if group_bytes < 0:
+        return None
+    topic_at = 4 + group_bytes
     try:
         partition = _shared_partition(key[topic_at:])
         return None if partition is None else (key[4:topic_at].decode(), partition)
@@ -73,8 +76,9 @@ def read_key(key: bytes) -> tuple[str, tuple[str, int]] | None:
 @lru_cache(PARTITIONS_SHARED)
 def _shared_partition(data: bytes) -> tuple[str, int] | None:
     """Returns topic and partition, which are the end of a key; None for any other bytes."""
-    partition_at = 2 + int.from_bytes(data[:2], "big")
-    if partition_at + _partition.size != len(data):
+    topic_bytes = int.from_bytes(data[:2], "big", signed=True)
+    partition_at = 2 + topic_bytes
+    if topic_bytes < 0 or partition_at + _partition.size != len(data):
         return None
     return sys.intern(data[2:partition_at].decode()), _partition.unpack_from(data, partition_at)[0]
 

@@ -25,6 +25,7 @@ MAY_SLEEP = {
     "test_cluster_kill.py test_storm_of_kills": "the length of an outage",
     "test_cluster_pause.py test_pause_again_and_again": "the length of a pause",
     "test_cluster_pause.py test_all_paused_together": "the length of a pause",
+    "test_embedded_group_ends.py work": "the pace of an application",
     "test_groups_commits.py read_on": "virtual time",
     "test_rpc_looks.py be_held_up": "the loop is held up",
     "test_rpc_looks.py test_what_came_in_time_is_kept_and_no_timer_is_left": "what must not happen gets time to happen",

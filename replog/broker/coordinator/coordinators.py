@@ -22,6 +22,7 @@ from replog.metadata.persistent_map import difference
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 CHARACTERS_AT_ONCE: Final = 50_000
 """Characters of names whose places are looked up before others have their turn: each is counted in the hash."""
@@ -54,7 +55,7 @@ class Coordinators:
         """Returns the id of the broker that coordinates a group.
 
         Raises:
-            InvalidGroupIdError: The group id is empty.
+            InvalidGroupIdError: The group id is empty, or too long.
             CoordinatorNotAvailableError: There is none just now; ask again a little later.
         """
         (found,) = await self.find_all((group_id,))
@@ -80,8 +81,8 @@ class Coordinators:
         return found
 
     def _found(self, group_id: str) -> int | ReplogError:
-        if not group_id:
-            return _no_name()
+        if (problem := _problem_of(group_id)) is not None:
+            return problem
         place = self._place(group_id)
         if place is None or place[1].leader == NO_LEADER:
             return CoordinatorNotAvailableError(f"group {group_id!r} has no coordinator yet; ask again a little later")
@@ -103,7 +104,7 @@ class Coordinators:
             The answer to the request, of the class that belongs to it.
 
         Raises:
-            InvalidGroupIdError: The group id is empty.
+            InvalidGroupIdError: The group id is empty, or too long.
             NotCoordinatorError: Another broker coordinates the group (now): `find` says which.
             CoordinatorNotAvailableError: Nobody does just now, or the change could not be written; it may be asked again.
             CoordinatorLoadInProgressError: The coordinator has not read its groups yet, or has too much to do.
@@ -111,8 +112,8 @@ class Coordinators:
             BrokerClosedError: The node is stopping.
             ReplogError: The coordinator refuses, see `replog.group_errors`.
         """
-        if not group_id:
-            raise _no_name()
+        if (problem := _problem_of(group_id)) is not None:
+            raise problem
         return await self.shards.submit(self._own_key(group_id), request, timeout_ms)
 
     async def submit_all(self, request: Any, timeout_ms: int) -> list[Any]:
@@ -168,5 +169,12 @@ class Coordinators:
         self.shards.stop()
 
 
-def _no_name() -> InvalidGroupIdError:
-    return InvalidGroupIdError("the group id is empty; give the group a name")
+def _problem_of(group_id: str) -> InvalidGroupIdError | None:
+    """Returns what is wrong with the name of a group: whatever the protocol, all tools have to be able to name it."""
+    if not group_id:
+        return InvalidGroupIdError("the group id is empty; give the group a name")
+    if len(group_id) > MAX_TEXT_CHARACTERS:
+        return InvalidGroupIdError(
+            f"the group id has {len(group_id):,} characters, and may have {MAX_TEXT_CHARACTERS:,}: shorten it"
+        )
+    return None

@@ -135,7 +135,7 @@ def committed_records(
     next_offset = start_offset
     for header in scan(data):
         next_offset = header.next_offset
-        if header.attributes & CONTROL_BIT or _is_undone(log, header, end_offset):
+        if header.attributes & CONTROL_BIT or _is_undone(log, header):
             continue
         batch = memoryview(data)[header.position : header.end_position]
         found += [
@@ -145,11 +145,14 @@ def committed_records(
     return found, next_offset
 
 
-def _is_undone(log: Log, header: BatchHeader, end_offset: int) -> bool:
-    """Whether a batch belongs to a transaction that was aborted, or that has not ended."""
+def _is_undone(log: Log, header: BatchHeader) -> bool:
+    """Whether a batch belongs to a transaction that was aborted, or that has not ended.
+
+    The last stable offset does not say it: behind the first transaction that is open are others that have ended.
+    """
     if not header.attributes & TRANSACTIONAL_BIT:
         return False
-    if header.base_offset >= log.last_stable_offset(end_offset):
+    if log.producers.is_in_open_transaction(header.producer_id, header.base_offset):
         return True
     return any(
         each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset

@@ -43,13 +43,17 @@ from replog.errors import (
     StorageError,
     ThrottledError,
 )
-from replog.records import RecordInput, encode_batch
+from replog.records import HEADER_BYTES, RecordInput, encode_batch
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended
 from replog.rpc.messages import ACKS_ALL
 
 BATCH_BYTES: Final = 512 << 10
-"""Bytes of records from which on changes go into another batch, and wait for none; one change is never divided."""
+"""Bytes of a batch behind which changes go into another one, and wait for none; one change is never divided.  Where segments are
+smaller than that, batches are."""
+
+RECORD_BYTES_MAX: Final = 32
+"""The most bytes of a record in a batch, beside its key and its value: six numbers of variable length."""
 
 READ_RETRY_MS: Final = 100
 """After how long a read is tried again for which the disk had no time."""
@@ -152,10 +156,20 @@ class ShardHost:
             self._read(reading)
         self.tell(Tick())
         self.run()
-        failures = self.shard.status().timer_failures
-        if failures > self._timer_failures:
-            _log.error("%s: %d timers of groups have failed, and are tried again: a bug", self._replica.name, failures)
-            self._timer_failures = failures
+        self._tell_timer_failures()
+
+    def _tell_timer_failures(self) -> None:
+        """Tells people what timers have failed with; what they were to do is tried again."""
+        status = self.shard.status()
+        if status.timer_failures > self._timer_failures:
+            count = status.timer_failures - self._timer_failures
+            _log.error(
+                "%s: %d timers of groups have failed, the last with: %s",
+                self._replica.name,
+                count,
+                status.timer_failure,
+            )
+            self._timer_failures = status.timer_failures
 
     # ---- effects ------------------------------------------------------------------------------------------------------
 
@@ -223,16 +237,22 @@ class ShardHost:
         """Appends what the shard has made, unless that can wait, and tells it where the log did not take it."""
         if not self._unwritten or self._may_wait():
             return
-        for batch in _batches(self._take_unwritten()):
+        for batch in _batches(self._take_unwritten(), self._batch_bytes()):
             error = self._append(batch)
             if error is not None:
-                self.tell(AppendRefused(batch[0].epoch, batch[0].base_offset, error))
+                request_id = batch[0].request_id if len(batch) == 1 else None
+                self.tell(AppendRefused(batch[0].epoch, batch[0].base_offset, error, request_id))
                 return  # what follows would not land where it must
 
     def _may_wait(self) -> bool:
         """Whether a batch is under way, behind which whatever comes meanwhile can go into the log together."""
         is_under_way = self._replica.high_watermark < self._end_offset
-        return is_under_way and self._unwritten_bytes < BATCH_BYTES and self._refusal(self._unwritten[0].epoch) is None
+        is_small = self._unwritten_bytes < self._batch_bytes()
+        return is_under_way and is_small and self._refusal(self._unwritten[0].epoch) is None
+
+    def _batch_bytes(self) -> int:
+        """Returns how many bytes go into one batch: no more than a segment takes."""
+        return min(BATCH_BYTES, self._replica.log.config.segment_bytes - HEADER_BYTES)
 
     def _take_unwritten(self) -> list[AppendRecords]:
         unwritten, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
@@ -286,18 +306,20 @@ class ShardHost:
         return None
 
 
-def _batches(appends: Sequence[AppendRecords]) -> list[list[AppendRecords]]:
-    """Returns appends in order, divided into as many as go into one batch of the log."""
+def _batches(appends: Sequence[AppendRecords], bytes_max: int) -> list[list[AppendRecords]]:
+    """Returns appends in order, divided into as many as go into one batch of the log; a larger one has a batch of its own."""
     found: list[list[AppendRecords]] = []
-    size_bytes = BATCH_BYTES
+    size_bytes = 0
     for each in appends:
-        if size_bytes >= BATCH_BYTES:
+        change_bytes = _size_bytes(each)
+        size_bytes += change_bytes
+        if size_bytes > bytes_max or not found:
             found.append([])
-            size_bytes = 0
+            size_bytes = change_bytes
         found[-1].append(each)
-        size_bytes += _size_bytes(each)
     return found
 
 
 def _size_bytes(change: AppendRecords) -> int:
-    return sum(len(key) + len(value or b"") for key, value in change.records)
+    """Returns the most bytes that a change takes up in a batch."""
+    return sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in change.records)

@@ -20,7 +20,7 @@ from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.offsets.requests import CommitOffsetsResponse
 from replog.coordinator.rebalance_reasons import RebalanceCounts
-from replog.coordinator.runtime.messages import HighWatermarkMoved, Resigned, Submit
+from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Submit
 from replog.coordinator.runtime.shard import Shard
 from replog.deadlines import Deadlines
 from replog.errors import BrokerClosedError, ReplogError, raised_anew
@@ -31,6 +31,10 @@ from replog.replication.leader import Leader
 OPEN_REQUESTS_MAX: Final = 50_000
 """Requests that wait for answers of coordinators, members that wait for others to join among them.  From half of them on
 nobody waits for news, which members can do without."""
+
+
+PAUSE_CHECK_MS: Final = 500
+"""How often a broker that may not serve looks whether it may again."""
 
 
 class Shards:
@@ -69,6 +73,8 @@ class Shards:
         self._postponed: dict[ReplicaKey, list[Submit]] = {}  # until an image has gone on
         self._futures: dict[int, asyncio.Future[Any]] = {}
         self._next_request_id = 0
+        self._is_paused = False
+        self._checked_ms = stepper.clock.now_ms()
         self._closed = False
         stepper.leaderships = self
 
@@ -131,7 +137,7 @@ class Shards:
 
     def _hand_over(self, queue: Sequence[tuple[ReplicaKey, Submit]]) -> None:
         """Hands requests over in their order: what comes after one that waits for an image waits behind it."""
-        reason = self._refuses()
+        reason = self._refused_because()
         asked: dict[ShardHost, None] = {}
         for key, submit in queue:
             if reason is not None:
@@ -147,6 +153,20 @@ class Shards:
                 self._answer(submit.request_id, NotCoordinatorError(self._why_not(key)))
         for host in asked:
             host.run()
+
+    def _refused_because(self) -> str | None:
+        """Returns why this broker may not serve now; None: it may.  Time stands still for the shards while it may not.
+
+        Members whose heartbeats are refused are not silent, and must not be put out when they are heard again.
+        """
+        reason = self._refuses()
+        since_ms, self._checked_ms = self._checked_ms, self._stepper.clock.now_ms()
+        if self._is_paused is not (reason is not None):
+            self._is_paused = reason is not None
+            for host in list(self._hosts.values()):  # a disk that fails ends some
+                host.tell(Paused(since_ms) if self._is_paused else Resumed())
+                host.run()
+        return reason
 
     def _image_went_on(self, key: ReplicaKey) -> None:
         """Hands over what has waited, in front of what is in the queue by now."""
@@ -184,6 +204,8 @@ class Shards:
                 self._answer,
                 partial(self._schedule, replica.key),
             )
+        if self._is_paused:
+            host.tell(Paused(self._checked_ms))
         host.lead(replica.role.leader_epoch)
         host.run()
 
@@ -203,13 +225,18 @@ class Shards:
             host.run()
 
     def tick(self) -> None:
+        self._refused_because()
         for key in self._deadlines.pop_expired(self._stepper.clock.now_ms(), REPLICAS_TOGETHER):
             host = self._hosts.get(key)
             if host is not None:
                 host.tick()
 
     def next_deadline_ms(self) -> int | None:
-        return self._deadlines.next_deadline_ms()
+        due_ms = self._deadlines.next_deadline_ms()
+        if not self._is_paused:
+            return due_ms
+        check_ms = self._checked_ms + PAUSE_CHECK_MS
+        return check_ms if due_ms is None else min(due_ms, check_ms)
 
     def _schedule(self, key: ReplicaKey) -> None:
         """Notes when a shard is due; a tick that comes too early costs less than moving it whenever it moves back."""

@@ -60,8 +60,13 @@ class ClassicManager:
         self._rebalances = Rebalances(groups, config, timers, removal_of_other, rebalances)
         self._joins = Joins(groups, self._rebalances, config, timers, rng)
 
-    def take_up(self, group_id: str, moment: Moment) -> int:
+    def take_up(self, group_id: str, moment: Moment, *, is_again: bool) -> int:
         """Gives every member of a group a session; one that is larger than it may be now has to come together anew.
+
+        Args:
+            group_id: The group.
+            moment: The time.
+            is_again: Whether only members get one that have none, and wait for nothing.
 
         Returns:
             The number of members.
@@ -70,7 +75,9 @@ class ClassicManager:
         if group is None:
             return 0
         for member in group.members.values():
-            self._rebalances.await_heartbeat(group, member, moment)
+            has_one = member.is_waiting() or self._timers.get(SessionTimer(group_id, member.member_id)) is not None
+            if not (is_again and has_one):
+                self._rebalances.await_heartbeat(group, member, moment)
         self._rebalances.recover(group, Turn(moment, RebalanceReason.CHANGED))
         if len(group.members) > self._config.max_size and group.state is GroupState.STABLE:
             self._rebalances.prepare(group, Turn(moment, RebalanceReason.CHANGED))
@@ -204,6 +211,13 @@ class ClassicManager:
         left = tuple(_left(group, each, going) for each in request.members)
         turn.reply(request_id, LeaveGroupResponse(left))
         self._put_out(group, list(going), turn)
+
+    def note_commit(self, group_id: str, member_id: str, moment: Moment) -> None:
+        """Takes a commit for a sign of life, as Kafka does: a member that commits often need not speak beside it."""
+        group = self._groups.find(group_id)
+        member = None if group is None else group.members.get(member_id)
+        if group is not None and member is not None and group.state is not GroupState.COMPLETING_REBALANCE:
+            self._rebalances.await_heartbeat(group, member, moment)
 
     def _group_or_raise(self, group_id: str, turn: Turn) -> ClassicGroup:
         check_group_id(group_id)

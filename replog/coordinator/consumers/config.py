@@ -1,11 +1,9 @@
-"""The settings of groups of KIP-848, and what they know of topics."""
+"""The settings of groups of KIP-848."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
-from uuid import UUID
 
 from replog.coordinator.assignors.model import Assignor
 from replog.coordinator.assignors.range import assign_ranges
@@ -58,21 +56,3 @@ class ConsumersConfig:
             raise ConfigError("session_timeout_ms", self.session_timeout_ms, reason)
         if not self.assignors:
             raise ConfigError("assignors", {}, "there has to be an assignor")
-
-
-class TopicView(Protocol):
-    """The topics of the cluster as this node knows them."""
-
-    @property
-    def version(self) -> int:
-        """A number that is another one whenever something has changed."""
-        ...
-
-    @property
-    def by_name(self) -> Mapping[str, object]:
-        """All of them by name: a mapping that is never changed, another one when something has."""
-        ...
-
-    def find(self, name: str) -> tuple[UUID, int] | None:
-        """Returns id and number of partitions of a topic; None where there is none."""
-        ...

@@ -68,6 +68,10 @@ class ConsumerGroup:
         topics_seen: The version of the topics at which their hash was found to be that of the group, and the hash; None where
             nobody has looked.  No part of the log.
         decides_again_ms: The time before which new targets are not decided, unless there is no other way.  No part of the log.
+        too_large_epoch: The epoch whose targets were too large for one change; 0: none.  No part of the log.
+        tries_again_ms: The time before which those are not decided again.  No part of the log.
+        emptied_ms: The wall time at which the last member went, or, where this coordinator has found it empty, at which it began
+            to serve.  No part of the log.
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
@@ -82,6 +86,31 @@ class ConsumerGroup:
         self.holders = TimelineHashMap[TopicPartition, str](registry)
         self.topics_seen: tuple[int, int] | None = None
         self.decides_again_ms = 0
+        self.too_large_epoch = 0
+        self.tries_again_ms = 0
+        self.emptied_ms = 0
+
+    # ---- when its targets are decided -------------------------------------------------------------------------------
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether targets were too large for one change, and none have been decided since: members keep those that they have."""
+        return self.too_large_epoch > self.target_epoch.get()
+
+    @property
+    def reachable_epoch(self) -> int:
+        """The epoch that its members can come to: that of the group, as a rule."""
+        return self.target_epoch.get() if self.is_too_large else self.epoch.get()
+
+    @property
+    def pause_ends_ms(self) -> int:
+        """The time before which new targets of the present epoch are not decided."""
+        is_tried = self.too_large_epoch == self.epoch.get()
+        return max(self.decides_again_ms, self.tries_again_ms if is_tried else 0)
+
+    def is_pausing(self, now_ms: int) -> bool:
+        """Whether new targets are not decided yet: there are some, somebody has them, and the pause behind them goes on."""
+        return now_ms < self.pause_ends_ms and self.target_epoch.get() > 0 and bool(self.members)
 
     # ---- who may ask ------------------------------------------------------------------------------------------------
 
@@ -145,8 +174,11 @@ class ConsumerGroup:
         return is_named or any(topic in topics for topics in self.patterns.values())
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
-        """Returns the time of the commit: what members read is kept anyway."""
-        return commit_timestamp_ms
+        """Returns the time of the commit, or when the last member went: nobody commits anew where nothing has come.
+
+        What members read is kept anyway.
+        """
+        return commit_timestamp_ms if self.members else max(commit_timestamp_ms, self.emptied_ms)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
@@ -203,6 +235,10 @@ class ConsumerGroups:
     def find(self, group_id: str) -> ConsumerGroup | None:
         """Returns a group; None where there is none."""
         return self._groups.get(group_id)
+
+    def empty(self) -> ConsumerGroup:
+        """Returns a group without members, as every one begins; it is not kept."""
+        return ConsumerGroup(self._registry)
 
     def removal(self, group_id: str) -> tuple[Record, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""

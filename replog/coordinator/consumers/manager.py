@@ -1,24 +1,21 @@
 """Heartbeats of KIP-848: members join, are moved towards their targets, leave, or are put out when they are silent.
 
 A group has three epochs, which follow one another: that of the group counts what has changed, that of the targets says for which
-of these they were decided, and that of each member says how far it has come (`reconcile`).
-
-What a decision costs grows with the group, so between two of a large one there is a pause (`targets.pause_ms`): what changes
-meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.  A decision is one
-change, which has a bound: where that may be reached, each join is decided at once, and refused if its targets are too many.
+of these they were decided (`decisions`), and that of each member says how far it has come (`reconcile`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 from uuid import UUID
 
 from replog.coordinator.assignors.model import Assignment, TopicPartition
 from replog.coordinator.consumers.checks import check_heartbeat, check_member_epoch
-from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.consumers.decisions import NOTHING_TOLD, Change, Decisions, TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import (
     JOINING_EPOCH,
@@ -32,15 +29,13 @@ from replog.coordinator.consumers.records import (
     epoch_record,
     member_record,
     member_removal,
-    target_epoch_record,
-    target_record,
 )
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms, targets_bytes_max
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background
 from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.topic_view import TopicView
 from replog.group_errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
@@ -49,10 +44,6 @@ from replog.group_errors import (
 
 Downgrade: TypeAlias = Callable[[str, ConsumerGroup, Collection[str], Moment], tuple[Record, ...]]
 """Returns the records that make a group one of the classic protocol when members go; none where it stays what it is."""
-
-
-_NOBODY = MemberMetadata(None, None, subscribed_topic_regex="", server_assignor=None)
-"""A member that has told nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +56,11 @@ class SessionTimer:
 
 @dataclass(frozen=True, slots=True)
 class RebalanceTimer:
-    """A member has not given back what it was to give back in this epoch."""
+    """A member has not given back what it was to give back in this epoch; there is one timer for a member, of the last epoch."""
 
     group_id: str
     member_id: str
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class TargetsTimer:
-    """The pause behind a decision is over, and a group has changed in it."""
-
-    group_id: str
-
-
-@dataclass(slots=True)
-class Change:
-    """What one heartbeat, or one join, leads to, before it is replayed.
-
-    Attributes:
-        old: What the member has told before; None where it is new.
-        current: What it has, if need be from the member whose place it takes.
-        replaced_id: The member whose place it takes; "" where there is none.
-    """
-
-    member_id: str
-    old: MemberMetadata | None
-    current: MemberAssignment
-    replaced_id: str = ""
-
-    def leads_to(self, current: MemberAssignment) -> bool:
-        """Whether what a member has then is news, which has to be written."""
-        return self.old is None or bool(self.replaced_id) or current != self.current
+    epoch: int = field(compare=False)
 
 
 class ConsumerManager:
@@ -126,17 +90,22 @@ class ConsumerManager:
         """
         self._downgrade = downgrade
         self._groups = groups
-        self._topics = topics
         self._config = config
         self._timers = timers
         self._rng = rng
         self._patterns = PatternKeeper(groups, topics, config, timers, background)
+        self._decisions = Decisions(groups, topics, config, timers, self._patterns, rebalances)
         self._counts = rebalances
 
     # ---- sessions ---------------------------------------------------------------------------------------------------
 
-    def take_up(self, group_id: str, moment: Moment) -> int:
+    def take_up(self, group_id: str, moment: Moment, *, is_again: bool) -> int:
         """Gives every member of a group a session: the coordinator before this one may have heard it just now.
+
+        Args:
+            group_id: The group.
+            moment: The time.
+            is_again: Whether only members get one that have none.
 
         Returns:
             The number of members.
@@ -144,13 +113,18 @@ class ConsumerManager:
         group = self._groups.find(group_id)
         if group is None:
             return 0
-        self.begin_sessions(group_id, group, moment)
-        self._patterns.begin(group_id, moment)
+        if not is_again:
+            group.emptied_ms = moment.wall_ms
+        self.begin_sessions(group_id, group, moment, is_again=is_again)
+        if not is_again or self._timers.get(PatternTimer(group_id)) is None:
+            self._patterns.begin(group_id, moment)
         return len(group.members)
 
-    def begin_sessions(self, group_id: str, group: ConsumerGroup, moment: Moment) -> None:
-        """Gives every member of a group a session."""
+    def begin_sessions(self, group_id: str, group: ConsumerGroup, moment: Moment, *, is_again: bool = False) -> None:
+        """Gives every member of a group a session, or only those that have none (`is_again`)."""
         for member_id, told in group.members.items():
+            if is_again and self._timers.get(SessionTimer(group_id, member_id)) is not None:
+                continue
             self.await_member(group_id, member_id, told, group.current.get(member_id), moment, is_asked_now=True)
 
     def stop(self) -> None:
@@ -168,6 +142,14 @@ class ConsumerManager:
         if current is None or current.state is not MemberState.UNREVOKED_PARTITIONS or current.epoch != timer.epoch:
             return ()
         return self.remove(timer.group_id, (timer.member_id,), moment, RebalanceReason.SLOW)
+
+    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
+        """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
+
+        Raises:
+            RecordTooLargeError: They are not one change.
+        """
+        return self._decisions.decide(timer, moment)
 
     def refresh_patterns(self, timer: PatternTimer, moment: Moment) -> None:
         """Begins to look what the patterns of a group match now."""
@@ -191,8 +173,7 @@ class ConsumerManager:
             told: What it has told.
             current: What it has.
             moment: The time.
-            is_asked_now: Whether it hears only now what it has to give back: a timer of an earlier time was set for a change
-                that the log refused, and of which the member was not told.
+            is_asked_now: Whether it hears only now what it has to give back: it has its time anew, from when that has committed.
         """
         classic = classic_of(told)
         session_ms = self._config.session_timeout_ms if classic is None else classic.session_timeout_ms
@@ -200,7 +181,7 @@ class ConsumerManager:
         if classic is None and current is not None and current.state is MemberState.UNREVOKED_PARTITIONS:
             timeout_ms = max(told.rebalance_timeout_ms, 0) or self._config.session_timeout_ms
             timer = RebalanceTimer(group_id, member_id, current.epoch)
-            (self._timers.set if is_asked_now else self._timers.set_if_none)(timer, moment.now_ms + timeout_ms)
+            self._timers.want(timer, timeout_ms, is_anew=is_asked_now)
 
     def remove(
         self, group_id: str, member_ids: Iterable[str], moment: Moment, reason: RebalanceReason
@@ -210,6 +191,8 @@ class ConsumerManager:
         going = () if group is None else [each for each in member_ids if each in group.members]
         if group is None or not going:
             return ()
+        if len(going) == len(group.members):
+            group.emptied_ms = moment.wall_ms
         self._counts[reason] += 1
         downgrade = self._downgrade(group_id, group, going, moment)
         if downgrade:
@@ -240,7 +223,9 @@ class ConsumerManager:
         group = self._groups.find(request.group_id) if converted is None else converted
         if group is None and request.member_epoch != JOINING_EPOCH:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}: the member has to join it anew")
-        if request.member_epoch < JOINING_EPOCH and group is not None:
+        if group is None:
+            group = self._groups.empty()
+        if request.member_epoch < JOINING_EPOCH:
             return self._leave(group, request, moment)
         change = self._change(group, request)
         told = _told(change.old, request)
@@ -253,7 +238,7 @@ class ConsumerManager:
 
     def advance(
         self,
-        group: ConsumerGroup | None,
+        group: ConsumerGroup,
         group_id: str,
         change: Change,
         told: MemberMetadata,
@@ -263,7 +248,7 @@ class ConsumerManager:
         """Takes in what a member tells, decides on new targets if need be, and makes the member's next step.
 
         Args:
-            group: The group; None where it begins.
+            group: The group; an empty one where it begins.
             group_id: The id of the group.
             change: Who speaks.
             told: What the member has told by now.
@@ -276,13 +261,13 @@ class ConsumerManager:
         records = list(member_removal(group_id, change.replaced_id)) if change.replaced_id else []
         if told != change.old or change.replaced_id:
             records.append(member_record(group_id, change.member_id, told))
-        target, target_epoch = self._rebalance(group, group_id, change, told, records, moment)
+        target, target_epoch = self._decisions.target_of(group, group_id, change, told, records, moment)
         current = reconcile(
             change.current,
             target=target,
             target_epoch=target_epoch,
             owned=owned,
-            is_free=lambda each: _is_free(group, each, change.replaced_id),
+            is_free=lambda each: _is_free(group, each, change),
         )
         if change.leads_to(current):
             records.append(current.record(group_id, change.member_id))
@@ -291,19 +276,17 @@ class ConsumerManager:
     def _response(self, member_id: str, epoch: int, assignment: Assignment | None) -> ConsumerHeartbeatResponse:
         return ConsumerHeartbeatResponse(member_id, epoch, self._config.heartbeat_interval_ms, assignment)
 
-    def _change(self, group: ConsumerGroup | None, request: ConsumerHeartbeat) -> Change:
+    def _change(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Change:
         """Returns who speaks.
 
         Raises:
             ReplogError: It may not, or is not what it takes itself for.
         """
-        if request.member_epoch != JOINING_EPOCH and group is not None:
+        if request.member_epoch != JOINING_EPOCH:
             old, current = group.member_or_raise(request.member_id, request.instance_id)
             check_member_epoch(request, current)
             return Change(request.member_id, old, current)
         member_id = request.member_id or str(UUID(int=self._rng.getrandbits(128), version=4))
-        if group is None:
-            return Change(member_id, None, MemberAssignment())
         holder = group.instances.get(request.instance_id) if request.instance_id is not None else None
         if holder is not None and holder != member_id:
             return _taking_over(group, request, member_id, holder)
@@ -313,96 +296,6 @@ class ConsumerManager:
             )
         current = replace(group.current.get(member_id, MemberAssignment()), epoch=0, previous_epoch=0)
         return Change(member_id, group.members.get(member_id), current)
-
-    def _rebalance(
-        self,
-        group: ConsumerGroup | None,
-        group_id: str,
-        change: Change,
-        told: MemberMetadata,
-        records: list[Record],
-        moment: Moment,
-    ) -> tuple[Assignment, int]:
-        """Adds the records of a new epoch and of new targets, where something has changed.
-
-        Returns:
-            The target of the member, and the epoch in which it was decided.
-        """
-        epoch, target_epoch, known_hash = _epochs(group)
-        is_pause = group is not None and _is_pause(group, told, moment)
-        if group is not None and (epoch == target_epoch or is_pause) and self._is_news_free(group, change, told):
-            if epoch != target_epoch:
-                self._decide_later(group_id, group)
-            return group.targets.get(change.member_id, {}), target_epoch
-        members = {} if group is None else dict(group.members.items())
-        targets = {} if group is None else dict(group.targets.items())
-        members.pop(change.replaced_id, None)
-        members[change.member_id] = told
-        if change.replaced_id:
-            targets[change.member_id] = targets.pop(change.replaced_id, {})
-            records.append(target_record(group_id, change.member_id, targets[change.member_id]))
-        known: Mapping[str, frozenset[str]] = {} if group is None else group.patterns
-        pattern = told.subscribed_topic_regex or ""
-        patterns = self._patterns.of_members(group_id, known, members, pattern, records, moment)
-        topics_hash = self._topics_hash(group, change, told, members, patterns)
-        is_as_before = _wishes(change.old or _NOBODY, known) == _wishes(told, patterns)
-        if epoch == 0 or not is_as_before or topics_hash != known_hash:
-            epoch += 1
-            self._counts[RebalanceReason.JOINED if change.old is None else RebalanceReason.CHANGED] += 1
-            records.append(epoch_record(group_id, epoch, topics_hash))
-        if epoch == target_epoch:
-            return targets.get(change.member_id, {}), target_epoch
-        if group is not None and is_pause and self._fits(group_id, members, patterns):
-            self._decide_later(group_id, group)
-            return targets.get(change.member_id, {}), target_epoch
-        decided = decide_targets(members, targets, self._topics, self._config.assignors, patterns)
-        records += _target_records(group_id, targets, decided, epoch)
-        if group is not None:
-            group.decides_again_ms = moment.now_ms + pause_ms(decided)
-        return decided[change.member_id], epoch
-
-    def _fits(
-        self, group_id: str, members: Mapping[str, MemberMetadata], patterns: Mapping[str, frozenset[str]]
-    ) -> bool:
-        """Whether a decision for these members is one change; else whoever makes it too large has to hear of it now."""
-        return targets_bytes_max(group_id, members, self._topics, patterns) <= self._config.max_change_bytes
-
-    def _decide_later(self, group_id: str, group: ConsumerGroup) -> None:
-        self._timers.set_if_none(TargetsTimer(group_id), group.decides_again_ms)
-
-    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
-        """Returns the records of new targets of a group that has changed in a pause; none where they are decided."""
-        group = self._groups.find(timer.group_id)
-        if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
-            return ()
-        targets = dict(group.targets.items())
-        decided = decide_targets(group.members, targets, self._topics, self._config.assignors, group.patterns)
-        group.decides_again_ms = moment.now_ms + pause_ms(decided)
-        return _target_records(timer.group_id, targets, decided, group.epoch.get())
-
-    def _is_news_free(self, group: ConsumerGroup, change: Change, told: MemberMetadata) -> bool:
-        """Whether a member is as it was, and so are the topics: most heartbeats, which must not look at all of a large group."""
-        is_as_it_was = told == change.old and not change.replaced_id
-        return is_as_it_was and group.topics_seen == (self._topics.version, group.metadata_hash.get())
-
-    def _topics_hash(
-        self,
-        group: ConsumerGroup | None,
-        change: Change,
-        told: MemberMetadata,
-        members: Mapping[str, MemberMetadata],
-        patterns: Mapping[str, frozenset[str]],
-    ) -> int:
-        """Returns the hash of the topics that a group reads, counted anew only where it may be another one."""
-        if group is None:
-            return hash_of_topics(members.values(), self._topics, patterns)
-        known_hash = group.metadata_hash.get()
-        if self._is_news_free(group, change, told):
-            return known_hash
-        found = hash_of_topics(members.values(), self._topics, patterns)
-        if found == known_hash:  # else it is looked at again, for the records of the new epoch may be refused
-            group.topics_seen = (self._topics.version, known_hash)
-        return found
 
     def _leave(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, moment: Moment
@@ -416,38 +309,9 @@ class ConsumerManager:
         return self.remove(request.group_id, (request.member_id,), moment, RebalanceReason.LEFT), response
 
 
-def _is_pause(group: ConsumerGroup, told: MemberMetadata, moment: Moment) -> bool:
-    """Whether a change by this member is decided later.
-
-    One of the classic protocol would join again and again until then; and targets of an epoch there have to be.
-    """
-    return moment.now_ms < group.decides_again_ms and group.target_epoch.get() > 0 and classic_of(told) is None
-
-
-def _target_records(
-    group_id: str, targets: Mapping[str, Assignment], decided: Mapping[str, Assignment], epoch: int
-) -> tuple[Record, ...]:
-    """Returns the records of those targets that are others than before, and that of the epoch in which they were decided."""
-    changed = (each for each in decided if decided[each] != targets.get(each, {}))
-    return (*(target_record(group_id, each, decided[each]) for each in changed), target_epoch_record(group_id, epoch))
-
-
-def _epochs(group: ConsumerGroup | None) -> tuple[int, int, int]:
-    """Returns the epoch of a group, that of its targets, and the hash of its topics."""
-    return (0, 0, 0) if group is None else (group.epoch.get(), group.target_epoch.get(), group.metadata_hash.get())
-
-
-def _wishes(
-    value: MemberMetadata, patterns: Mapping[str, frozenset[str]]
-) -> tuple[Iterable[str], frozenset[str] | None, str | None]:
-    """Returns what of a member's words decides on targets."""
-    matching = patterns.get(value.subscribed_topic_regex or "")
-    return value.subscribed_topic_names, matching, value.server_assignor
-
-
 def _told(old: MemberMetadata | None, request: ConsumerHeartbeat) -> MemberMetadata:
     """Returns what a member has told of itself by now; what it leaves out is as before."""
-    known = old or _NOBODY
+    known = old or NOTHING_TOLD
     names = known.subscribed_topic_names
     if request.subscribed_topics is not None:
         names = sorted(set(request.subscribed_topics))
@@ -471,9 +335,10 @@ def _is_full(request: ConsumerHeartbeat) -> bool:
     return request.member_epoch == JOINING_EPOCH or says_all
 
 
-def _is_free(group: ConsumerGroup | None, partition: TopicPartition, replaced_id: str) -> bool:
-    holder = None if group is None else group.holders.get(partition)
-    return holder is None or holder == replaced_id
+def _is_free(group: ConsumerGroup, partition: TopicPartition, change: Change) -> bool:
+    """Whether nobody holds a partition; who takes another's place gives up its own, and what both held is free."""
+    holder = group.holders.get(partition)
+    return holder is None or (bool(change.replaced_id) and holder in (change.replaced_id, change.member_id))
 
 
 def _taking_over(group: ConsumerGroup, request: ConsumerHeartbeat, member_id: str, holder: str) -> Change:

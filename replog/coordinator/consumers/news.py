@@ -82,22 +82,29 @@ class GroupNewsWaits:
     def note_change(self, group_id: str) -> None:
         """Sets the timer for a look at a group that is another one after a record."""
         if group_id in self._waiting:
-            self._timers.set_if_none(NewsTimer(group_id), self._looked_ms.get(group_id, -PAUSE_MS) + PAUSE_MS)
+            self._look_at(group_id, self._looked_ms.get(group_id, -PAUSE_MS) + PAUSE_MS)
 
     def look(self, timer: NewsTimer, moment: Moment) -> tuple[Answer, ...]:
         """Returns the answers to those members of a group that have news."""
         group_id = timer.group_id
         waiting, group = self._waiting.get(group_id, {}), self._groups.find(group_id)
         found = [member_id for member_id, wait in waiting.items() if _has_news(group, member_id, wait.epoch)]
-        if group is not None and _is_undecided(group) and group.members.keys().isdisjoint(found):
+        is_due = group is not None and _is_undecided(group) and not group.is_pausing(moment.now_ms)
+        if group is not None and is_due and group.members.keys().isdisjoint(found):
             found += [each for each in waiting if each in group.members][:1]  # who speaks next has the targets decided
         self._looked_ms[group_id] = moment.now_ms
         taken = [self._take(group_id, member_id) for member_id in found]
         if group_id not in self._waiting:
             self._looked_ms.pop(group_id, None)  # also where nobody has waited any more
-        elif _is_undecided(group):
-            self.note_change(group_id)  # those who were told may have died: then others are
+        elif group is not None and _is_undecided(group):  # those who were told may have died: then others are
+            self._look_at(group_id, max(moment.now_ms + PAUSE_MS, group.pause_ends_ms))
         return tuple(Reply(each.request_id, GroupNews(is_news=True)) for each in taken if each is not None)
+
+    def _look_at(self, group_id: str, deadline_ms: int) -> None:
+        timer = NewsTimer(group_id)
+        due_ms = self._timers.get(timer)
+        if due_ms is None or deadline_ms < due_ms:
+            self._timers.set(timer, deadline_ms)
 
     def give_up(self, timer: WaitTimer) -> tuple[Answer, ...]:
         """Returns the answer to a member that has waited for long enough."""

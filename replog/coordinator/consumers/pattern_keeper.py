@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.pattern_scans import PatternScans
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
@@ -19,6 +19,7 @@ from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
+from replog.coordinator.topic_view import TopicView
 from replog.group_errors import InvalidRegularExpressionError
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from replog.coordinator.consumers.checks import TOPICS_MAX
-from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.patterns import TopicPattern
+from replog.coordinator.topic_view import TopicView
 from replog.group_errors import InvalidRegularExpressionError
 from replog.metadata.persistent_map import difference
 

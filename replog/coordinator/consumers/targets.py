@@ -9,11 +9,13 @@ from typing import Final
 from uuid import UUID
 
 from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor
-from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import MemberMetadata
+from replog.coordinator.topic_view import TopicView
 
 VISITS_PER_PAUSE_MS: Final = 50
 """Members and partitions that a decision looks at for each millisecond of the pause behind it: about ten times what they cost."""
+PAUSE_MS_MAX: Final = 5_000
+"""The longest pause, that of a quarter of a million partitions: more hardly go into the one change that a decision is."""
 
 _MEMBER_BYTES = 16
 _TOPIC_BYTES = 20
@@ -51,13 +53,13 @@ def decide_targets(
 
 
 def pause_ms(decided: Mapping[str, Assignment]) -> int:
-    """Returns how long after a decision the next one may wait: 0 for a few dozen members and partitions.
+    """Returns how long after a decision the next one may wait: 0 for a few dozen members and partitions; `PAUSE_MS_MAX` at most.
 
     Args:
         decided: The targets of all members.
     """
     partitions = sum(len(each) for target in decided.values() for each in target.values())
-    return (len(decided) + partitions) // VISITS_PER_PAUSE_MS
+    return min((len(decided) + partitions) // VISITS_PER_PAUSE_MS, PAUSE_MS_MAX)
 
 
 def targets_bytes_max(

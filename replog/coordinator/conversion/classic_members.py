@@ -35,7 +35,8 @@ from replog.coordinator.classic.requests import (
     SyncGroupResponse,
 )
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
-from replog.coordinator.consumers.config import ConsumersConfig, TopicView
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.consumers.decisions import Change
 from replog.coordinator.consumers.group import (
     ClassicMetadata,
     ConsumerGroup,
@@ -43,7 +44,7 @@ from replog.coordinator.consumers.group import (
     MemberMetadata,
     classic_of,
 )
-from replog.coordinator.consumers.manager import Change, ConsumerManager
+from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.reconcile import reconcile
 from replog.coordinator.conversion.downgrades import Downgrades, JoiningMember, StayingMember
@@ -51,6 +52,7 @@ from replog.coordinator.conversion.translation import assignment_bytes, by_id, c
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.topic_view import TopicView
 from replog.errors import ReplogError
 from replog.group_errors import (
     GroupMaxSizeReachedError,
@@ -233,7 +235,7 @@ class ClassicMembers:
                 raise InconsistentGroupProtocolError(
                     f"member {request.member_id!r} has joined with {known!r}, not with {said!r}"
                 )
-        if group.epoch.get() > current.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
+        if group.reachable_epoch > current.epoch and current.state is not MemberState.UNREVOKED_PARTITIONS:
             self._raise_to_rejoin(request, told, current, moment)
         self._timers.cancel(LateSyncTimer(request.group_id, request.member_id, current.epoch))
         self._consumers.await_member(request.group_id, request.member_id, told, current, moment)
@@ -306,7 +308,7 @@ def _member(
 
 def _has_to_rejoin(group: ConsumerGroup, member_id: str, current: MemberAssignment) -> bool:
     """Whether a join would bring a member on."""
-    if current.epoch < group.epoch.get() or current.state is MemberState.UNREVOKED_PARTITIONS:
+    if current.epoch < group.reachable_epoch or current.state is MemberState.UNREVOKED_PARTITIONS:
         return True
     if current.state is not MemberState.UNRELEASED_PARTITIONS:
         return False

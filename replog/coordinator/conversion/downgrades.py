@@ -19,15 +19,16 @@ from replog.coordinator.classic.records import group_record, group_value
 from replog.coordinator.classic.requests import JoinGroupResponse
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from replog.coordinator.classic.turn import RecoveryTimer, SessionTimer
-from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import ConsumerGroup, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
 from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.conversion.config import ConversionConfig
-from replog.coordinator.conversion.translation import classic_member, size_of
+from replog.coordinator.conversion.translation import classic_member
+from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.topic_view import TopicView
 
 
 class StayingMember(NamedTuple):
@@ -135,7 +136,7 @@ class Downgrades:
             *group_removal(group_id),
             group_record(group_id, group_value(classic)),
         )
-        if size_of(records) > self._config.max_change_bytes:
+        if size_of_records(records) > self._config.max_change_bytes:
             return ()
         for member in classic.members.values():
             timer = SessionTimer(group_id, member.member_id)

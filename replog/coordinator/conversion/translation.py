@@ -8,12 +8,10 @@ from replog.coordinator.assignors.model import Assignment, assignment_of
 from replog.coordinator.classic.member import ClassicMember
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import NamedPartitions, Subscription, read_subscription, write_assignment
-from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import ClassicMetadata, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment
-from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
-from replog.coordinator.records import Record
+from replog.coordinator.topic_view import TopicView
 
 
 def by_id(partitions: NamedPartitions, topics: TopicView) -> Assignment:
@@ -81,9 +79,3 @@ def classic_member(
         protocols_of(classic),
         assignment,
     )
-
-
-def size_of(records: Iterable[Record]) -> int:
-    """Returns the bytes of records."""
-    encoded = map(GROUP_RECORDS.encode, records)
-    return sum(len(key) + len(value or b"") for key, value in encoded)

@@ -15,7 +15,6 @@ from replog.coordinator.classic.group import ClassicGroup, GroupState
 from replog.coordinator.classic.member import ClassicMember
 from replog.coordinator.classic.records import group_removal
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
-from replog.coordinator.consumers.config import TopicView
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
@@ -23,9 +22,11 @@ from replog.coordinator.consumers.records import epoch_record, member_record, ta
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.conversion.config import ConversionConfig
-from replog.coordinator.conversion.translation import by_id, classic_metadata, size_of
+from replog.coordinator.conversion.translation import by_id, classic_metadata
+from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment
+from replog.coordinator.topic_view import TopicView
 from replog.errors import InvariantViolationError
 from replog.group_errors import GroupIdNotFoundError
 from replog_timeline import SnapshotRegistry
@@ -72,7 +73,7 @@ class Upgrades:
         converted = _replayed(group.group_id, records)
         more, response = self._consumers.heartbeat(request, moment, converted)
         records = (*records, *more)
-        if size_of(records) > self._config.max_change_bytes:
+        if size_of_records(records) > self._config.max_change_bytes:
             raise _refusal(
                 group, f"its members need more than the {self._config.max_change_bytes} bytes that one change may have"
             )

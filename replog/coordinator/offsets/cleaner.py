@@ -2,21 +2,24 @@
 
 A pass over all groups is made in steps of bounded length, each a timer.  What is left of a pass when the leadership moves is
 found by the next leader's: an offset does no harm, and one of an earlier topic of the same name is not told.
+
+A topic may have been made anew under its name while a pass goes on: what has been committed of that one stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
-from replog.coordinator.offset_commit_codec import OffsetTimes
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
-from replog.coordinator.offsets.state import OffsetState, TopicPartition, removal_record
+from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, removal_record
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.topic_view import TopicView
 
 _SIMPLE: Final = SimpleGroup()
 
@@ -83,9 +86,12 @@ class _Pending:
 class OffsetCleaner:
     """Makes the passes, one step at a time."""
 
-    def __init__(self, state: OffsetState, owners: OffsetOwners, config: OffsetsConfig, timers: Timers) -> None:
+    def __init__(
+        self, state: OffsetState, owners: OffsetOwners, topics: TopicView, config: OffsetsConfig, timers: Timers
+    ) -> None:
         self._state = state
         self._owners = owners
+        self._topics = topics
         self._config = config
         self._timers = timers
         self._pending: dict[CleaningPass, _Pending] = {}
@@ -106,6 +112,11 @@ class OffsetCleaner:
         """Begins to remove the offsets of all groups in topics that have been deleted."""
         self._deleted_since |= topics
         self._timers.set_if_none(OF_TOPICS, moment.now_ms)
+
+    def look_again(self, moment: Moment) -> None:
+        """Repeats the last pass over deleted topics: what it has removed may be back, or was not there yet."""
+        if self._deleted:
+            self.forget_topics(frozenset(self._deleted), moment)
 
     def step(self, which: CleaningPass, moment: Moment) -> tuple[Record, ...]:
         """Makes a step of a pass, and sets the timer of the next one.
@@ -130,7 +141,8 @@ class OffsetCleaner:
     def _groups(self, which: CleaningPass) -> list[str]:
         """Returns the groups that a pass visits, the last one first."""
         if which == OF_TOPICS:
-            self._deleted, self._deleted_since = self._deleted_since, set()
+            if self._deleted_since:  # else what the last pass has removed was taken back
+                self._deleted, self._deleted_since = self._deleted_since, set()
             return list(self._state.group_ids())
         return list(dict.fromkeys([*self._state.group_ids(), *self._owners.group_ids()]))
 
@@ -150,15 +162,18 @@ class OffsetCleaner:
             How many were looked at, and the group.
         """
         group_id = pending.group_ids[-1]
+        if which == EXPIRY and not self._owners.is_as_written(group_id):
+            pending.partitions = None
+            pending.group_ids.pop()  # the log may say that it has members, whose offsets would go
+            return 1
         kept = self._state.of_group(group_id)
         partitions = list(kept) if pending.partitions is None else pending.partitions
-        is_chosen = self._chooser(which, group_id, moment)
+        is_chosen = self._chooser(which, group_id, kept, moment)
         room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
         while partitions and visits <= visits_max and len(chosen) < room:
             partition = partitions.pop()
-            times = kept.times(partition)
             visits += 1
-            if times is not None and is_chosen(partition, times):
+            if partition in kept and is_chosen(partition):
                 chosen.append(partition)
         removals.add(group_id, [removal_record(group_id, each) for each in chosen])
         pending.partitions = partitions or None
@@ -169,18 +184,25 @@ class OffsetCleaner:
         return visits
 
     def _chooser(
-        self, which: CleaningPass, group_id: str, moment: Moment
-    ) -> Callable[[TopicPartition, OffsetTimes], bool]:
+        self, which: CleaningPass, group_id: str, kept: GroupOffsets, moment: Moment
+    ) -> Callable[[TopicPartition], bool]:
         if which == OF_TOPICS:
-            return lambda partition, _: partition[0] in self._deleted
+            return lambda partition: partition[0] in self._deleted and not self._is_of_present(partition, kept)
         owner = self._owners.find(group_id) or _SIMPLE
+        is_subscribed_to = cache(owner.is_subscribed_to)  # which may walk over all members
         retention_ms = self._config.retention_ms
 
-        def is_old(partition: TopicPartition, times: OffsetTimes) -> bool:
+        def is_old(partition: TopicPartition) -> bool:
+            times = kept.times(partition)
             start_ms = owner.retention_starts_ms(times.commit_timestamp)
-            if start_ms is None or owner.is_subscribed_to(partition[0]):
+            if start_ms is None or is_subscribed_to(partition[0]):
                 return False
             end_ms = start_ms + retention_ms if times.expire_timestamp < 0 else times.expire_timestamp
             return moment.wall_ms >= end_ms
 
         return is_old
+
+    def _is_of_present(self, partition: TopicPartition, kept: GroupOffsets) -> bool:
+        """Whether an offset is known to be of the topic that has the name now."""
+        found = self._topics.find(partition[0])
+        return found is not None and kept[partition].topic_id == found[0]

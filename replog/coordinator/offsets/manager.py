@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
-from uuid import UUID
 
 from replog.coordinator.messages.offset_commit import OffsetCommitValue
 from replog.coordinator.offsets.config import OffsetsConfig
@@ -25,9 +24,10 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from replog.coordinator.offsets.state import OffsetState, TopicPartition, commit_record, removal_record
+from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, commit_record, removal_record
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment
+from replog.coordinator.topic_view import TopicView
 from replog.errors import RecordTooLargeError
 from replog.group_errors import (
     GroupIdNotFoundError,
@@ -45,9 +45,10 @@ _SIMPLE: Final = SimpleGroup()
 class OffsetManager:
     """Decides on requests about offsets; the groups decide who may ask."""
 
-    def __init__(self, state: OffsetState, owners: OffsetOwners, config: OffsetsConfig) -> None:
+    def __init__(self, state: OffsetState, owners: OffsetOwners, topics: TopicView, config: OffsetsConfig) -> None:
         self._state = state
         self._owners = owners
+        self._topics = topics
         self._config = config
 
     # ---- commit -----------------------------------------------------------------------------------------------------
@@ -113,8 +114,18 @@ class OffsetManager:
             owner.check_fetch(request.member_id, request.member_epoch)
         kept = self._state.of_group(request.group_id)
         if request.topics is None:
-            return FetchOffsetsResponse(_all_offsets(kept.items()))
+            return FetchOffsetsResponse(self._all(kept))
         return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get) for topic in request.topics))
+
+    def _all(self, kept: GroupOffsets) -> tuple[TopicOffsets, ...]:
+        """Returns all offsets of a group; none of an earlier topic, where the name is another one's now."""
+        present = {name: self._topics.find(name) for name in {name for name, _ in kept}}
+        topics: dict[TopicToFetch, list[CommittedOffset]] = {}
+        for (name, partition), value in sorted(kept.items(), key=lambda each: each[0]):
+            found = present[name]
+            if found is None or value.topic_id in {NO_TOPIC_ID, found[0]}:
+                topics.setdefault(TopicToFetch(name, value.topic_id, ()), []).append(_told_value(partition, value))
+        return tuple(TopicOffsets(each.topic, each.topic_id, tuple(found)) for each, found in topics.items())
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
@@ -169,12 +180,3 @@ def _told(topic: TopicToFetch, partition: int, value: OffsetCommitValue | None) 
 
 def _told_value(partition: int, value: OffsetCommitValue) -> CommittedOffset:
     return CommittedOffset(partition, value.offset, value.leader_epoch, value.metadata, value.commit_timestamp)
-
-
-def _all_offsets(kept: Iterable[tuple[TopicPartition, OffsetCommitValue]]) -> tuple[TopicOffsets, ...]:
-    topics: dict[str, list[CommittedOffset]] = {}
-    ids: dict[str, UUID] = {}
-    for (topic, partition), value in sorted(kept, key=lambda each: each[0]):
-        topics.setdefault(topic, []).append(_told_value(partition, value))
-        ids[topic] = value.topic_id
-    return tuple(TopicOffsets(topic, ids[topic], tuple(found)) for topic, found in topics.items())

@@ -60,6 +60,10 @@ class OffsetOwners(Protocol):
         """Returns a group; None where there is none, or none but its offsets."""
         ...
 
+    def is_as_written(self, group_id: str) -> bool:
+        """Whether the log says of a group what is known of it here."""
+        ...
+
     def removal(self, group_id: str) -> tuple[Record, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         ...

@@ -39,10 +39,9 @@ class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
     def __len__(self) -> int:
         return len(self._packed)
 
-    def times(self, partition: TopicPartition) -> OffsetTimes | None:
-        """Returns when an offset was committed and when it expires; None where there is none."""
-        packed = self._packed.get(partition)
-        return None if packed is None else unpack_times(packed)
+    def times(self, partition: TopicPartition) -> OffsetTimes:
+        """Returns when an offset that there is was committed, and when it expires."""
+        return unpack_times(self._packed[partition])
 
 
 class OffsetState:

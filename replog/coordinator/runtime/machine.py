@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -40,11 +41,25 @@ class Outcome:
     answers: tuple[Answer, ...] = ()
 
 
+class Wanted(NamedTuple):
+    """A timer that begins once what it is for has committed, and so has been told.
+
+    Attributes:
+        is_anew: Whether it takes the place of one that is set.
+    """
+
+    key: TimerKey
+    delay_ms: int
+    is_anew: bool
+
+
 class Timers:
     """One deadline for each thing that is waited for.  They are no part of the log: each new leader sets its own."""
 
     def __init__(self) -> None:
         self._deadlines = Deadlines[TimerKey]()
+        self._postponed_ms = 0  # by how much what is in there is earlier than it is due
+        self._wanted: list[Wanted] = []
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -52,16 +67,39 @@ class Timers:
     def set(self, key: TimerKey, deadline_ms: int) -> None:
         """Sets a timer, in place of one that was set for the same."""
         self._deadlines.discard(key)
-        self._deadlines.add(key, deadline_ms)
+        self._deadlines.add(key, deadline_ms - self._postponed_ms)
 
     def set_if_none(self, key: TimerKey, deadline_ms: int) -> None:
         """Sets a timer unless there is one for the same."""
         if self._deadlines.get(key) is None:
-            self._deadlines.add(key, deadline_ms)
+            self._deadlines.add(key, deadline_ms - self._postponed_ms)
+
+    def postpone(self, by_ms: int) -> None:
+        """Puts off all timers that are set."""
+        self._postponed_ms += by_ms
+
+    def want(self, key: TimerKey, delay_ms: int, *, is_anew: bool) -> None:
+        """Asks for a timer that is set once all that has been replayed by the end of this request or timer has committed.
+
+        For whoever is given time from when it hears of something; where that is refused, there is no timer.
+        """
+        self._wanted.append(Wanted(key, delay_ms, is_anew))
+
+    def take_wanted(self) -> list[Wanted]:
+        """Takes out and returns the timers that are wanted."""
+        found, self._wanted = self._wanted, []
+        return found
+
+    def begin(self, wanted: Wanted, now_ms: int) -> None:
+        """Sets a timer that was wanted."""
+        (self.set if wanted.is_anew else self.set_if_none)(wanted.key, now_ms + wanted.delay_ms)
 
     def get(self, key: TimerKey) -> int | None:
         """Returns when a timer is due; None where there is none."""
-        return self._deadlines.get(key)
+        return self._due_ms(self._deadlines.get(key))
+
+    def _due_ms(self, deadline_ms: int | None) -> int | None:
+        return None if deadline_ms is None else deadline_ms + self._postponed_ms
 
     def cancel(self, key: TimerKey) -> None:
         """Forgets a timer; does nothing if there is none."""
@@ -70,15 +108,47 @@ class Timers:
     def clear(self) -> None:
         """Forgets all of them."""
         self._deadlines.clear()
+        self._wanted.clear()
 
     def take_due(self, now_ms: int) -> TimerKey | None:
         """Takes out and returns the one that is due first; None where none is."""
-        due = self._deadlines.pop_expired(now_ms, 1)
+        due = self._deadlines.pop_expired(now_ms - self._postponed_ms, 1)
         return due[0] if due else None
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next one is due; None where none is set."""
-        return self._deadlines.next_deadline_ms()
+        return self._due_ms(self._deadlines.next_deadline_ms())
+
+
+class UnsureTimers:
+    """The timers that have run on a state that may still be taken back, and up to which offset that was.
+
+    What they made of it is taken back with it: records of theirs, or that there was nothing to do.
+    """
+
+    def __init__(self) -> None:
+        self._end_offsets: dict[TimerKey, int] = {}  # rising
+
+    def note(self, key: TimerKey, end_offset: int) -> None:
+        """Notes a timer that has run on the state at `end_offset`, which is never less than before."""
+        self._end_offsets.pop(key, None)
+        self._end_offsets[key] = end_offset
+
+    def settle_up_to(self, end_offset: int) -> None:
+        """Forgets those that have run on what has committed."""
+        for key in list(itertools.takewhile(lambda each: self._end_offsets[each] <= end_offset, self._end_offsets)):
+            del self._end_offsets[key]
+
+    def take_beyond(self, end_offset: int) -> list[TimerKey]:
+        """Takes out and returns those that have run on what was replayed beyond an offset, in the order in which they ran."""
+        found = [key for key, end in self._end_offsets.items() if end > end_offset]
+        for key in found:
+            del self._end_offsets[key]
+        return found
+
+    def clear(self) -> None:
+        """Forgets all of them."""
+        self._end_offsets.clear()
 
 
 class StateMachine(Protocol):
@@ -98,6 +168,13 @@ class StateMachine(Protocol):
 
     def start(self, moment: Moment) -> None:
         """Begins to serve: the state is that of the whole log, and timers may be set."""
+        ...
+
+    def was_taken_back(self, moment: Moment) -> None:
+        """Hears that the state has gone back: what was looked at meanwhile may have been another one.
+
+        Requests have failed by then, and timers that ran on that state are set again.
+        """
         ...
 
     def stop(self) -> tuple[int, ...]:

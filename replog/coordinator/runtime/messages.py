@@ -72,12 +72,15 @@ class AppendRefused:
     Attributes:
         epoch: The leader epoch of the `AppendRecords`.
         base_offset: The offset at which they were to go.
-        error: The error with which the requests that need them are answered.
+        error: Why; the requests that need them are answered with it, or told to ask again.
+        request_id: The request that made them, where these records alone are the reason: an error that no repetition mends
+            is its alone.
     """
 
     epoch: int
     base_offset: int
     error: ReplogError
+    request_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,26 @@ class Tick:
     """Time has passed; look at deadlines and timers."""
 
 
-Message: TypeAlias = Lead | LogRead | ReadFailed | Resigned | HighWatermarkMoved | AppendRefused | Submit | Tick
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """This node hands over no requests for now, so nobody can be heard: no timer runs.
+
+    Attributes:
+        since_ms: When it was last known to hand them over, in monotonic milliseconds; a process that stood still learns late
+            that it may not serve.
+    """
+
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """Requests are handed over again: timers go on, each as much later as the pause was long."""
+
+
+Message: TypeAlias = (
+    Lead | LogRead | ReadFailed | Resigned | HighWatermarkMoved | AppendRefused | Submit | Tick | Paused | Resumed
+)
 
 # ---- effects --------------------------------------------------------------------------------------------------------
 
@@ -119,11 +141,15 @@ class AppendRecords:
 
     What is made in one turn may go into the log as one batch.  Where they are refused, so are those that are in the same turn
     behind them, and one `AppendRefused` tells of all.
+
+    Attributes:
+        request_id: The request that made them; None where a timer did.
     """
 
     epoch: int
     base_offset: int
     records: tuple[EncodedRecord, ...]
+    request_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

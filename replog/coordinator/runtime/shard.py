@@ -12,9 +12,11 @@ LogRead               its records are replayed; after the last one, requests are
 ReadFailed            requests are refused until the partition is led anew
 Submit                answered as above; refused while the log is being read, or if nobody leads here
 HighWatermarkMoved    answers up to it leave
-AppendRefused         the state goes back to before those records; what was made of them fails, timers are tried again
+AppendRefused         the state goes back to before those records; what was made of them fails, timers run again
 Resigned              the state is forgotten, and all that waits fails: another leader has the same log
 Tick                  requests past their deadline fail; timers that are due run
+Paused                no timers run: who is silent may be refused before it is heard
+Resumed               they go on, put off by the pause
 ===================== ==============================================================================================
 
 Nothing is kept of a leadership that is lost: the state would go on to be that of a log which another node writes.
@@ -22,6 +24,7 @@ Nothing is kept of a leadership that is lost: the state would go on to be that o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -29,7 +32,7 @@ from typing import Final, assert_never
 
 from replog.coordinator.records import EncodedRecord, Record, RecordCodec
 from replog.coordinator.runtime.config import ShardConfig
-from replog.coordinator.runtime.machine import Moment, Outcome, StateMachine, TimerKey, Timers
+from replog.coordinator.runtime.machine import Moment, Outcome, StateMachine, TimerKey, Timers, UnsureTimers, Wanted
 from replog.coordinator.runtime.messages import (
     Answer,
     AppendRecords,
@@ -39,10 +42,12 @@ from replog.coordinator.runtime.messages import (
     Lead,
     LogRead,
     Message,
+    Paused,
     ReadFailed,
     ReadLog,
     ReplyError,
     Resigned,
+    Resumed,
     Submit,
     Tick,
 )
@@ -64,7 +69,7 @@ from replog_timeline import SnapshotRegistry
 TIMERS_PER_STEP: Final = 200
 """How many timers run in one step, so that a thousand sessions that end together do not hold a loop."""
 TIMER_RETRY_MS: Final = 500
-"""How long a timer waits whose records were refused."""
+"""How long a timer waits that is to run again: its records were refused, or those of the state that it has run on."""
 
 
 class ShardState(Enum):
@@ -86,6 +91,7 @@ class ShardStatus:
         parked_answers: The number of answers that wait for commits.
         timers: The number of timers that are set.
         timer_failures: The number of timers that ended in an exception.
+        timer_failure: What the last of these says; "" where none did.
         failure: Why the log could not be read; "" where it could.
     """
 
@@ -96,6 +102,7 @@ class ShardStatus:
     parked_answers: int
     timers: int
     timer_failures: int
+    timer_failure: str
     failure: str
 
 
@@ -132,9 +139,11 @@ class Shard:
         self._machine = make_machine(self._registry, self._timers)
         self._written = WrittenBatches(self._registry)
         self._parked = ParkedAnswers[Answer]()
-        self._timers_written = ParkedAnswers[TimerKey]()  # timers whose records have not committed
-        self._timer_serial = 0
+        self._unsure_timers = UnsureTimers()
+        self._wanted_timers: deque[tuple[int, Wanted]] = deque()  # each with the offset up to which all has to commit
+        self._paused_since_ms: int | None = None
         self._timer_failures = 0
+        self._timer_failure = ""
         self._failure = ""
         self._state = ShardState.IDLE
         self._lead: Lead | None = None
@@ -162,7 +171,7 @@ class Shard:
             case Submit():
                 self._handle_submit(message, moment)
             case HighWatermarkMoved():
-                self._handle_high_watermark(message.offset)
+                self._handle_high_watermark(message.offset, moment)
             case Tick():
                 self._expire(moment)
             case LogRead():
@@ -173,11 +182,15 @@ class Shard:
                 self._handle_lead(message)
             case ReadFailed():
                 self._handle_read_failed(message)
+            case Paused():
+                self._paused_since_ms = message.since_ms
+            case Resumed():
+                self._handle_resumed(moment)
             case Resigned():
                 self._forget(NotCoordinatorError(f"{self._name} is led by another node now; the change may survive"))
             case _ as unreachable:
                 assert_never(unreachable)
-        if self._state is ShardState.ACTIVE:
+        if self._state is ShardState.ACTIVE and self._paused_since_ms is None:
             self._run_timers(moment)
         return tuple(self._effects)
 
@@ -188,7 +201,8 @@ class Shard:
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, which may lie in the past; None where nothing happens by itself."""
-        timer_ms, parked_ms = self._timers.next_deadline_ms(), self._parked.next_deadline_ms()
+        timer_ms = self._timers.next_deadline_ms() if self._paused_since_ms is None else None
+        parked_ms = self._parked.next_deadline_ms()
         if timer_ms is None or parked_ms is None:
             return parked_ms if timer_ms is None else timer_ms
         return min(timer_ms, parked_ms)
@@ -204,6 +218,7 @@ class Shard:
             parked_answers=len(self._parked),
             timers=len(self._timers),
             timer_failures=self._timer_failures,
+            timer_failure=self._timer_failure,
             failure=self._failure,
         )
 
@@ -221,7 +236,8 @@ class Shard:
         """Forgets the state and whatever leads to it; fails what waits."""
         self._effects += [ReplyError(each.request_id, error) for each in self._parked.fail_all()]
         self._effects += [ReplyError(request_id, error) for request_id in self._machine.stop()]
-        self._timers_written.fail_all()
+        self._unsure_timers.clear()
+        self._wanted_timers.clear()
         self._timers.clear()
         self._written.stop()
         self._registry.reset()
@@ -281,7 +297,7 @@ class Shard:
 
     # ---- the log ----------------------------------------------------------------------------------------------------
 
-    def _handle_high_watermark(self, offset: int) -> None:
+    def _handle_high_watermark(self, offset: int, moment: Moment) -> None:
         if offset <= self._committed_offset:
             return
         self._committed_offset = offset
@@ -290,7 +306,9 @@ class Shard:
         end_offset = self._written.commit_up_to(offset)
         if end_offset is not None:
             self._registry.delete_snapshots_up_to(end_offset)
-            self._timers_written.complete_up_to(end_offset)
+            self._unsure_timers.settle_up_to(end_offset)
+            while self._wanted_timers and self._wanted_timers[0][0] <= end_offset:
+                self._timers.begin(self._wanted_timers.popleft()[1], moment.now_ms)
             self._effects += self._parked.complete_up_to(end_offset)
 
     def _handle_refused(self, message: AppendRefused, moment: Moment) -> None:
@@ -304,25 +322,33 @@ class Shard:
                 f"{self._name} refuses what is at {message.base_offset}: committed is {self._committed_offset}"
             )
         self._written.take_back(message.base_offset)
-        for key in self._timers_written.fail_beyond(message.base_offset):
+        while self._wanted_timers and self._wanted_timers[-1][0] > message.base_offset:
+            self._wanted_timers.pop()
+        for key in self._unsure_timers.take_beyond(message.base_offset):
             self._timers.set_if_none(key, moment.now_ms + TIMER_RETRY_MS)
-        error = self._told(message.error)
-        failed = self._parked.fail_beyond(message.base_offset)
-        self._effects += [ReplyError(each.request_id, error) for each in failed]
+        for each in self._parked.fail_beyond(message.base_offset):
+            error = self._told(message.error, is_own=each.request_id == message.request_id)
+            self._effects.append(ReplyError(each.request_id, error))
+        self._machine.was_taken_back(moment)
 
-    def _told(self, error: ReplogError) -> ReplogError:
+    def _told(self, error: ReplogError, *, is_own: bool) -> ReplogError:
         """Returns the error of an append as clients of a coordinator understand it.
 
         They know nothing of the partition behind it, so each would take "not enough replicas" for an end, not for a reason to
-        come again.
+        come again; nor of each other, so what is wrong with the change of one (`is_own`) is no end for others.
         """
         text = f"{self._name} did not take the change, ask again: {error}"
         if isinstance(error, NotLeaderOrFollowerError | StorageError):
             return NotCoordinatorError(text)
-        return CoordinatorNotAvailableError(text) if isinstance(error, RetriableError) else error
+        is_worth_asking = isinstance(error, RetriableError) or not is_own
+        return CoordinatorNotAvailableError(text) if is_worth_asking else error
 
-    def _append(self, records: tuple[Record, ...]) -> None:
+    def _append(self, records: tuple[Record, ...], request_id: int | None = None) -> None:
         """Replays records, and has them appended.
+
+        Args:
+            records: The records.
+            request_id: The request that made them; None where a timer did.
 
         Raises:
             ReplogError: They cannot be written or replayed; the state is as before.
@@ -342,7 +368,7 @@ class Shard:
             self._written.take_back(base_offset)
             raise ReplogError(f"{self._name} failed unexpectedly, nothing has changed: {bug!r}") from bug
         self._written.move_to(base_offset + len(records))
-        self._effects.append(AppendRecords(lead.epoch, base_offset, encoded))
+        self._effects.append(AppendRecords(lead.epoch, base_offset, encoded, request_id))
 
     def _encoded(self, records: tuple[Record, ...]) -> tuple[EncodedRecord, ...]:
         """Returns the bytes of records; those of a change that is too large are not all counted, which would take long.
@@ -384,11 +410,12 @@ class Shard:
             reason = f"{type(message.request).__name__} failed unexpectedly: {bug!r}"
             outcome = Outcome(answers=(ReplyError(message.request_id, ReplogError(reason)),))
         try:
-            self._append(outcome.records)
+            self._append(outcome.records, message.request_id)
         except InvariantViolationError:
             raise
         except Exception as cause:  # noqa: BLE001 - as above; others may have waited for what was to be written, too
             outcome = _failed(outcome, cause)
+            self._timers.take_wanted()
         self._answer(outcome.answers, message, moment)
 
     def _refusal(self, message: Submit, moment: Moment) -> ReplogError | None:
@@ -408,11 +435,17 @@ class Shard:
         return None
 
     def _answer(self, answers: tuple[Answer, ...], request: Submit | None, moment: Moment) -> None:
-        """Sends answers at once when all they were made of has committed; else when the last change does."""
-        next_offset = self._written.next_offset_or_raise()
+        """Sends answers at once when all they were made of has committed; else when the last change does.
+
+        So it begins the timers that wait for it.
+        """
+        next_offset, wanted = self._written.next_offset_or_raise(), self._timers.take_wanted()
         if next_offset <= self._committed_offset:
             self._effects += answers
+            for timer in wanted:
+                self._timers.begin(timer, moment.now_ms)
             return
+        self._wanted_timers += [(next_offset, timer) for timer in wanted]
         for each in answers:
             is_own = request is not None and each.request_id == request.request_id
             deadline_ms = request.deadline_ms if request is not None and is_own else None
@@ -426,6 +459,11 @@ class Shard:
         problem = "the change was not committed in time; it may still be"
         expired = self._parked.expire(moment.now_ms)
         self._effects += [ReplyError(each.request_id, RequestTimedOutError(problem)) for each in expired]
+
+    def _handle_resumed(self, moment: Moment) -> None:
+        if self._paused_since_ms is not None:
+            self._timers.postpone(moment.now_ms - self._paused_since_ms)
+            self._paused_since_ms = None
 
     def _run_timers(self, moment: Moment) -> None:
         for _ in range(TIMERS_PER_STEP):
@@ -443,12 +481,14 @@ class Shard:
             raise
         except Exception as cause:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._timer_failures += 1
+            self._timer_failure = str(cause) if isinstance(cause, ReplogError) else f"a bug: {cause!r}"
             self._timers.set_if_none(key, moment.now_ms + TIMER_RETRY_MS)
+            self._timers.take_wanted()
             self._answer(_failed(outcome, cause).answers, None, moment)
             return
-        if outcome.records:
-            self._timer_serial += 1
-            self._timers_written.park(self._timer_serial, self._written.next_offset_or_raise(), key, None)
+        next_offset = self._written.next_offset_or_raise()
+        if next_offset > self._committed_offset:  # also where nothing was to be done: that may be taken back, too
+            self._unsure_timers.note(key, next_offset)
         self._answer(outcome.answers, None, moment)
 
 

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from broker_kit import batch
+from broker_kit import batch, wait_until
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.config.server import ServerConfig
 from replog.controller.messages import CreateTopics, NewTopic
 from replog.errors import ErrorCode, StorageError
+from replog.replication.leader import Leader
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
@@ -52,9 +53,20 @@ class Running:
         self.connection: TcpConnection = TcpTransport().connect(node.address, purpose="test")
 
     async def create(self, name: str = "t") -> TopicInfo:
+        """Creates a topic that the broker leads: it opens the log a moment after the metadata have it."""
+        topic = await self.register(name)
+        await wait_until(lambda: self._leads(topic))
+        return topic
+
+    async def register(self, name: str = "t") -> TopicInfo:
+        """Creates a topic that the metadata have."""
         response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=60_000)
         assert response.topics[0].error is ErrorCode.NONE, response  # type: ignore[union-attr]
         return await self.topic(name)
+
+    def _leads(self, topic: TopicInfo) -> bool:
+        replica = self.node.parts.replicas.stepper.replicas.get((topic.topic_id, 0))
+        return replica is not None and isinstance(replica.role, Leader)
 
     async def topic(self, name: str = "t") -> TopicInfo:
         metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=60_000)

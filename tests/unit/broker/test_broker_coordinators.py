@@ -28,6 +28,7 @@ from replog.metadata.records import (
     TopicRecord,
 )
 from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 
 def partitions(*leaders: int) -> list[MetadataRecord]:
@@ -152,12 +153,13 @@ async def test_a_group_without_a_leader_or_a_name_has_no_coordinator() -> None:
     node.change(*partitions(-1))
     with pytest.raises(CoordinatorNotAvailableError):
         await node.coordinators.find("g")
-    with pytest.raises(InvalidGroupIdError):
-        await node.coordinators.find("")
+    for name in ("", "g" * (MAX_TEXT_CHARACTERS + 1)):
+        with pytest.raises(InvalidGroupIdError):
+            await node.coordinators.find(name)
+        with pytest.raises(InvalidGroupIdError):
+            await node.coordinators.submit(name, "asked", None)
     with pytest.raises(CoordinatorNotAvailableError):
         await node.coordinators.submit("g", "asked", None)
-    with pytest.raises(InvalidGroupIdError):
-        await node.coordinators.submit("", "asked", None)
     assert not node.asked
 
 
@@ -172,7 +174,7 @@ async def test_many_long_names_are_looked_up_in_steps() -> None:
             await asyncio.sleep(0)
 
     counting = asyncio.create_task(count())
-    assert await node.coordinators.find_all(["x" * 30_000] * 10) == [1] * 10
+    assert await node.coordinators.find_all(["x" * MAX_TEXT_CHARACTERS] * 80) == [1] * 80
     counting.cancel()
     assert turns >= 4
 

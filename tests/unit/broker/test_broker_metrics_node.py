@@ -89,7 +89,7 @@ async def test_a_node_that_has_failed_says_why_the_scrape_fails() -> None:
         assert address is not None
         stepper, publisher = it.node.parts.replicas.stepper, it.node.parts.replicas.publisher
         stepper.driver.halt()
-        await it.create()
+        await it.register()
         await wait_until(lambda: publisher.image.topics_by_name)
         stepper.replicas[next(iter(publisher.image.topics_by_id)), 0] = None  # type: ignore[assignment]
         assert (await asyncio.to_thread(scrape, address))[0] == 503

@@ -12,9 +12,10 @@ import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
 from replog.broker.coordinator.image_topics import ImageTopics
-from replog.broker.coordinator.shards import Shards
+from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
-from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.offset_commit import OffsetCommitValue
@@ -28,18 +29,26 @@ from replog.coordinator.offsets.requests import (
 from replog.coordinator.offsets.state import commit_record
 from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.shard import Shard, ShardState
-from replog.errors import BrokerClosedError, CorruptRecordError, DiskFullError, InvariantViolationError
+from replog.errors import (
+    BrokerClosedError,
+    CorruptRecordError,
+    DiskFullError,
+    InvariantViolationError,
+    RecordTooLargeError,
+)
 from replog.group_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,
     NotCoordinatorError,
+    UnknownMemberIdError,
 )
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.records import encode_batch, encode_end_transaction_marker, scan
 
 BROKERS = (registered(1), registered(2))
+SEGMENT_BYTES = 2048
 
 
 def commit(offset: int, *, group: str = "g", partition: int = 0, **member: Any) -> CommitOffsets:
@@ -49,8 +58,9 @@ def commit(offset: int, *, group: str = "g", partition: int = 0, **member: Any) 
 class Groups:
     """A rig with coordinators."""
 
-    def __init__(self, it: Rig) -> None:
+    def __init__(self, it: Rig, config: GroupsConfig | None = None) -> None:
         self.rig = it
+        self.config = config or GroupsConfig()
         self.machines: list[GroupMachine] = []
         self.shards = Shards(it.stepper, self._shard, lambda: it.refused, self._wait)
 
@@ -60,7 +70,7 @@ class Groups:
     def _shard(self, name: str) -> Shard:
         def machine(registry: Any, timers: Any) -> GroupMachine:
             view = ImageTopics(lambda: self.rig.stepper.image)
-            self.machines.append(GroupMachine(registry, timers, GroupsConfig(), view, random.Random(1)))
+            self.machines.append(GroupMachine(registry, timers, self.config, view, random.Random(1)))
             return self.machines[-1]
 
         return Shard(name=name, codec=GROUP_RECORDS, make_machine=machine, config=ShardConfig())
@@ -88,9 +98,11 @@ class Groups:
 
 
 @contextlib.asynccontextmanager
-async def groups(replicas: tuple[int, ...] = (1,), leader: int = 1, **config: object) -> AsyncIterator[Groups]:
+async def groups(
+    replicas: tuple[int, ...] = (1,), leader: int = 1, of_groups: GroupsConfig | None = None, **config: object
+) -> AsyncIterator[Groups]:
     async with rig(**config) as it:
-        found = Groups(it)
+        found = Groups(it, of_groups)
         await it.apply(*BROKERS, *topic(replicas, leader=leader, name=OFFSETS_TOPIC))
         try:
             yield found
@@ -229,6 +241,65 @@ async def test_what_waits_for_a_batch_is_refused_where_it_could_not_follow() -> 
         it.rig.fetch(1, replica_id=2)
         await first
         assert await it.offset() == {0: 0}
+
+
+async def test_members_that_are_refused_for_longer_than_a_session_are_not_put_out() -> None:
+    """Goal: a cluster that was without a controller for a minute does not move all partitions of all groups."""
+    session_ms, heartbeat_ms = 1_500, 100
+    async with groups(of_groups=GroupsConfig(consumers=ConsumersConfig(session_ms, heartbeat_ms))) as it:
+        await it.active()
+        told = await it.ask(
+            ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=9_000, subscribed_topics=("t",), owned={})
+        )
+        beat = ConsumerHeartbeat("g", "m", told.member_epoch)
+        for _ in range(3):
+            it.rig.refused = "the lease has ended"
+            for _ in range(2 * session_ms // heartbeat_ms):
+                await it.rig.advance(heartbeat_ms)
+                it.shards.tick()
+                with pytest.raises(CoordinatorNotAvailableError):
+                    await it.ask(beat)
+            it.rig.refused = None
+            for _ in range(session_ms // heartbeat_ms // 2):
+                await it.rig.advance(heartbeat_ms)
+                it.shards.tick()
+            await it.ask(beat)
+        for _ in range(session_ms // heartbeat_ms + 1):
+            await it.rig.advance(heartbeat_ms)
+            it.shards.tick()
+        with pytest.raises(UnknownMemberIdError):
+            await it.ask(beat)
+
+
+async def test_members_of_a_broker_that_stood_still_are_not_put_out() -> None:
+    """Goal: a process that was stopped for a minute hears its members before it takes them for silent."""
+    session_ms = 1_500
+    async with groups(of_groups=GroupsConfig(consumers=ConsumersConfig(session_ms, 100))) as it:
+        await it.active()
+        told = await it.ask(
+            ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=9_000, subscribed_topics=("t",), owned={})
+        )
+        it.rig.refused = "the lease has ended"
+        await it.rig.advance(40 * session_ms)
+        it.shards.tick()
+        it.rig.refused = None
+        await it.rig.advance(100)
+        it.shards.tick()
+        await it.ask(ConsumerHeartbeat("g", "m", told.member_epoch))
+
+
+async def test_a_broker_that_may_not_serve_looks_now_and_then_whether_it_may() -> None:
+    async with groups() as it:
+        await it.active()
+        it.rig.refused = "the lease has ended"
+        with pytest.raises(CoordinatorNotAvailableError):
+            await it.ask(commit(0))
+        now_ms = it.rig.stepper.clock.now_ms()
+        assert it.shards.next_deadline_ms() == now_ms + PAUSE_CHECK_MS
+        it.rig.refused = None
+        await it.rig.advance(PAUSE_CHECK_MS)
+        it.shards.tick()
+        assert it.shards.next_deadline_ms() != it.rig.stepper.clock.now_ms() + PAUSE_CHECK_MS
 
 
 async def test_what_waits_for_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -382,6 +453,40 @@ async def test_many_changes_of_one_turn_go_into_several_batches(monkeypatch: pyt
         assert await it.offset() == {number: number for number in range(20)}
 
 
+async def test_what_waits_for_a_batch_fits_into_a_segment() -> None:
+    """Goal: what each would fit does not fail because many have met."""
+    async with groups((1, 2), log_segment_bytes=SEGMENT_BYTES, message_max_bytes=1024) as it:
+        await it.active()
+        asked = [it.ask(commit(0))]
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        asked += [it.ask(commit(number, partition=number)) for number in range(1, 80)]
+        await it.rig.settle()
+        for end_offset in range(1, 81):
+            it.rig.fetch(end_offset, replica_id=2)
+            await it.rig.settle()
+        await asyncio.gather(*asked)
+        assert await it.offset() == {number: number for number in range(80)}
+        assert 1 < it.batches() < 80
+
+
+async def test_a_change_that_no_segment_takes_is_an_error_of_its_own_alone() -> None:
+    async with groups((1, 2), log_segment_bytes=SEGMENT_BYTES, message_max_bytes=1024) as it:
+        await it.active()
+        before = it.ask(commit(0))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        many = TopicToCommit("t", NO_TOPIC_ID, tuple(OffsetToCommit(number, 7) for number in range(100)))
+        large, read, behind = it.ask(CommitOffsets("g", (many,))), it.ask(FetchOffsets("g")), it.ask(commit(1))
+        await it.rig.settle()
+        it.rig.fetch(1, replica_id=2)
+        await before
+        with pytest.raises(RecordTooLargeError, match=r"segment\.bytes is 2048"):
+            await large
+        for each in (read, behind):
+            with pytest.raises(CoordinatorNotAvailableError, match="ask again"):
+                await each
+        assert await it.offset() == {0: 0}
+
+
 async def test_what_a_full_disk_did_not_take_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise DiskFullError("no room")
@@ -460,26 +565,46 @@ async def test_a_read_for_which_the_disk_has_no_time_is_tried_again(monkeypatch:
 async def test_what_was_aborted_or_has_not_ended_is_left_out() -> None:
     async with groups() as it:
         await it.active()
-        marker = encode_end_transaction_marker(
-            base_offset=0,
-            leader_epoch=0,
-            timestamp_ms=1,
-            producer_id=5,
-            producer_epoch=0,
-            coordinator_epoch=0,
-            is_commit=False,
-        )
         of_transaction = {"producer_epoch": 0, "is_transactional": True}
         await written(
             it,
             stored(1, producer_id=5, base_sequence=0, **of_transaction),
             stored(2),
-            marker,
+            ended(5, is_commit=False),
             stored(3, producer_id=6, base_sequence=0, **of_transaction),
             stored(4),
         )
         await it.active()
         assert await it.offset() == {2: 2, 4: 4}
+
+
+async def test_what_was_committed_behind_a_transaction_that_never_ends_counts() -> None:
+    async with groups() as it:
+        await it.active()
+        of_transaction = {"producer_epoch": 0, "is_transactional": True}
+        await written(
+            it,
+            stored(1, producer_id=6, base_sequence=0, **of_transaction),
+            stored(2, producer_id=7, base_sequence=0, **of_transaction),
+            ended(7, is_commit=True),
+            stored(3, producer_id=5, base_sequence=0, **of_transaction),
+            ended(5, is_commit=False),
+            stored(4, producer_id=7, base_sequence=1, **of_transaction),
+        )
+        await it.active()
+        assert await it.offset() == {2: 2}
+
+
+def ended(producer_id: int, *, is_commit: bool) -> bytes:
+    return encode_end_transaction_marker(
+        base_offset=0,
+        leader_epoch=0,
+        timestamp_ms=1,
+        producer_id=producer_id,
+        producer_epoch=0,
+        coordinator_epoch=0,
+        is_commit=is_commit,
+    )
 
 
 async def test_a_log_that_cannot_be_understood_is_told_and_led_by_nobody(caplog: pytest.LogCaptureFixture) -> None:

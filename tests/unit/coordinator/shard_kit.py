@@ -57,6 +57,13 @@ class Wait:
 
 
 @dataclass(frozen=True)
+class Take:
+    """Removes a key at once."""
+
+    key: str
+
+
+@dataclass(frozen=True)
 class Remove:
     """Sets a timer that removes a key."""
 
@@ -71,6 +78,7 @@ class Table:
         self.values = TimelineHashMap[str, int](registry)
         self.waiting: dict[str, list[int]] = {}
         self.started: list[Moment] = []
+        self.taken_back: list[Moment] = []
         self.timers = timers
         self.broken_key = ""
 
@@ -89,6 +97,9 @@ class Table:
 
     def start(self, moment: Moment) -> None:
         self.started.append(moment)
+
+    def was_taken_back(self, moment: Moment) -> None:
+        self.taken_back.append(moment)
 
     def stop(self) -> tuple[int, ...]:
         waiting = [request_id for ids in self.waiting.values() for request_id in ids]
@@ -109,6 +120,8 @@ class Table:
             case Wait(key):
                 self.waiting.setdefault(key, []).append(request_id)
                 return Outcome()
+            case Take(key):
+                return Outcome((Record(OffsetCommitKey("g", key, 0), None),), (Reply(request_id, None),))
             case Remove(key, at_ms):
                 self.timers.set(key, at_ms)
                 return Outcome(answers=(Reply(request_id, None),))
@@ -199,7 +212,7 @@ class Host:
         for effect in self.shard.step(message, Moment(self.now_ms, WALL_MS + self.now_ms)):
             refused = self._perform(effect, refused)
         if refused is not None:
-            self.step(AppendRefused(refused.epoch, refused.base_offset, self.refuses or FULL))
+            self.step(AppendRefused(refused.epoch, refused.base_offset, self.refuses or FULL, refused.request_id))
 
     def _perform(self, effect: Effect, refused: AppendRecords | None) -> AppendRecords | None:
         match effect:
@@ -233,6 +246,11 @@ class Host:
         """Moves the high watermark, as a rule to the end of the log."""
         self.high_watermark = len(self.log) if offset is None else offset
         self.step(HighWatermarkMoved(self.high_watermark))
+
+    def lose(self, base_offset: int) -> None:
+        """Tells the shard that the log has not taken what is at an offset, nor what follows."""
+        del self.log[base_offset:]
+        self.step(AppendRefused(self.epoch, base_offset, FULL))
 
     def submit(self, request: Any, deadline_ms: int | None = None) -> int:
         """Asks; returns the request's id."""

@@ -37,6 +37,7 @@ from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.offsets.cleaner import EXPIRY
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
@@ -48,7 +49,7 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.coordinator.records import Record
-from replog.coordinator.runtime.messages import Resigned
+from replog.coordinator.runtime.messages import Resigned, Tick
 from replog.errors import RecordTooLargeError, ReplogError
 from replog.group_errors import (
     FencedInstanceIdError,
@@ -343,6 +344,15 @@ def test_only_a_member_in_its_generation_commits(host: Host) -> None:
     host.ask(commit())
 
 
+def test_a_member_that_commits_need_not_speak_beside_it(host: Host) -> None:
+    (one,) = stable(host, "one")
+    for _ in range(4):
+        pass_time(host, SESSION_MS // 2)
+        host.ask(commit(one, 1))
+    pass_time(host, SESSION_MS)
+    refused(host, commit(one, 1), UnknownMemberIdError)
+
+
 def test_offsets_of_topics_that_members_read_are_not_deleted(host: Host) -> None:
     (one,) = stable(host, "one")
     for topic in ("t", "u"):
@@ -383,6 +393,24 @@ def test_an_empty_group_goes_with_its_offsets_when_they_have_been_kept_long_enou
     pass_time(host, 2 * SESSION_MS)
     assert host.ask(FetchOffsets("g")).topics == ()
     assert (group_of(host), written(host)[-1]) == (None, None)
+
+
+def test_offsets_stay_until_the_log_says_that_the_group_is_empty() -> None:
+    """Whoever reads the log would find offsets removed under a member."""
+    host = aged_host()
+    (one,) = stable(host, "one")
+    host.ask(commit(one, 1))
+    host.refuses = FULL
+    refused(host, leaving(one), ReplogError, "full")
+    pass_time(host, RETENTION_MS + SESSION_MS)
+    host.refuses = None
+    records = len(host.log)
+    host.shard._timers.set(EXPIRY, host.now_ms)
+    host.step(Tick())
+    assert len(host.log) == records
+    pass_time(host, RETENTION_MS + 2 * SESSION_MS)
+    assert (written(host)[-2].members, written(host)[-1]) == ([], None)
+    assert host.ask(FetchOffsets("g")).topics == ()
 
 
 def test_offsets_of_topics_that_no_member_reads_any_more_go_while_the_group_is_used() -> None:

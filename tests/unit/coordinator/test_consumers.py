@@ -11,12 +11,14 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
+from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     DeleteOffsets,
     FetchOffsets,
     TopicToForget,
 )
-from replog.coordinator.runtime.messages import AppendRefused, Resigned
+from replog.coordinator.runtime.messages import AppendRefused, Resigned, Tick
+from replog.coordinator.runtime.shard import TIMER_RETRY_MS
 from replog.errors import ConfigError, InvalidRequestError, ReplogError
 from replog.group_errors import (
     FencedInstanceIdError,
@@ -180,6 +182,22 @@ def test_a_member_that_leaves_leaves_its_partitions_at_once(host: Host) -> None:
         host.ask(beat("a", 1))
 
 
+def test_a_member_whose_departure_the_log_refuses_after_its_session_is_put_out_all_the_same(host: Host) -> None:
+    """Its session ended while the group was without it; nobody would speak for it, and keep its partitions."""
+    for each in ("a", "b"):
+        host.ask(joining(each))
+    end_offset = len(host.log)
+    host.submit(beat("b", -1))
+    host.submit(beat("a", 1, parts(0, 1)))
+    host.now_ms = SESSION_MS
+    host.step(Tick())
+    host.lose(end_offset)
+    group = host.machine._groups.find("g")
+    assert "b" in group.members
+    pass_time(host, SESSION_MS + TIMER_RETRY_MS)
+    assert "b" not in group.members
+
+
 def test_a_silent_member_is_put_out_when_its_session_is_over(host: Host) -> None:
     told(host, joining("a"))
     told(host, joining("b"))
@@ -199,6 +217,29 @@ def test_a_member_that_gives_nothing_back_is_put_out_after_its_rebalance_timeout
     with pytest.raises(UnknownMemberIdError):
         host.ask(beat("a", 1, parts(0, 1, 2, 3)))
     assert told(host, beat("b", 2)) == (3, parts(0, 1, 2, 3))
+
+
+def test_the_rebalance_timeout_begins_when_the_member_hears_what_it_has_to_give_back(host: Host) -> None:
+    """It takes what the log takes to commit, and others' requests meanwhile do not begin it."""
+    told(host, joining("a"))
+    told(host, joining("b"))
+    host.submit(beat("a", 1))
+    host.submit(beat("a", 1))
+    pass_without_commits(host, REBALANCE_MS - 1)
+    host.commit()
+    told(host, beat("b", 2))
+    pass_time(host, 2 * REBALANCE_MS - 2)
+    assert told(host, beat("a", 1)) == (1, None)
+    pass_time(host, 2 * REBALANCE_MS - 1)
+    with pytest.raises(UnknownMemberIdError):
+        host.ask(beat("a", 1))
+
+
+def pass_without_commits(host: Host, until_ms: int) -> None:
+    while (due := host.shard.next_deadline_ms()) is not None and due <= until_ms:
+        host.now_ms = due
+        host.step(Tick())
+    host.now_ms = until_ms
 
 
 def test_the_rebalance_timeout_begins_when_the_log_has_what_is_to_be_given_back(host: Host) -> None:
@@ -221,6 +262,21 @@ def test_one_that_has_given_back_in_time_stays(host: Host) -> None:
     told(host, beat("a", 1, parts(0, 1)))
     pass_time(host, REBALANCE_MS)
     assert told(host, beat("a", 2)) == (2, None)
+
+
+def test_there_is_one_timer_of_a_member_however_often_it_gives_back(host: Host) -> None:
+    """Goal: a member with a rebalance timeout of weeks leaves no timer behind for each rebalance."""
+    epoch, _ = told(host, joining("a"))
+    timers = []
+    for _ in range(5):
+        told(host, joining("b"))
+        told(host, beat("a", epoch))
+        told(host, beat("a", epoch, parts(0, 1)))
+        host.ask(beat("b", -1))
+        epoch, found = told(host, beat("a", epoch + 1))
+        assert found == parts(0, 1, 2, 3)
+        timers.append(len(host.shard._timers))
+    assert timers == timers[:1] * 5
 
 
 # ---- static members -------------------------------------------------------------------------------------------------------
@@ -255,6 +311,16 @@ def test_a_static_member_that_does_not_come_back_is_put_out(host: Host) -> None:
     pass_time(host, SESSION_MS)
     with pytest.raises(UnknownMemberIdError, match="no instance 'i'"):
         host.ask(beat("a", 1, instance_id="i"))
+
+
+def test_what_a_member_had_before_it_takes_the_place_of_another_goes_to_the_group(host: Host) -> None:
+    told(host, joining("a", instance_id="i"))
+    told(host, joining("b"))
+    told(host, beat("a", 1, instance_id="i"))
+    told(host, beat("a", 1, parts(0, 1), instance_id="i"))
+    told(host, beat("b", 2))
+    told(host, beat("a", -2, instance_id="i"))
+    assert told(host, joining("b", instance_id="i")) == (3, parts(0, 1, 2, 3))
 
 
 def test_an_instance_id_is_used_once(host: Host) -> None:
@@ -349,6 +415,29 @@ def test_a_group_without_members_is_deleted_with_its_offsets(host: Host) -> None
         host.ask(DeleteGroup("g"))
 
 
+RETENTION_MS = 10 * SESSION_MS
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_an_offset_is_kept_from_when_the_last_member_went(moves: bool) -> None:
+    """Goal: a group that reads a quiet partition is not told where it was last week by nobody."""
+    offsets = OffsetsConfig(retention_ms=RETENTION_MS, check_interval_ms=100)
+    host = group_host(Topics(t=4), replace(CONFIG, offsets=offsets))
+    host.lead()
+    told(host, joining("a"))
+    host.ask(commit("a", 1, 4711))
+    for _ in range(4 * RETENTION_MS // SESSION_MS):
+        pass_time(host, host.now_ms + SESSION_MS // 2)
+        told(host, beat("a", 1))
+    told(host, beat("a", -1))
+    if moves:
+        host.lead()
+    pass_time(host, host.now_ms + RETENTION_MS - 1)
+    assert host.ask(FetchOffsets("g")).topics[0].partitions[0].offset == 4711
+    pass_time(host, host.now_ms + 200)
+    assert host.ask(FetchOffsets("g")).topics == ()
+
+
 # ---- a coordinator that moves -------------------------------------------------------------------------------------------------
 
 
@@ -369,7 +458,7 @@ def state_of(host: Host) -> Any:
         group_id: {
             name: dict(value) if hasattr(value, "items") else value.get()
             for name, value in vars(groups.find(group_id)).items()
-            if name not in {"topics_seen", "decides_again_ms"}
+            if name not in {"topics_seen", "decides_again_ms", "too_large_epoch", "tries_again_ms", "emptied_ms"}
         }
         for group_id in groups.group_ids()
     }

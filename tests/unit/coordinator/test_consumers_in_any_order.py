@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator.assignors.model import TopicPartition, assignment_of, partitions_of
-from replog.coordinator.consumers import manager
+from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.runtime.messages import ReplyError, Resigned
 from replog.group_errors import (
@@ -116,7 +116,7 @@ def test_nobody_reads_what_another_one_reads_and_all_is_read_in_the_end(
 
     With a pause between two decisions, as large groups have it, and without.
     """
-    with mock.patch.object(manager, "pause_ms", return_value=pause_ms):
+    with mock.patch.object(decisions, "pause_ms", return_value=pause_ms):
         _check_any_order(seed, actions)
 
 

@@ -248,7 +248,7 @@ def test_one_that_cannot_be_told_to_lead_so_makes_the_others_meet(host: Host) ->
 def test_where_a_topic_has_grown_the_others_meet(host: Host) -> None:
     """Goal: the leader, which knows the new partitions already, does not take them for given out."""
     one = mixed_with_instance(host)
-    host.machine._consumers._topics.change(t=6)
+    host.machine._consumers._decisions._topics.change(t=6)
     told = host.ask(coming(instance_id="i"))
     assert told.leader_id == ""
     refused(host, beat(one, 2), RebalanceInProgressError)

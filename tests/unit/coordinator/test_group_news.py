@@ -202,3 +202,20 @@ def test_where_the_one_who_was_told_has_died_another_has_the_targets_decided(hos
     pass_time(host, news.PAUSE_MS)
     assert [told(host, each) for each in waits] == [NEWS, NEWS]
     assert host.machine._news._timers.get(news.NewsTimer("g")) is None, "nobody waits any more"
+
+
+def test_nobody_is_woken_in_the_pause_between_two_decisions_but_by_news_of_its_own() -> None:
+    topics = Topics(t=4, large=8_000)
+    host = group_host(topics, GroupsConfig(consumers=ConsumersConfig(45_000, 5_000)))
+    host.lead()
+    settled(host)
+    host.ask(ConsumerHeartbeat("g", "l", 0, rebalance_timeout_ms=300, subscribed_topics=("large",), owned={}))
+    for each in "ab":
+        beat(host, each, 2)
+    beat(host, "a", 3, parts(0, 1))
+    host.ask(ConsumerHeartbeat("g", "l", -1))  # in the pause behind the decision about 8,000 partitions
+    waiting = [wait(host, each, 3) for each in "ab"]
+    pass_time(host, 150)
+    assert [told(host, each) for each in waiting] == [None, None]
+    pass_time(host, 100)
+    assert [told(host, each) for each in waiting] == [NEWS, None]

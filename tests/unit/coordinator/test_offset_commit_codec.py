@@ -65,6 +65,15 @@ def test_no_key_of_another_type_is_that_of_an_offset(record: Record) -> None:
     assert (read_key(encoded(record)[0]) is not None) is isinstance(record.key, OffsetCommitKey)
 
 
+@pytest.mark.parametrize("is_topic", [False, True])
+def test_a_text_of_negative_length_is_left_to_the_classes(is_topic: bool) -> None:
+    """Kafka's lengths are signed: what is read as 40,000 here would be an error there."""
+    long, short = b"x" * 40_000, b"y"
+    texts = (short, long) if is_topic else (long, short)
+    parts = [len(each).to_bytes(2, "big") + each for each in texts]
+    assert read_key(b"\0\1" + b"".join(parts) + bytes(4)) is None
+
+
 @pytest.mark.parametrize("length", [125, 126, 127, 128, 129, 4096])
 def test_texts_of_every_length(length: int) -> None:
     value = OffsetCommitValue(1, metadata="x" * length)

@@ -13,7 +13,7 @@ import pytest
 from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_kit import WALL_MS, Host, Topics, group_host
+from shard_kit import WALL_MS, Host, Topics, group_host, topic_id
 
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
@@ -266,11 +266,41 @@ def test_offsets_of_deleted_topics_are_forgotten_in_steps(host: Host) -> None:
     assert everything(host, "g") == everything(host, "h") == {("here", 0): 1}
 
 
+def test_what_is_committed_of_a_topic_made_anew_stays_while_those_of_the_deleted_one_are_looked_for() -> None:
+    topics = Topics(t=1)
+    host = group_host(topics, GroupsConfig(offsets=replace(CONFIG, visits_per_step=1)))
+    host.lead()
+    for group in ("g", "h", "i"):
+        host.ask(CommitOffsets(group, (topic("t", (0, 1), topic_id=OLD_ID), topic("u", *((n, 1) for n in range(9))))))
+    host.ask(ForgetTopics(frozenset({"t"})))
+    anew = CommitOffsets("g", (topic("t", (0, 2), topic_id=topic_id("t")),))
+    host.ask(anew)
+    pass_time(host, host.now_ms + 500)
+    assert everything(host, "g")["t", 0] == 2
+    assert {("t", 0)}.isdisjoint(everything(host, "h").keys() | everything(host, "i").keys())
+
+
+def test_all_offsets_are_those_of_the_topics_that_have_the_names_now() -> None:
+    topics = Topics(t=2, u=1)
+    host = group_host(topics, GroupsConfig(offsets=CONFIG))
+    host.lead()
+    asked = (
+        topic("t", (0, 1), topic_id=OLD_ID),
+        topic("t", (1, 2), topic_id=topic_id("t")),
+        topic("u", (0, 3)),
+        topic("gone", (0, 4), topic_id=OLD_ID),
+    )
+    host.ask(CommitOffsets("g", asked))
+    assert everything(host, "g") == {("t", 1): 2, ("u", 0): 3, ("gone", 0): 4}
+    told = host.ask(FetchOffsets("g")).topics
+    assert {each.topic: each.topic_id for each in told} == {"t": topic_id("t"), "u": NO_ID, "gone": OLD_ID}
+
+
 def test_topics_that_are_deleted_one_by_one_are_looked_for_together() -> None:
     """Goal: a thousand topics that go do not cost a thousand looks at all offsets."""
     owners, state, _, _ = kept_by_members()
     timers = Timers()
-    cleaner = OffsetCleaner(state, owners, replace(CONFIG, visits_per_step=1), timers)
+    cleaner = OffsetCleaner(state, owners, Topics(), replace(CONFIG, visits_per_step=1), timers)
     cleaner.forget_topics(frozenset({"never"}), Moment(0, WALL_MS))
     steps, removed = 0, list[Record]()
     for now_ms in range(0, 1_000, PAUSE_MS):
@@ -285,7 +315,7 @@ def test_topics_that_are_deleted_one_by_one_are_looked_for_together() -> None:
 
 def test_a_group_with_many_offsets_is_looked_at_a_part_at_a_time() -> None:
     owners, state, manager, _ = kept_by_members()
-    many = CommitOffsets("g", (topic("other", *((n, 1) for n in range(3_000))),), member_epoch=3)
+    many = CommitOffsets("g", tuple(topic(f"other-{n}", (0, 1)) for n in range(3_000)), member_epoch=3)
     for record in manager.commit(many, Moment(0, WALL_MS))[0]:
         state.replay(record.key, record.value)  # type: ignore[arg-type]
     looked_at = 0
@@ -298,12 +328,12 @@ def test_a_group_with_many_offsets_is_looked_at_a_part_at_a_time() -> None:
     owners.group.empty_since_ms = WALL_MS
     owners.group.is_subscribed_to = is_subscribed_to  # type: ignore[method-assign]
     timers = Timers()
-    cleaner = OffsetCleaner(state, owners, replace(CONFIG, visits_per_step=100), timers)
+    cleaner = OffsetCleaner(state, owners, Topics(), replace(CONFIG, visits_per_step=100), timers)
     counts = [0]
     while timers.get(EXPIRY) is None or timers.get(EXPIRY) == PAUSE_MS:
         cleaner.step(EXPIRY, Moment(0, WALL_MS + 5_000))
         counts.append(looked_at)
-    assert counts[-1] == 3_001
+    assert counts[-1] == 3_002
     assert all(later - earlier <= 100 for earlier, later in pairwise(counts))
 
 
@@ -406,6 +436,9 @@ class Owners:
     def group_ids(self) -> Iterable[str]:
         return ("g",)
 
+    def is_as_written(self, group_id: str) -> bool:
+        return True
+
     def find(self, group_id: str) -> OffsetOwner | None:
         return self.group if group_id == "g" else None
 
@@ -419,11 +452,11 @@ REMOVAL: Any = "the group is gone"
 def kept_by_members() -> tuple[Owners, OffsetState, OffsetManager, OffsetCleaner]:
     """A group with offsets of a topic that its members read, and of another."""
     owners, state, timers = Owners(), OffsetState(SnapshotRegistry()), Timers()
-    manager = OffsetManager(state, owners, CONFIG)
+    manager = OffsetManager(state, owners, Topics(), CONFIG)
     request = CommitOffsets("g", (topic("read", (0, 1)), topic("other", (0, 1))), member_epoch=3)
     for record in manager.commit(request, Moment(0, WALL_MS))[0]:
         state.replay(record.key, record.value)  # type: ignore[arg-type]
-    return owners, state, manager, OffsetCleaner(state, owners, CONFIG, timers)
+    return owners, state, manager, OffsetCleaner(state, owners, Topics(), CONFIG, timers)
 
 
 def test_a_group_decides_who_commits_and_who_is_told() -> None:

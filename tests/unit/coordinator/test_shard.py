@@ -8,7 +8,7 @@ import pytest
 from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
-from shard_kit import FULL, Get, Host, Put, Remove, Table, Wait, put
+from shard_kit import FULL, Get, Host, Put, Remove, Table, Take, Wait, put
 
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.records import EncodedRecord, Record, RecordCodec
@@ -299,6 +299,32 @@ def test_a_timer_makes_records_and_is_tried_again_when_they_are_refused(host: Ho
     assert dict(host.machine.values) == {"b": 1}
     host.commit()
     host.step(AppendRefused(host.epoch, len(host.log), ReplogError("nothing of it")))
+    assert host.shard.next_deadline_ms() is None
+
+
+def test_a_timer_that_had_nothing_to_do_runs_again_when_the_log_refuses_what_it_has_seen(host: Host) -> None:
+    host.ask(Put({"a": 1}))
+    host.ask(Remove("a", 10))
+    host.submit(Take("a"))
+    host.now_ms = 10
+    host.step(Tick())
+    assert dict(host.machine.values) == {}
+    host.lose(1)
+    assert dict(host.machine.values) == {"a": 1}
+    host.now_ms += TIMER_RETRY_MS
+    host.step(Tick())
+    host.commit()
+    assert (dict(host.machine.values), host.shard.next_deadline_ms()) == ({}, None)
+
+
+def test_a_timer_that_has_seen_what_commits_is_done(host: Host) -> None:
+    host.submit(Put({"a": 1}))
+    host.machine.timers.set("b", 10)
+    host.now_ms = 10
+    host.step(Tick())
+    host.commit()
+    host.submit(Put({"c": 1}))
+    host.lose(1)
     assert host.shard.next_deadline_ms() is None
 
 

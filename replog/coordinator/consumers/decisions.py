@@ -1,0 +1,251 @@
+"""Decides what each member of a group is to have, once its members, their wishes or the topics are others than before.
+
+What a decision costs grows with the group, so between two of a large one there is a pause (`targets.pause_ms`): what changes
+meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.
+
+A decision is one change, which has a bound.  Where that may be reached, whoever joins or wants something else has it decided at
+once, and is refused if the targets are too large.  Nobody can be refused where topics have grown: then members keep the targets
+that they have, which is told in the broker's log, and it is tried again now and then, and with each change: who comes, goes, or
+wants something else may be who mends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
+from replog.coordinator.consumers.member import MemberAssignment
+from replog.coordinator.consumers.pattern_keeper import PatternKeeper
+from replog.coordinator.consumers.records import epoch_record, target_epoch_record, target_record
+from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms, targets_bytes_max
+from replog.coordinator.group_records import size_of_records
+from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
+from replog.coordinator.records import Record
+from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.topic_view import TopicView
+from replog.errors import RecordTooLargeError
+
+TOO_LARGE_PAUSE_MS: Final = 30_000
+"""How long a group waits whose targets are too large for one change before they are decided again, unless it changes."""
+
+_SHARES_TOLD: Final = 3
+"""How often a partition may stand in the records of one heartbeat: in targets, in what a member has, in what it gives back."""
+
+NOTHING_TOLD: Final = MemberMetadata(None, None, subscribed_topic_regex="", server_assignor=None)
+"""The words of a member that has said nothing yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetsTimer:
+    """The pause behind a decision is over, and a group has changed in it."""
+
+    group_id: str
+
+
+@dataclass(slots=True)
+class Change:
+    """What one heartbeat, or one join, leads to, before it is replayed.
+
+    Attributes:
+        old: What the member has told before; None where it is new.
+        current: What it has, if need be from the member whose place it takes.
+        replaced_id: The member whose place it takes; "" where there is none.
+    """
+
+    member_id: str
+    old: MemberMetadata | None
+    current: MemberAssignment
+    replaced_id: str = ""
+
+    def leads_to(self, current: MemberAssignment) -> bool:
+        """Whether what a member has then is news, which has to be written."""
+        return self.old is None or bool(self.replaced_id) or current != self.current
+
+
+class Decisions:
+    """The targets of the groups of a shard."""
+
+    def __init__(
+        self,
+        groups: ConsumerGroups,
+        topics: TopicView,
+        config: ConsumersConfig,
+        timers: Timers,
+        patterns: PatternKeeper,
+        rebalances: RebalanceCounts,
+    ) -> None:
+        self._groups = groups
+        self._topics = topics
+        self._config = config
+        self._timers = timers
+        self._patterns = patterns
+        self._counts = rebalances
+
+    def target_of(
+        self,
+        group: ConsumerGroup,
+        group_id: str,
+        change: Change,
+        told: MemberMetadata,
+        records: list[Record],
+        moment: Moment,
+    ) -> tuple[Assignment, int]:
+        """Returns what the member that speaks is to have; where something has changed, this begins a new epoch, and decides anew.
+
+        Args:
+            group: The group; an empty one where it begins.
+            group_id: The id of the group.
+            change: Who speaks.
+            told: What the member has told by now.
+            records: The records of the change, to which those of the epoch and of the targets are added.
+            moment: The time.
+
+        Returns:
+            The target of the member, and the epoch in which it was decided.
+
+        Raises:
+            RecordTooLargeError: The member makes the targets too large for one change.
+        """
+        epoch, target_epoch = group.epoch.get(), group.target_epoch.get()
+        is_pause = _is_pause(group, told, moment)
+        if (epoch == target_epoch or is_pause) and self._is_news_free(group, change, told):
+            if epoch != target_epoch:
+                self._decide_later(group_id, group.pause_ends_ms)
+            return group.targets.get(change.member_id, {}), target_epoch
+        members, targets = dict(group.members.items()), dict(group.targets.items())
+        members.pop(change.replaced_id, None)
+        members[change.member_id] = told
+        if change.replaced_id:
+            targets[change.member_id] = targets.pop(change.replaced_id, {})
+            records.append(target_record(group_id, change.member_id, targets[change.member_id]))
+        pattern = told.subscribed_topic_regex or ""
+        patterns = self._patterns.of_members(group_id, group.patterns, members, pattern, records, moment)
+        topics_hash = self._topics_hash(group, change, told, members, patterns)
+        leaves_own_place = bool(change.replaced_id) and change.member_id in group.members  # and its target to others
+        wants_the_same = _wishes(change.old or NOTHING_TOLD, group.patterns) == _wishes(told, patterns)
+        is_as_before = wants_the_same and not leaves_own_place
+        if epoch == 0 or not is_as_before or topics_hash != group.metadata_hash.get():
+            epoch += 1
+            self._counts[RebalanceReason.JOINED if change.old is None else RebalanceReason.CHANGED] += 1
+            records.append(epoch_record(group_id, epoch, topics_hash))
+        if epoch == target_epoch:
+            return targets.get(change.member_id, {}), target_epoch
+        fits = self._fits(group_id, members, patterns)
+        is_none_of_its_doing = (change.old is not None and is_as_before) or group.is_too_large
+        if (is_pause and fits) or (is_none_of_its_doing and (is_pause or not fits)):
+            is_new_epoch = epoch != group.epoch.get()
+            self._decide_later(group_id, group.decides_again_ms if is_new_epoch else group.pause_ends_ms)
+            return targets.get(change.member_id, {}), target_epoch
+        decided = decide_targets(members, targets, self._topics, self._config.assignors, patterns)
+        changed = _target_records(group_id, targets, decided, epoch)
+        if not fits:
+            self._check_size(group_id, decided, changed)
+        records += changed
+        group.decides_again_ms = moment.now_ms + pause_ms(decided)
+        return decided[change.member_id], epoch
+
+    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
+        """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
+
+        Raises:
+            RecordTooLargeError: They are not one change: the members keep those that they have, and the timer is set again.
+        """
+        group = self._groups.find(timer.group_id)
+        if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
+            return ()
+        targets = dict(group.targets.items())
+        decided = decide_targets(group.members, targets, self._topics, self._config.assignors, group.patterns)
+        changed = _target_records(timer.group_id, targets, decided, group.epoch.get())
+        group.decides_again_ms = moment.now_ms + pause_ms(decided)
+        if not self._fits(timer.group_id, group.members, group.patterns):
+            try:
+                self._check_size(timer.group_id, decided, changed)
+            except RecordTooLargeError:
+                group.too_large_epoch, group.tries_again_ms = group.epoch.get(), moment.now_ms + TOO_LARGE_PAUSE_MS
+                self._decide_later(timer.group_id, group.pause_ends_ms)
+                raise
+        return changed
+
+    def _decide_later(self, group_id: str, deadline_ms: int) -> None:
+        timer = TargetsTimer(group_id)
+        due_ms = self._timers.get(timer)
+        if due_ms is None or deadline_ms < due_ms:
+            self._timers.set(timer, deadline_ms)
+
+    # ---- the size of a decision -------------------------------------------------------------------------------------
+
+    def _fits(
+        self, group_id: str, members: Mapping[str, MemberMetadata], patterns: Mapping[str, frozenset[str]]
+    ) -> bool:
+        """Whether a decision for these members is one change for certain, also within a heartbeat and what that leads to.
+
+        Where it is not, whoever makes it too large hears of it now, and for others it is decided by itself.
+        """
+        bytes_max = _SHARES_TOLD * targets_bytes_max(group_id, members, self._topics, patterns)
+        return bytes_max <= self._config.max_change_bytes
+
+    def _check_size(self, group_id: str, decided: Mapping[str, Assignment], changed: Collection[Record]) -> None:
+        """Checks that the records of a decision are one change.
+
+        Raises:
+            RecordTooLargeError: They are not.
+        """
+        size_bytes, most = size_of_records(changed), self._config.max_change_bytes
+        if size_bytes > most:
+            count = sum(len(each) for target in decided.values() for each in target.values())
+            raise RecordTooLargeError(
+                f"the targets of group {group_id!r}, of {len(decided)} members and {count} partitions, are {size_bytes} bytes, "
+                f"and one change may have {most}: divide the topics among several groups, or have fewer members"
+            )
+
+    # ---- whether something has changed ------------------------------------------------------------------------------
+
+    def _is_news_free(self, group: ConsumerGroup, change: Change, told: MemberMetadata) -> bool:
+        """Whether a member is as it was, and so are the topics: most heartbeats, which must not look at all of a large group."""
+        is_as_it_was = told == change.old and not change.replaced_id
+        return is_as_it_was and group.topics_seen == (self._topics.version, group.metadata_hash.get())
+
+    def _topics_hash(
+        self,
+        group: ConsumerGroup,
+        change: Change,
+        told: MemberMetadata,
+        members: Mapping[str, MemberMetadata],
+        patterns: Mapping[str, frozenset[str]],
+    ) -> int:
+        """Returns the hash of the topics that a group reads, counted anew only where it may be another one."""
+        known_hash = group.metadata_hash.get()
+        if self._is_news_free(group, change, told):
+            return known_hash
+        found = hash_of_topics(members.values(), self._topics, patterns)
+        if found == known_hash:  # else it is looked at again, for the records of the new epoch may be refused
+            group.topics_seen = (self._topics.version, known_hash)
+        return found
+
+
+def _is_pause(group: ConsumerGroup, told: MemberMetadata, moment: Moment) -> bool:
+    """Whether a change by this member is decided later.
+
+    One of the classic protocol would join again and again until then.
+    """
+    return group.is_pausing(moment.now_ms) and classic_of(told) is None
+
+
+def _target_records(
+    group_id: str, targets: Mapping[str, Assignment], decided: Mapping[str, Assignment], epoch: int
+) -> tuple[Record, ...]:
+    """Returns the records of those targets that are others than before, and that of the epoch in which they were decided."""
+    changed = (each for each in decided if decided[each] != targets.get(each, {}))
+    return (*(target_record(group_id, each, decided[each]) for each in changed), target_epoch_record(group_id, epoch))
+
+
+def _wishes(
+    value: MemberMetadata, patterns: Mapping[str, frozenset[str]]
+) -> tuple[Iterable[str], frozenset[str] | None, str | None]:
+    """Returns what of a member's words decides on targets."""
+    matching = patterns.get(value.subscribed_topic_regex or "")
+    return value.subscribed_topic_names, matching, value.server_assignor
