@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -134,10 +135,15 @@ class Group:
         Raises:
             WrongResultError: It did not come to that, or a partition had two owners.
         """
-        async with asyncio.timeout(STABLE_TIMEOUT_S):
-            while not self._is_stable():
-                self._changed.clear()
-                await self._changed.wait()
+        try:
+            async with asyncio.timeout(STABLE_TIMEOUT_S):
+                while not self._is_stable():
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise WrongResultError(
+                f"{self._brokers.name}: {self._group_id} is not stable after {STABLE_TIMEOUT_S:g} s: {self._shown()}"
+            ) from None
 
     def owners(self) -> dict[Partition, GroupMember]:
         """Returns who has which partition.
@@ -158,6 +164,17 @@ class Group:
         await asyncio.gather(*(member.vanish() for member in self.members))
         for connection in self._connections:
             connection.close()
+
+    def _shown(self) -> str:
+        """Returns what the members have, and who waits for an answer."""
+        now_s = time.monotonic()
+        shares = Counter((each.epoch, len(each.owned)) for each in self.members)
+        waits_s = [now_s - each.asked_at_s for each in self.members if each.asked_at_s is not None]
+        told = ", ".join(
+            f"{count} members in epoch {epoch} with {owned} partitions"
+            for (epoch, owned), count in sorted(shares.items())
+        )
+        return f"{told}; {len(waits_s)} wait for answers, for up to {max(waits_s, default=0.0):.1f} s"
 
     def _is_stable(self) -> bool:
         for member in self.members:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Callable, Iterable
 from uuid import UUID
@@ -21,6 +22,8 @@ NOT_YET = frozenset({14, 15, 16})
 heard of that itself."""
 
 NOT_YET_S = 0.05
+NOT_YET_MAX_S = 20.0
+"""After so long the coordinator is another broker, or cannot be read: members here do not look for it again."""
 REBALANCE_TIMEOUT_MS = 60_000
 
 Partition = tuple[UUID, int]
@@ -40,6 +43,7 @@ class GroupMember:
         epoch: The epoch that it has been told last.
         owned: The partitions that it has.
         failure: What ended it, None while it runs.
+        asked_at_s: The monotonic time at which it spoke last; None: it has been answered.
     """
 
     def __init__(
@@ -53,11 +57,13 @@ class GroupMember:
         self.epoch = 0
         self.owned: frozenset[Partition] = frozenset()
         self.failure: BaseException | None = None
+        self.asked_at_s: float | None = None
         self._connection = connection
         self._group_id = group_id
         self._topic = topic
         self._on_change = on_change
         self._pause_min_s = pause_min_s
+        self._refused_since_s: float | None = None
         self._member_id = str(uuid.uuid4())
         self._task = asyncio.ensure_future(self._run())
 
@@ -87,20 +93,23 @@ class GroupMember:
 
     async def _beat(self, epoch: int) -> float:
         """Speaks once; returns after how many seconds it is to speak again."""
-        is_joining = epoch == 0
+        says_all = epoch == 0 or self._refused_since_s is not None  # what was refused may have been kept all the same
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._group_id,
             member_id=self._member_id,
             member_epoch=epoch,
-            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if is_joining else -1,
-            subscribed_topic_names=[self._topic] if is_joining else None,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS if says_all else -1,
+            subscribed_topic_names=[self._topic] if says_all else None,
             topic_partitions=None if epoch == LEAVING_EPOCH else _written(self.owned),
         )
+        self.asked_at_s = time.monotonic()
         answer = await self._connection.ask(request, HEARTBEAT_VERSION, ConsumerGroupHeartbeatResponse)
-        if answer.error_code in NOT_YET:
+        self.asked_at_s = None
+        if answer.error_code in NOT_YET and self._may_wait():
             return NOT_YET_S
         if answer.error_code:
             raise WrongResultError(f"a heartbeat was refused with {answer.error_code}: {answer.error_message}")
+        self._refused_since_s = None
         self.epoch = answer.member_epoch
         pause_s = float(answer.heartbeat_interval_ms) / 1000
         if epoch == LEAVING_EPOCH or answer.assignment is None:
@@ -111,6 +120,13 @@ class GroupMember:
         self.owned = given
         self._on_change()
         return 0.0
+
+    def _may_wait(self) -> bool:
+        """Whether it has not been told to wait for too long."""
+        now_s = asyncio.get_running_loop().time()
+        if self._refused_since_s is None:
+            self._refused_since_s = now_s
+        return now_s - self._refused_since_s < NOT_YET_MAX_S
 
 
 def _read(topics: Iterable[ConsumerGroupHeartbeatResponse.TopicPartitions]) -> frozenset[Partition]:

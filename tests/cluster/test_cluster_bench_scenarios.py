@@ -28,8 +28,9 @@ from bench.scenarios.partitions import PartitionsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.produce_one_node import ProduceOneNodeScenario
 from bench.scenarios.startup import StartupScenario
+from bench.systems import group_brokers
 from bench.systems.brokers import Digest, FailoverReport
-from bench.systems.group_brokers import GroupBrokers
+from bench.systems.group_brokers import Group, GroupBrokers
 from bench.systems.group_readers import GroupReaders
 from bench.systems.kafka.clients import KafkaClientSystem
 from bench.systems.replog_brokers import ReplogBrokers
@@ -190,6 +191,28 @@ def test_small_measurement(name: str, tmp_path: Path) -> None:
     assert scenario.name == name
     assert {metric.name for measured in found for metric in measured} == metrics
     assert all(is_plausible(metric.name, value) for measured in found for metric, value in measured.items())
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_a_group_that_does_not_become_stable_says_who_has_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever sees one run of many fail learns from it why."""
+    monkeypatch.setattr(group_brokers, "STABLE_TIMEOUT_S", 3.0)
+    system = GroupBrokers(ReplogBrokers(config={"group.consumer.heartbeat.interval.ms": 100}))
+
+    async def wait(topic: str) -> None:
+        group = Group(system, topic, partitions=5)  # one more than it has
+        try:
+            await group.join(2)
+            await group.wait_stable()
+        finally:
+            await group.close()
+
+    with harness.started([system], tmp_path):
+        told = (
+            r"replog: group-1 is not stable after 3 s: .*2 members in epoch \d+ with 2 partitions; . wait for answers"
+        )
+        with pytest.raises(WrongResultError, match=told):
+            system.run(wait(system.create_topic(4)))
 
 
 def test_a_topic_that_holds_something_else_is_refused(running: ReplogCluster) -> None:

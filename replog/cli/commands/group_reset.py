@@ -206,7 +206,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     """
     found: dict[TopicPartition, int] = {}
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             lines = csv.reader(file)
             for fields in lines:
                 if fields:

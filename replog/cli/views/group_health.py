@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 from replog.cli.common import counted
 from replog.cli.views.groups import shown
 from replog.cli.views.reassignments import time_text
@@ -38,7 +40,7 @@ def _unknown(groups: GroupsHealth) -> str:
 def told(group: TroubledGroup) -> str:
     """Says what is wrong with a group, and the next step."""
     name = shown(group.group_id)
-    look = f"`replog groups describe {name} --members`"
+    look = f"`replog groups describe --members {argument(group.group_id)}`"
     if group.trouble is GroupTrouble.REBALANCES:
         return (
             f"{name}: has been {group.state} for {REBALANCE_MS // 1000} s or longer: it waits for members to join, or to give "
@@ -48,11 +50,19 @@ def told(group: TroubledGroup) -> str:
     if group.lag_ms is not None:
         behind += f" for {time_text(group.lag_ms / 1000)}"
     if group.trouble is GroupTrouble.NO_MEMBERS:
-        return f"{name}: has no members, and is {behind}: start them, or `replog groups delete {name}`"
+        return (
+            f"{name}: has no members, and is {behind}: start them, or `replog groups delete {argument(group.group_id)}`"
+        )
     readers = ", ".join(
         f"{shown(each.client_id)} at {shown(each.host)}" for each in group.readers[:PARTITIONS_NAMED_MAX]
     )
     return f"{name}: stands still, {behind}; read by {readers}: look there what it waits for; {look}"
+
+
+def argument(group_id: str) -> str:
+    """Returns the id of a group as it is pasted into a shell; one that a terminal may not show as `shown` does."""
+    text = shlex.quote(group_id) if group_id.isprintable() else shown(group_id)
+    return f"-- {text}" if group_id.startswith("-") else text
 
 
 def _partitions(group: TroubledGroup) -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from replog.client.admin.group_descriptions import MemberDescription, PartitionLag
 from replog.coordinator.describing.requests import ListedGroup
-from replog.errors import ReplogError
+from replog.errors import ReplogError, RetriableError
 from replog.group_errors import CoordinatorLoadInProgressError, GroupIdNotFoundError
 
 if TYPE_CHECKING:
@@ -142,14 +142,17 @@ class GroupWatch:
     async def _lags(self, group_ids: Sequence[str], timeout_ms: int) -> tuple[dict[str, Sequence[PartitionLag]], str]:
         """Returns the lags of the first groups, and why there are not more; "" where that is only their number."""
         found: dict[str, Sequence[PartitionLag]] = {}
+        problem = ""
         for start in range(0, min(len(group_ids), LOOKED_AT_MAX), TOGETHER):
             part = group_ids[start : start + TOGETHER]
             answers = await asyncio.gather(*(_lag(self._admin, group_id, timeout_ms) for group_id in part))
             found |= {name: answer for name, answer in zip(part, answers, strict=True) if isinstance(answer, tuple)}
             for name, answer in zip(part, answers, strict=True):
-                if isinstance(answer, ReplogError):  # whoever does not answer does not answer for other groups either
-                    return found, f"group {name}: {answer}"
-        return found, ""
+                if isinstance(answer, ReplogError):
+                    problem = problem or f"group {name}: {answer}"
+                if isinstance(answer, RetriableError):
+                    return found, problem  # whoever does not answer does not answer for other groups either
+        return found, problem
 
 
 async def _lag(admin: Admin, group_id: str, timeout_ms: int) -> tuple[PartitionLag, ...] | ReplogError | None:

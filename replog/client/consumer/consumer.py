@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self, get_args
 
@@ -36,7 +36,7 @@ from replog.client.consumer.start import Start, check_start, is_offset, start_po
 from replog.client.home_loop import require_loop
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.ending import Ending
-from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from replog.errors import ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from replog.rpc.forks import tell_at_fork
 from replog.rpc.transport import Transport
 
@@ -122,6 +122,9 @@ class Consumer(ConsumerPositions):
             request_timeout_ms,
         )
         self._group_settings: GroupSettings | None = None
+        if group_id is None and group_instance_id is not None:
+            reason = "group.instance.id names a member of a group, and there is none: give group_id too"
+            raise ConfigError("group.instance.id", group_instance_id, reason)
         if group_id is not None:
             self._group_settings = GroupSettings(
                 group_id,
@@ -138,6 +141,7 @@ class Consumer(ConsumerPositions):
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._reader = PartitionReader(self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack)
         self._group: GroupReading | None = None
+        self._held_back: Callable[[], Mapping[TopicPartition, int]] | None = None  # set by the client without async
         self._ending = Ending(self._release)
         tell_at_fork(self)
 
@@ -164,9 +168,14 @@ class Consumer(ConsumerPositions):
         """Leaves the group, stops fetching and closes the connections.  A reader that waits gets BrokerClosedError.
 
         A member first tells its listener, and commits what is done with.
+
+        Raises:
+            InvalidRequestError: A listener calls that hears of partitions that go.
         """
         if not self._view.is_out_of_reach:
             self._view.home.enter()
+        if self._group is not None:
+            self._group.raise_if_heard("close")
         self._reader.stop()
         if self._view.is_out_of_reach:
             await self._view.close()
@@ -381,20 +390,26 @@ class Consumer(ConsumerPositions):
             await self._view.topic_or_raise(name)
         if self._group is None:
             member = GroupMember(self._view, self._group_settings, self._reader.wake.set, self._position)
-            self._group = GroupReading(member, self._reader, listener or AssignmentListener())
+            self._group = GroupReading(member, self._reader, listener or AssignmentListener(), self._held_back)
         elif listener is not None:
             self._group.listener = listener
-        self._reader.is_deletion_told = matcher is None
+        self._reader.want(names if matcher is None else matcher)
         self._group.member.subscribe(names if matcher is None else matcher)
 
     async def unsubscribe(self) -> None:
-        """Gives back all partitions as `close` does, and leaves the group."""
+        """Gives back all partitions as `close` does, and leaves the group; one that is cancelled gives up the last commit.
+
+        Raises:
+            InvalidRequestError: A listener calls that hears of partitions that go.
+        """
         self._reader.raise_if_closed()
         if self._group is not None:
+            self._group.raise_if_heard("unsubscribe")
             try:
                 await self._group.leave()
             finally:
-                self._group, self._reader.is_deletion_told = None, True
+                self._group = None
+                self._reader.want(None)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Commits offsets of the group; returns when they are kept.  Commits that wait at the same time go out together.

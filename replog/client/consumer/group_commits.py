@@ -121,7 +121,7 @@ class GroupCommits:
         try:
             await self.commit({each: Offset(offset) for each, offset in offsets.items()})
         except BaseException as error:
-            self.progress.settle(before)
+            self.progress.take_back(offsets, before)
             if isinstance(error, CommitStaleError) and (owner := await self._owner(error.partition)):
                 raise CommitStaleError(f"{error} {owner}", error.partition) from None
             raise

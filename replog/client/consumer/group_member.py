@@ -203,9 +203,13 @@ class GroupMember:
             self._step(Subscribe(tuple(self._matching(self._pattern))))
 
     def _handle_end(self, task: asyncio.Task[None]) -> None:
-        """Tells the reader that a task has ended which should not: it would wait for what never comes."""
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
+        """Tells the reader that a task has ended which should not: it would wait for what never comes.
+
+        Where the end of the event loop has cancelled it, nobody is going to hear an answer any more.
+        """
+        if task.cancelled():
+            self._is_out.set()
+        elif (error := task.exception()) is not None:
             self.failure = ReplogError(
                 f"{task.get_name()} ended, which is a bug of replog's: {error!r}; make a new consumer"
             )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from replog.client.consumer.group_commits import NO_MEMBER
 from replog.client.consumer.group_member import GroupMember, TakenBack
@@ -13,6 +14,9 @@ from replog.client.consumer.partition_reader import PartitionReader
 from replog.client.consumer.start import first_offsets
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError, raised_anew
+
+_hearing: ContextVar[object] = ContextVar("replog_listener_hearing")
+"""What a listener hears in this task, or whatever task it has begun: an object for each time."""
 
 
 class GroupReading:
@@ -25,16 +29,26 @@ class GroupReading:
         member: The member.
         reader: The reader, which reads what the member holds.
         listener: What the application wants to hear.
+        held_back: The function that returns what a loop in another thread has not asked past; None: there is none.
     """
 
-    def __init__(self, member: GroupMember, reader: PartitionReader, listener: AssignmentListener) -> None:
+    def __init__(
+        self,
+        member: GroupMember,
+        reader: PartitionReader,
+        listener: AssignmentListener,
+        held_back: Callable[[], Mapping[TopicPartition, int]] | None = None,
+    ) -> None:
         self.member = member
         self.listener = listener
         self._reader = reader
         self._progress = member.commits.progress
+        self._progress.held_back = held_back
+        reader.on_reset = self._progress.begin
         self.has_left = False
         self._is_attending = False
         self._is_reading = False
+        self._hearing: object = None  # what the listener hears of partitions that go; None: nothing
         self._unheard: list[TopicPartition] = []  # begun with, and the listener has not heard of it to the end
         reader.attend = self.attend
 
@@ -142,10 +156,27 @@ class GroupReading:
         self._let_go(taken, None if is_lost else self.member.commits.want_last(taken.partitions))
 
     async def _tell(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
-        if is_lost:
-            await self.listener.on_lost(partitions)
-        else:
-            await self.listener.on_revoked(partitions)
+        self._hearing = object()
+        token = _hearing.set(self._hearing)
+        try:
+            if is_lost:
+                await self.listener.on_lost(partitions)
+            else:
+                await self.listener.on_revoked(partitions)
+        finally:
+            self._hearing = None
+            _hearing.reset(token)
+
+    def raise_if_heard(self, method: str) -> None:
+        """Refuses to end in a listener that hears of partitions that go: the end would wait for it, and it for the end.
+
+        Raises:
+            InvalidRequestError: Its listener calls.
+        """
+        if self._hearing is not None and _hearing.get(None) is self._hearing:
+            raise InvalidRequestError(
+                f"a listener may seek and commit, and cannot {method}: that waits for the listener; let whoever reads do it"
+            )
 
     def _let_go(self, taken: TakenBack, last_commit: int | None) -> None:
         self._unheard = [each for each in self._unheard if each not in taken.partitions]
@@ -174,7 +205,7 @@ class GroupReading:
         self._unheard.clear()
 
     async def leave(self) -> None:
-        """Gives everything back and leaves the group.
+        """Gives everything back and leaves the group; who is cancelled gives up a last commit that is under way, and leaves.
 
         Of what the reader has let go of before, the application has been told, and the member itself has the last commit.
         """
@@ -183,7 +214,7 @@ class GroupReading:
             if read:
                 await self._part_from(read)
         finally:
-            self._reader.attend = None
+            self._reader.attend = self._reader.on_reset = None
             self._reader.wake.set()  # who waits for records is told that there will be none
             for partition in read:
                 self._progress.end(partition)
@@ -194,7 +225,11 @@ class GroupReading:
     async def _part_from(self, partitions: Collection[TopicPartition]) -> None:
         """Tells the application, and commits what is done with while that is possible."""
         commits, is_lost = self.member.commits, self.member.epoch == NO_MEMBER
-        await self._tell(partitions, is_lost=is_lost)
+        self._reader.is_parting = True
+        try:
+            await self._tell(partitions, is_lost=is_lost)
+        finally:
+            self._reader.is_parting = False
         last_commit = None if is_lost else commits.want_last(partitions)
         if last_commit is not None:
             await commits.wait_for_last(last_commit)

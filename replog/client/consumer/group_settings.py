@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from replog.choices import require_at_least, require_kind
+from replog.choices import INT32_MAX, require_at_least, require_kind
 from replog.client.arguments import require_text
 from replog.client.consumer.partition_reader import OffsetReset
 from replog.client.types import TopicPartition
@@ -86,7 +86,9 @@ class GroupSettings:
                 )
             _check_length("group.instance.id", self.instance_id)
         require_kind("enable.auto.commit", self.auto_commit, bool)
-        require_at_least("max.poll.interval.ms", self.max_poll_interval_ms, 1)
+        _check_length("client.rack", self.client_rack)
+        _check_length("client.id", self.client_id)
+        require_at_least("max.poll.interval.ms", self.max_poll_interval_ms, 1, INT32_MAX)
         require_at_least("auto.commit.interval.ms", self.auto_commit_interval_ms, 1)
 
 

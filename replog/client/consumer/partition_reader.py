@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Literal
 from uuid import UUID
 
@@ -50,7 +51,8 @@ class PartitionReader:
         backlog: What is fetched and not handed out.
         attend: What is awaited, in the reader's own task, each time before it waits for records; None: nothing.
         wake: What ends such a wait.
-        is_deletion_told: Whether a topic that is deleted is an error of the reader's; else nothing more comes of it.
+        on_reset: The function that is told of a position that was not in the log, and where reading goes on.
+        is_parting: Whether a listener hears of the partitions that go as the consumer ends.
     """
 
     def __init__(
@@ -58,7 +60,8 @@ class PartitionReader:
     ) -> None:
         self.states: dict[TopicPartition, PartitionFetch] = {}
         self.wake = asyncio.Event()
-        self.is_deletion_told = True
+        self.is_parting = False
+        self.on_reset: Callable[[TopicPartition, int], None] | None = None
         self.attend: Callable[[], Awaitable[None]] | None = None
         self._view = view
         self._reset_policy = reset_policy
@@ -67,6 +70,8 @@ class PartitionReader:
         )
         self.backlog = Backlog(self._fetchers.release, self._handle_trouble)
         self._has_trouble = False
+        self._wants: Callable[[str], bool] = _everything
+        self._tells_deletions = True
         self._bytes_since_yield = 0
         self._is_closed = False
         view.add_listener(self.follow)
@@ -149,7 +154,7 @@ class PartitionReader:
                 self._fetchers.follow(state)
             elif state.error is None:
                 self._fetchers.leave(state)
-                if self.is_deletion_told:
+                if self._tells_deletions:
                     state.error = _deleted_error(state.partition.topic)
                     self._handle_trouble()
         self._fetchers.stop_idle()
@@ -206,14 +211,17 @@ class PartitionReader:
 
     def _raise_trouble(self) -> None:
         """Raises the first error whose partition has nothing left that was fetched before it."""
-        states = self.states.values()
-        self._has_trouble = any(state.has_trouble for state in states)
-        for state in states:
+        troubled = self._troubled()
+        self._has_trouble = bool(troubled)
+        for state in troubled:
             if state.error is not None and not state.chunks_count and not state.is_paused:
                 raise raised_anew(state.error)
 
+    def _troubled(self) -> list[PartitionFetch]:
+        return [state for state in self.states.values() if state.has_trouble and self._wants(state.partition.topic)]
+
     def _reset_diverging(self) -> None:
-        for state in list(self.states.values()):
+        for state in self._troubled():
             parted = state.diverging
             if parted is None or state.chunks_count:
                 continue
@@ -223,10 +231,10 @@ class PartitionReader:
                 "%s: the log was cut from %d to %d by an unclean election; reading on there",
                 state.partition, state.fetch_offset, parted.end_offset,
             )  # fmt: skip
-            self.seek(state, parted.end_offset)
+            self._reset(state, parted.end_offset)
 
     async def _reset_out_of_range(self) -> None:
-        for state in list(self.states.values()):
+        for state in self._troubled():
             refused = state.out_of_range
             if refused is None or state.chunks_count:
                 continue
@@ -237,7 +245,12 @@ class PartitionReader:
                 continue
             if self._reset_policy == "raise":
                 raise state.out_of_range_error(first, end)
-            self.seek(state, first if self._reset_policy == "earliest" else end)
+            self._reset(state, first if self._reset_policy == "earliest" else end)
+
+    def _reset(self, state: PartitionFetch, offset: int) -> None:
+        self.seek(state, offset)
+        if self.on_reset is not None:
+            self.on_reset(state.partition, offset)
 
     def _handle_trouble(self) -> None:
         self._has_trouble = True
@@ -251,10 +264,30 @@ class PartitionReader:
 
     def raise_if_closed(self) -> None:
         """Raises: BrokerClosedError: The consumer was closed, or is a copy in a forked process."""
+        self._raise_if(is_closed=self._is_closed)
+
+    def _raise_if(self, *, is_closed: bool) -> None:
         raise_if_carried(self._view.home.loop)
-        if self._is_closed:
+        if is_closed:
             raise BrokerClosedError("this consumer was closed; make a new one")
         self._view.home.enter()
+
+    def raise_if_gone(self) -> None:
+        """Raises as `raise_if_closed` does, but not while a listener hears of the partitions that go with the end."""
+        self._raise_if(is_closed=self._is_closed and not self.is_parting)
+
+    def want(self, topics: Collection[str] | re.Pattern[str] | None) -> None:
+        """Sets which topics are wanted: the troubles of others are told no more, for their partitions go soon.
+
+        Args:
+            topics: The topics that are wanted, or the pattern that their names match; None: all that are assigned.
+        """
+        if isinstance(topics, re.Pattern):
+            self._wants = lambda topic: topics.fullmatch(topic) is not None
+        else:
+            self._wants = _everything if topics is None else frozenset(topics).__contains__
+        self._tells_deletions = not isinstance(topics, re.Pattern)
+        self._handle_trouble()  # what was left out before may have to be told now
 
     def stop(self) -> None:
         """Hands out nothing from now on; who waits is told."""
@@ -265,6 +298,10 @@ class PartitionReader:
         """Ends the streams; no task is left."""
         await self._fetchers.close()
         self.backlog.clear()
+
+
+def _everything(_: str) -> bool:
+    return True
 
 
 def _deleted_error(topic: str) -> UnknownTopicOrPartitionError:

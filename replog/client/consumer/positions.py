@@ -57,7 +57,7 @@ class ConsumerPositions:
         """
         if not is_offset(offset):
             raise InvalidRequestError(f"cannot seek to offset {offset!r}; see seek_to_beginning and seek_to_end")
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         state = self._state(partition)
         self._reader.seek(state, index(offset))
         if self._group is not None:
@@ -65,7 +65,7 @@ class ConsumerPositions:
 
     def rewind(self, positions: Mapping[TopicPartition, int]) -> None:
         """Takes back what was handed out from these offsets on: a caller could not pass it on to whom it was for."""
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         require_mapping("positions", positions, 'a dict such as {("flights", 0): 17}')
         self._reader.rewind(positions)
 
@@ -130,7 +130,7 @@ class ConsumerPositions:
         Raises:
             InvalidRequestError: A partition is not assigned.
         """
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         for state in [self._state(partition) for partition in partitions]:
             self._reader.pause(state)
 
@@ -140,7 +140,7 @@ class ConsumerPositions:
         Raises:
             InvalidRequestError: A partition is not assigned.
         """
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         for state in [self._state(partition) for partition in partitions]:
             self._reader.resume(state)
 
@@ -166,7 +166,7 @@ class ConsumerPositions:
         for partition, timestamp in wanted.items():
             if timestamp < 0:
                 raise InvalidRequestError(f"timestamps[{partition}] is {timestamp}, which is before 1970")
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms)
         return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
 
@@ -187,6 +187,6 @@ class ConsumerPositions:
         return state
 
     async def _offsets(self, partitions: Partitions, timestamp: int, timeout_ms: int) -> dict[TopicPartition, int]:
-        self._reader.raise_if_closed()
+        self._reader.raise_if_gone()
         require_limit("timeout_ms", timeout_ms)
         return await offsets_at(self._view, partitions_of("partitions", partitions), timestamp, timeout_ms)

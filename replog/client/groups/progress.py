@@ -15,12 +15,17 @@ class Progress:
     - what is done with was handed out, and asked past after that;
     - of a partition that is sought in, only what is handed out afterwards counts;
     - what the application has said itself is not taken back by what it does later, unless it seeks.
+
+    Attributes:
+        held_back: The function that returns, of what was handed out last, the first offset that is not asked past in each
+            partition; None: all of it is in hand until the next is asked for.
     """
 
     def __init__(self) -> None:
         self._floors: dict[TopicPartition, int] = {}  # where reading began, or what the application has committed since
         self._touched: set[TopicPartition] = set()  # of which something was handed out since then
         self._in_hand: dict[TopicPartition, int] = {}  # the first offset of what was handed out last
+        self.held_back: Callable[[], Mapping[TopicPartition, int]] | None = None
 
     def begin(self, partition: TopicPartition, offset: int) -> None:
         """Begins anew at `offset`: the partition is read from there on."""
@@ -40,6 +45,15 @@ class Progress:
         self._floors.update({each: offsets[each] for each in before})
         return before
 
+    def take_back(self, offsets: Mapping[TopicPartition, int], before: Mapping[TopicPartition, int]) -> None:
+        """Counts it as before `settle`, of those partitions of which the application has not said something else since.
+
+        Args:
+            offsets: What was settled.
+            before: What `settle` has returned.
+        """
+        self._floors.update({each: old for each, old in before.items() if self._floors.get(each) == offsets[each]})
+
     def ask(self) -> None:
         """Counts all that was handed out as done with: the application asks for more."""
         self._in_hand.clear()
@@ -56,5 +70,8 @@ class Progress:
         Args:
             position: The function that returns the offset after the last record that was handed out.
         """
-        found = {each: self._in_hand.get(each, position(each)) for each in self._touched}
+        in_hand: Mapping[TopicPartition, int] = self._in_hand
+        if in_hand and self.held_back is not None:
+            in_hand = self.held_back()
+        found = {each: in_hand.get(each, position(each)) for each in self._touched}
         return {each: offset for each, offset in found.items() if offset > self._floors[each]}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -27,11 +29,12 @@ from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
-from replog.errors import BrokerClosedError
+from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
 Found = Sequence[ConsumerRecord] | Sequence[FetchedBatches]
+HeldBack = dict[TopicPartition, int]
 _DEFAULTS = FetchSettings()
 
 
@@ -94,8 +97,15 @@ class SyncConsumer(SyncClient[Consumer]):
         self._turn = asyncio.Lock()  # in the loop: an interrupted call ends before the next one begins
         self._offer: Found = ()  # set in the loop's thread, taken in the caller's
         self._left: list[ConsumerRecord] = []  # polled for an iteration and not handed out, last first
-        self._in_hand: Sequence[ConsumerRecord] = ()  # the record of a loop, or those of the last poll
+        self._in_hand: Found = ()  # the record of a loop, or what was read last
+        self._client._held_back = _held_weakly(weakref.WeakMethod(self._held_back))  # noqa: SLF001 -- both are one
         self._is_settled = True
+        self._reading_thread: int | None = None  # which waits for records; None: none does
+
+    @property
+    def in_loop(self) -> Consumer:
+        """The consumer in the loop's thread, for listeners alone: ``await consumer.in_loop.commit()``."""
+        return self._client
 
     def start(self) -> None:
         """Connects, as `Consumer.start` does."""
@@ -107,6 +117,16 @@ class SyncConsumer(SyncClient[Consumer]):
         Calling it again does nothing.
         """
         self._end(self._client.close)
+
+    def _held_back(self) -> HeldBack:
+        """Returns the first offset of each partition that the caller has in hand or has not got; in the loop's thread.
+
+        The caller's thread goes on meanwhile: it puts what it takes in hand before it takes it away, so that nothing is missing
+        from here whatever it does between two of these looks.
+        """
+        offer = self._offer
+        in_hand = self._in_hand
+        return first_offsets((*offer, *in_hand, *self._left.copy()))
 
     def _prepare_end(self) -> None:
         """Counts what a loop has not got neither as handed out nor as done with."""
@@ -220,7 +240,8 @@ class SyncConsumer(SyncClient[Consumer]):
     ) -> None:
         """Reads these topics as a member of the group, as `Consumer.subscribe` does.
 
-        The listener's methods are coroutines, and are run in the thread of the client's loop while a call reads.
+        The listener's methods are coroutines, and are run in the thread of the client's loop while a call reads; they call
+        the methods of `in_loop`.
         """
         self._change(lambda: self._client.subscribe(topics, pattern=pattern, listener=listener))
 
@@ -250,13 +271,11 @@ class SyncConsumer(SyncClient[Consumer]):
         """
         require_whole("max_records", max_records)
         self._settle()
-        if self._left and max_records > 0:
-            found = self._left[: -max_records - 1 : -1]
+        if self._left and max_records > 0 and self._client._may_go_on():  # noqa: SLF001 -- a client and its facade are one
+            self._in_hand = found = self._left[: -max_records - 1 : -1]
             del self._left[-max_records:]
-            self._in_hand = found
             return found
-        self._is_settled = False
-        found = self._run(lambda: self._offered(lambda: self._client.poll(max_records, timeout_ms)))
+        found = self._read(lambda: self._client.poll(max_records, timeout_ms))
         self._in_hand = found
         self._offer = ()
         self._is_settled = True
@@ -278,8 +297,8 @@ class SyncConsumer(SyncClient[Consumer]):
     def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Returns everything that is fetched ahead, undecoded, as `Consumer.fetch_batches` does."""
         self._settle()
-        self._is_settled = False
-        found = self._run(lambda: self._offered(lambda: self._client.fetch_batches(timeout_ms)))
+        found = self._read(lambda: self._client.fetch_batches(timeout_ms))
+        self._in_hand = found
         self._offer = ()
         self._is_settled = True
         return found
@@ -294,8 +313,7 @@ class SyncConsumer(SyncClient[Consumer]):
         """
         self._settle()
         while not (self._left and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
-            self._is_settled = False
-            self._left = self._run(lambda: self._offered(self._poll_reversed))
+            self._left = self._read(self._poll_reversed)
             self._offer = ()
             self._is_settled = True
         record = self._left[-1]
@@ -309,8 +327,17 @@ class SyncConsumer(SyncClient[Consumer]):
     # ---- offers ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
-        """Waits for the end of an interrupted call and gives back what was not handed out."""
+        """Waits for the end of an interrupted call and gives back what was not handed out.
+
+        Raises:
+            InvalidRequestError: Another thread reads, to which that would be handed out.
+        """
         self._raise_if_copy()
+        if self._reading_thread not in {None, threading.get_ident()}:
+            raise InvalidRequestError(
+                "another thread reads from this consumer; let one thread read and pass records on, or give each thread a "
+                "consumer of its own with the same group_id"
+            )
         if not self._is_settled:
             self._change(_nothing)
 
@@ -327,13 +354,32 @@ class SyncConsumer(SyncClient[Consumer]):
             self._offer, self._left = (), []
             return await work()
 
+    def _read(self, read: Callable[[], Awaitable[list[T]]]) -> list[T]:
+        self._is_settled = False
+        self._reading_thread = threading.get_ident()
+        try:
+            return self._run(lambda: self._offered(read))
+        finally:
+            self._reading_thread = None
+
     async def _offered(self, read: Callable[[], Awaitable[list[Any]]]) -> list[Any]:
         async def offer() -> list[Any]:
+            self._in_hand = ()  # asked past
             found = await read()
             self._offer = found  # in the step in which the read moved the positions
             return found
 
         return await self._in_turn(offer)
+
+
+def _held_weakly(method: weakref.WeakMethod[Callable[[], HeldBack]]) -> Callable[[], HeldBack]:
+    """Returns a function that does what a method does, for an object that is to be found unclosed when nobody has it any more."""
+
+    def held_back() -> HeldBack:
+        found = method()
+        return {} if found is None else found()
+
+    return held_back
 
 
 async def _nothing() -> None:

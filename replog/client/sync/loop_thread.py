@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 from replog.client.admin.admin import Admin
 from replog.client.consumer.consumer import Consumer
 from replog.client.producer.producer import Producer
-from replog.errors import BrokerClosedError
+from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.rpc.forks import FORKED_TEXT
 
 T = TypeVar("T")
@@ -118,6 +118,7 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop  # made in its thread, where no interrupt comes
         self._pid = os.getpid()
+        self._ident = 0  # of the thread; 0: it has not begun
         self._users: set[object] = set()
         self._calls: set[_Call[Any]] = (
             set()
@@ -186,8 +187,10 @@ class LoopThread:
         Raises:
             TimeoutError: There was no outcome within `timeout_s`; the work is cancelled.
             BrokerClosedError: The thread has ended, or stayed behind in the process that this one was forked from.
+            InvalidRequestError: This is the loop's own thread, as in a listener, which would wait for itself.
         """
         self._require_loop()
+        self.require_outside()
         call = _Call(work)
         try:
             self._calls.add(call)
@@ -207,6 +210,18 @@ class LoopThread:
         """
         self._require_loop()
         self._soon(step)
+
+    def require_outside(self) -> None:
+        """Refuses what waits for the loop in the loop's own thread.
+
+        Raises:
+            InvalidRequestError: This is that thread, as in a listener.
+        """
+        if threading.get_ident() == self._ident:
+            raise InvalidRequestError(
+                "a client without async was called in the thread of its event loop, as a listener is, and would wait for "
+                "itself for ever; a listener of a SyncConsumer calls `await consumer.in_loop.commit()` and the like"
+            )
 
     def _require_loop(self) -> None:
         if self.is_forked or self._loop.is_closed():
@@ -265,6 +280,7 @@ class LoopThread:
     def _serve(self) -> None:
         if not self._begun.acquire(blocking=False):
             return  # an interrupted start was repeated
+        self._ident = threading.get_ident()
         try:
             self._loop = asyncio.new_event_loop()
         except OSError as error:
@@ -331,6 +347,8 @@ class SyncClient(Generic[Client]):
 
     def _end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Closes by `close`; of what a fork has copied there is nothing to close."""
+        if self._thread is not None:
+            self._thread.require_outside()  # before anything is given back: whoever called the loop goes on
         try:
             if not (self._is_closed or self._is_copy):
                 self._run(lambda: self._closing(close))

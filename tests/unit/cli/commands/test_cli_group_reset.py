@@ -87,6 +87,8 @@ def test_a_file_of_offsets(tmp_path: Path) -> None:
     path = tmp_path / "offsets.csv"
     path.write_text('"flights",0,17\n\n trains , 3 ,0\n')
     assert read_offsets(path) == {("flights", 0): 17, ("trains", 3): 0}
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())  # as Excel writes it
+    assert read_offsets(path) == {("flights", 0): 17, ("trains", 3): 0}
 
 
 @pytest.mark.parametrize(

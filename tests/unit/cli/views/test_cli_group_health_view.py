@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from replog.cli.views.group_health import facts, told
 from replog.client import MemberDescription
 from replog.client.admin.group_health import GroupsHealth, GroupTrouble, TroubledGroup
@@ -16,14 +20,14 @@ STUCK = TroubledGroup("r", GroupTrouble.REBALANCES, "PreparingRebalance")
 def test_each_trouble_has_its_next_step() -> None:
     assert told(STILL) == (
         "g: stands still, 1,200 records behind in t-0, t-3 for 12 min; read by 'app\\x1b' at 10.0.0.1: look there what it "
-        "waits for; `replog groups describe g --members`"
+        "waits for; `replog groups describe --members g`"
     )
     assert told(EMPTY) == (
         "e: has no members, and is 1 record behind in t-0, t-1, t-2, t-3, t-4 and 2 more: start them, or "
         "`replog groups delete e`"
     )
     assert told(STUCK).startswith("r: has been PreparingRebalance for 5 s or longer: it waits for members")
-    assert told(STUCK).endswith("`replog groups describe r --members`")
+    assert told(STUCK).endswith("`replog groups describe --members r`")
 
 
 def test_the_lines() -> None:
@@ -40,3 +44,10 @@ def test_the_lines() -> None:
     assert facts(GroupsHealth(problem="broker 2 is silent")) == [("groups", "not known: broker 2 is silent")]
     ((_, loading),) = facts(GroupsHealth(problem="x-3 is being read", is_loading=True))
     assert loading == "a coordinator still reads its groups, which stand until it has: x-3 is being read"
+
+
+@pytest.mark.parametrize(
+    ("group_id", "pasted"), [("a b", "'a b'"), ("--help", "-- --help"), ("it's", "'it'\"'\"'s'"), ("-g h", "-- '-g h'")]
+)
+def test_the_next_step_can_be_pasted(group_id: str, pasted: str) -> None:
+    assert told(replace(EMPTY, group_id=group_id)).endswith(f"`replog groups delete {pasted}`")

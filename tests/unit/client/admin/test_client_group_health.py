@@ -21,7 +21,7 @@ from replog.client.admin.group_health import (
     judged,
 )
 from replog.coordinator.describing.requests import GroupType, ListedGroup
-from replog.errors import RequestTimedOutError
+from replog.errors import InvalidRequestError, RequestTimedOutError
 from replog.group_errors import CoordinatorLoadInProgressError, GroupIdNotFoundError
 
 NOW_MS = 10 * STILL_MS
@@ -128,6 +128,14 @@ async def test_who_does_not_answer_is_not_asked_for_every_group() -> None:
     found = await watching(admin).look()
     assert (found.problem, found.groups_count) == ("group g-003: broker 2 is silent", 50)
     assert len(admin.asked) == found.looked_at_count + 1 < 50
+
+
+async def test_a_group_that_nobody_may_ask_for_hides_no_others() -> None:
+    admin = FakeAdmin(*(group(f"g-{number:03}") for number in range(50)))
+    admin.errors["g-003"] = InvalidRequestError("too long")
+    admin.errors["g-004"] = InvalidRequestError("also")
+    found = await watching(admin).look()
+    assert (found.problem, found.looked_at_count, found.troubled_count) == ("group g-003: too long", 48, 48)
 
 
 async def test_a_coordinator_that_loads_is_said_so() -> None:

@@ -1,0 +1,135 @@
+"""What a group is told of where an application ends, fails or is slow: never more than it is done with, and no less."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from embedded_group_kit import EVERYTHING, PATIENCE_S, Rig, member, places, read, until
+
+from replog.client import ConsumerRecord, SyncConsumer, TopicPartition
+
+POLL_LIMIT_MS = 1_000
+
+
+def consumer_without_async(rig: Rig, **config: object) -> SyncConsumer:
+    return SyncConsumer(rig.servers, **({"group_id": "g", "auto_offset_reset": "earliest"} | config))  # type: ignore[arg-type]
+
+
+async def committed(rig: Rig) -> dict[TopicPartition, int]:
+    return dict(await rig.admin.group_offsets("g"))
+
+
+def in_hand(rig: Rig, take: Callable[[SyncConsumer], list[object]], **config: object) -> None:
+    """Takes something, and fails with it."""
+    with consumer_without_async(rig, **config) as consumer:
+        consumer.subscribe(["t"])
+        while not take(consumer):
+            pass
+        raise ValueError("the work fails")
+
+
+@pytest.mark.parametrize("way", ["poll", "fetch_batches", "getone", "getmany"])
+async def test_what_an_application_without_async_has_in_hand_when_it_fails_comes_again(rig: Rig, way: str) -> None:
+    takes: dict[str, Callable[[SyncConsumer], list[object]]] = {
+        "poll": lambda consumer: [*consumer.poll()],
+        "fetch_batches": lambda consumer: [*consumer.fetch_batches()],
+        "getone": lambda consumer: [consumer.getone()],
+        "getmany": lambda consumer: [*consumer.getmany(timeout_ms=1_000)],
+    }
+    with pytest.raises(ValueError, match="the work fails"):
+        await asyncio.to_thread(in_hand, rig, takes[way])
+    async with rig.consumer() as consumer:
+        await consumer.subscribe(["t"])
+        assert places(await read(consumer, 40)) == EVERYTHING
+
+
+async def test_batches_are_done_with_when_the_next_are_asked_for(rig: Rig) -> None:
+    def work() -> None:
+        with consumer_without_async(rig) as consumer:
+            consumer.subscribe(["t"])
+            ends: dict[int, int] = {}
+            while sum(ends.values()) < 40:
+                ends |= {each.partition: each.next_offset for each in consumer.fetch_batches()}
+            consumer.fetch_batches(timeout_ms=0)
+
+    await asyncio.to_thread(work)
+    assert await committed(rig) == {TopicPartition("t", each): 10 for each in range(4)}
+
+
+async def test_a_slow_loop_without_async_commits_what_it_has_asked_past(rig: Rig) -> None:
+    """Goal: a poll of five hundred records is not all or nothing."""
+    seen: list[tuple[set[tuple[int, int]], dict[TopicPartition, int]]] = []
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        done: set[tuple[int, int]] = set()
+        with consumer_without_async(rig, auto_commit_interval_ms=50) as consumer:
+            consumer.subscribe(["t"])
+            for record in consumer:
+                time.sleep(0.02)
+                found = asyncio.run_coroutine_threadsafe(committed(rig), loop).result()
+                seen.append((set(done), found))
+                done.add((record.partition, record.offset))
+                if len(done) == 40:
+                    return
+
+    await asyncio.to_thread(work)
+    for done, found in seen:
+        for partition, offset in found.items():
+            assert {(partition.partition, each) for each in range(offset)} <= done
+    assert sum(seen[-1][1].values()) > 20
+    for (_, before), (_, after) in pairwise(seen):
+        assert all(after[each] >= offset for each, offset in before.items())
+
+
+async def test_polls_of_what_a_loop_has_left_are_reads(rig: Rig) -> None:
+    """Goal: who polls is not put out for being slow, and hands out nothing that another member reads by now."""
+    mine: list[ConsumerRecord] = []
+    ready, go_on = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def work() -> None:
+        with consumer_without_async(rig, max_poll_interval_ms=POLL_LIMIT_MS, auto_commit_interval_ms=50) as consumer:
+            consumer.subscribe(["t"])
+            mine.append(next(consumer))
+            for _ in range(4):
+                time.sleep(POLL_LIMIT_MS / 2_000)
+                mine.extend(consumer.poll(max_records=1))
+            loop.call_soon_threadsafe(ready.set)
+            asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result()
+            while len(consumer.assignment()) == 4 or (found := consumer.poll(max_records=1, timeout_ms=500)):
+                mine.extend(consumer.poll(max_records=1) if len(consumer.assignment()) == 4 else found)
+            mine.extend(consumer.poll(timeout_ms=500))
+
+    working = asyncio.create_task(asyncio.to_thread(work))
+    await asyncio.wait_for(ready.wait(), PATIENCE_S)
+    assert len(mine) == 5
+    second = await member(rig)
+    go_on.set()
+    await asyncio.wait_for(working, PATIENCE_S)
+    await until(lambda: places(mine) | places(second.records) == EVERYTHING)
+    assert not places(mine) & places(second.records)
+    await second.stop()
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+async def test_what_is_read_after_a_reset_is_committed(rig: Rig, policy: str) -> None:
+    """The committed offset is behind the end: where reading goes on is below what was committed."""
+    await rig.admin.alter_group_offsets("g", {TopicPartition("t", each): 1_000 for each in range(4)})
+    async with rig.consumer(auto_offset_reset=policy, auto_commit_interval_ms=50) as consumer:
+        await consumer.subscribe(["t"])
+        found: list[ConsumerRecord] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while policy == "latest" and {consumer.position(each) for each in consumer.assignment()} != {10}:
+                found += await consumer.poll(timeout_ms=50)
+        await rig.fill()
+        wanted = 40 if policy == "latest" else 80
+        async with asyncio.timeout(PATIENCE_S):
+            while len(found) < wanted:
+                found += await consumer.poll(timeout_ms=50)
+        await consumer.poll(timeout_ms=0)
+    assert await committed(rig) == {TopicPartition("t", each): 20 for each in range(4)}
