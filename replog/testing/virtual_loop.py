@@ -83,9 +83,9 @@ class VirtualTask(asyncio.Task[T]):
         self.context = context
         self.coroutine = coroutine
         super().__init__(coroutine, loop=loop, name=name, context=context)
-        process = context.get(PROCESS)
-        if process is not None:
-            process.adopt(self)
+        self.process = context.get(PROCESS)
+        if self.process is not None:
+            self.process.adopt(self)
 
     def __hash__(self) -> int:
         return self.number
@@ -312,7 +312,8 @@ class VirtualLoop(base_events.BaseEventLoop):
 
     def _note_problem(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         future, error = context.get("future"), context.get("exception")
-        owner = future.process if isinstance(future, _VirtualFuture) else None  # it is found to be unheard by anybody
+        # it is found by anybody, long after its process may have died
+        owner = future.process if isinstance(future, _VirtualFuture | VirtualTask) else None
         is_of_dead = any(process is not None and process.is_dead for process in (PROCESS.get(), owner))
         if not is_of_dead and not isinstance(error, PowerCutError):
             self.problems.append(f"{context.get('message')}: {error!r}")

@@ -83,6 +83,7 @@ class ClassicMember(Member):
     def _begin(self, seat: Seat) -> None:
         self._seat = seat
         self._link: KafkaConnection | None = None
+        self._connections = 0
         self._generation = -1
         self._needs_join = True
         self._assigned: frozenset[int] = frozenset()
@@ -147,6 +148,7 @@ class ClassicMember(Member):
         if found.error_code != ErrorCode.NONE:
             raise KafkaConnectionLostError(found.error_message)
         self._link = await KafkaConnection.open(self._view.tcp, found.host, found.port)
+        self._connections += 1
 
     async def _ask(self, request: Any, answer: type[Any], *, works_on: bool = False) -> Any:
         """The answer; raises `KafkaConnectionLostError` where it does not come."""
@@ -309,7 +311,7 @@ class ClassicMember(Member):
 
     def _commit_request(self, offsets: Mapping[int, int]) -> OffsetCommitRequest:
         seat = self._seat
-        author = str(Author(seat.member_id, self._generation))
+        author = str(Author(seat.member_id, self._generation, self._connections))
         parts = [
             OffsetCommitRequest.OffsetCommitRequestPartition(each, offset, -1, author)
             for each, offset in offsets.items()

@@ -9,7 +9,8 @@ G2    nobody who is out commits: by the log before it, whoever commits an offset
 G3    what a member is told is so: its assignment, and that its commit is kept, have committed when it hears it
 G4    a member begins where the log says that the group has committed, and no lower than any offset of which somebody was told
       that it is kept
-G5    a committed offset never goes back, and is not forgotten while the group has members
+G5    a committed offset never goes back, and is not forgotten while the group has members; but Kafka's protocol does not number
+      commits: one over a connection that its member gave up may come behind a later one of the same generation
 G6    an offset is committed when all below it has been handled, and not before
 G7    who is a member and has lost a partition to another one does not read it any more
 G8    from where it begins, a member handles every record, each once, in order
@@ -159,7 +160,12 @@ class GroupChecks(LogListener):
             return
         before = group.offsets.get(partition)
         if before is not None and kept.offset < before.offset:
-            self._report(f"G5 {group_id}: partition {partition} goes back from {before} to {kept}")
+            if before.author.has_given_up(kept.author):
+                self._seen["offset goes back, by a commit that came late"] += 1
+                self._acknowledged.pop((group_id, partition), None)
+                self._lost_by[group_id, partition] = "committed, and an earlier commit of its own came late"
+            else:
+                self._report(f"G5 {group_id}: partition {partition} goes back from {before} to {kept}")
         place = group.members.get(kept.author.member_id)
         is_classic = group.generation >= 0
         is_spare = is_classic and group.holder(partition) is None

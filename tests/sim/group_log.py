@@ -31,19 +31,28 @@ NOTHING: Partitions = frozenset()
 
 
 class Author(NamedTuple):
-    """Who commits: a member, in one member epoch or generation."""
+    """Who commits: a member, in one member epoch or generation.
+
+    Attributes:
+        connection: the number of the connection that it commits over, where it may give one up and go on over the next.
+    """
 
     member_id: str
     epoch: int
+    connection: int = 0
 
     def __str__(self) -> str:
-        return f"{self.member_id} {self.epoch}"
+        return f"{self.member_id} {self.epoch} {self.connection}"
 
     @classmethod
     def of(cls, text: str) -> Author:
         """What `str` has made of it."""
-        member_id, _, epoch = text.rpartition(" ")
-        return cls(member_id, int(epoch))
+        member_id, epoch, connection = text.rsplit(" ", 2)
+        return cls(member_id, int(epoch), int(connection))
+
+    def has_given_up(self, earlier: Author) -> bool:
+        """Whether this is the same member in the same generation, and has given up the connection of `earlier` since."""
+        return earlier[:2] == self[:2] and earlier.connection < self.connection
 
 
 class Kept(NamedTuple):

@@ -141,7 +141,8 @@ class Member:
         try:
             await self.serve(seat)
         except Exception as error:
-            self.simulation.checker.report(f"G10 {self.name} ends with {error!r}")
+            if not seat.is_dead:  # what a killed process meets as its coroutines are ended is no error of anybody's
+                self.simulation.checker.report(f"G10 {self.name} ends with {error!r}")
             raise
         finally:
             if not seat.is_dead:

@@ -28,7 +28,7 @@ from replog.broker.replicas.replica import Replica
 from replog.client import Producer
 from replog.controller.messages import ElectLeaders, NamedPartition, NewTopic
 from replog.controller.requests import CreatePartitions, NewPartitions
-from replog.coordinator.consumers import manager as consumers
+from replog.coordinator.consumers import decisions
 from replog.errors import ReplogError
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.records import NO_LEADER, ElectionType
@@ -234,7 +234,7 @@ class GroupSimulation(Simulation):
             (OffsetsTopic, "_wanted", with_small_segments),
             (Shards, "committed", watched_committed),
             (Shards, "begun", watched_begun),
-            (consumers, "pause_ms", lambda _: self.shape.pause_ms),
+            (decisions, "pause_ms", lambda _: self.shape.pause_ms),
             *heard(self),
         ]
         with contextlib.ExitStack() as stack:

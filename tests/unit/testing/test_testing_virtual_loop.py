@@ -264,6 +264,27 @@ def test_what_a_killed_process_would_have_heard_is_no_problem() -> None:
     assert [each.split(": ")[1] for each in loop.problems] == ["OSError('of the living')"]
 
 
+def test_an_error_that_a_killed_process_was_to_hear_later_is_no_problem() -> None:
+    """Whoever waits for several tasks hears of one that has failed when the last one ends."""
+    loop = VirtualLoop(random.Random(1))
+
+    async def fail() -> None:
+        raise OSError("first")
+
+    async def wait_for_both() -> None:
+        await asyncio.gather(fail(), asyncio.sleep(100), return_exceptions=True)
+
+    async def main() -> None:
+        process = loop.new_process("p")
+        process.create_task(wait_for_both())
+        await asyncio.sleep(1)
+        process.kill()
+
+    loop.run(main())
+    gc.collect()
+    assert loop.problems == []
+
+
 def test_a_task_that_a_dead_process_begins_never_runs() -> None:
     async def main(loop: VirtualLoop) -> None:
         process = loop.new_process("p")

@@ -1,0 +1,89 @@
+"""What the checks of groups say of offsets that go back."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.event_log import EventLog
+from tests.sim.group_checks import GroupChecks
+from tests.sim.group_log import Author, Kept, LoggedGroup, Place
+
+GENERATION = 3
+
+
+class Watched:
+    """Checks of one group, whose members have partition 0, and what they report.
+
+    Attributes:
+        found: the rules that were broken, in order.
+    """
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.found: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self.checks = GroupChecks(
+            lambda text: self.found.append(text.split()[0]), lambda: 0.0, 0.0, EventLog(loop), self.seen
+        )
+        self.group: LoggedGroup = self.checks.log.group("g")
+        self.group.generation = GENERATION
+        for each in ("m", "other"):
+            self.group.members[each] = Place(GENERATION, frozenset({0}))
+        seat = self.checks.new_seat("m", "g")
+        for offset in range(10):
+            seat.reads[0] = offset
+            self.checks.handled(seat, 0, offset)
+
+    def commit(self, offset: int, author: Author) -> None:
+        kept = Kept(offset, author)
+        self.checks.before_offset("g", self.group, 0, kept)
+        self.group.offsets[0] = kept
+
+
+@pytest.fixture
+def it() -> Iterator[Watched]:
+    with contextlib.closing(VirtualLoop(random.Random(0))) as loop:
+        yield Watched(loop)
+
+
+def test_a_commit_that_comes_late_over_a_connection_that_was_given_up_is_counted(it: Watched) -> None:
+    it.commit(7, Author("m", GENERATION, connection=2))
+    it.commit(5, Author("m", GENERATION, connection=1))
+    assert it.found == []
+    assert it.seen["offset goes back, by a commit that came late"] == 1
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        Author("m", GENERATION, connection=2),
+        Author("m", GENERATION, connection=3),
+        Author("m", GENERATION - 1, connection=1),
+        Author("other", GENERATION, connection=1),
+    ],
+)
+def test_other_offsets_do_not_go_back(it: Watched, later: Author) -> None:
+    it.commit(7, Author("m", GENERATION, connection=2))
+    it.commit(5, later)
+    assert it.found[0] == "G5"
+
+
+def test_whoever_begins_where_a_late_commit_left_off_begins_in_the_right_place(it: Watched) -> None:
+    seat = it.checks.new_seat("other", "g")
+    seat.member_id = "m"
+    it.group.by_author[0, "m"] = 7
+    it.commit(7, Author("m", GENERATION, connection=2))
+    it.checks.kept(seat, {0: 7})
+    it.commit(5, Author("m", GENERATION, connection=1))
+    it.checks.begins(seat, 0, 5)
+    assert it.found == []
+
+
+def test_an_author_is_read_as_it_was_written() -> None:
+    for each in (Author("m n", -1), Author("", 4, 7)):
+        assert Author.of(str(each)) == each
