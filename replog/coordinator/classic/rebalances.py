@@ -25,6 +25,7 @@ from replog.coordinator.classic.member import BYTES_BESIDE, ClassicMember
 from replog.coordinator.classic.records import group_record, group_value, is_to_be_rebalanced
 from replog.coordinator.classic.requests import SyncGroupResponse
 from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, SessionTimer, SyncTimer, Turn
+from replog.coordinator.messages.group_metadata import GroupMetadataValue
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
@@ -247,6 +248,8 @@ class Rebalances:
         answered.
         """
         kept = self._groups.written(group.group_id)
+        if kept is not None and kept.generation > group.generation:
+            self._go_on_behind(group, kept, turn)
         if group.state is not GroupState.STABLE:
             return
         if group.record is kept:
@@ -265,6 +268,14 @@ class Rebalances:
             for member in group.members.values():
                 member.assignment = b""
             self.prepare(group, turn)
+
+    def _go_on_behind(self, group: ClassicGroup, kept: GroupMetadataValue, turn: Turn) -> None:
+        """Raises the generation to that of the log: a group was removed, began anew, and then the removal was taken back."""
+        if group.state is GroupState.EMPTY:
+            group.record = kept  # so there is nothing to write
+        elif group.state is not GroupState.PREPARING_REBALANCE:
+            self.prepare(group, turn)  # those who wait join again
+        group.generation = kept.generation
 
     def await_heartbeat(self, group: ClassicGroup, member: ClassicMember, moment: Moment) -> None:
         """Gives a member a session."""

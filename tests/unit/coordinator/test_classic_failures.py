@@ -109,6 +109,38 @@ def test_an_assignment_that_is_larger_than_a_batch_is_refused_for_all_who_wait()
     rejoined(host, leader, follower)
 
 
+@pytest.mark.parametrize("steps", ["joining", "assigning", "assigned", "gone"])
+def test_a_group_that_began_anew_and_whose_removal_was_taken_back_goes_on_with_its_generations(
+    host: Host, steps: str
+) -> None:
+    """Goal: generations never go back, also where a client joins between a removal and the word that the log refuses it."""
+    host.ask(leaving(*stable(host, "first")))
+    assert [each.generation for each in written(host) if each is not None] == [1, 2]
+    base_offset = len(host.log)
+    host.submit(DeleteGroup("g"))
+    host.step(Tick())
+    assert group_of(host) is None
+    waiting = host.submit(joining(is_id_required=False))
+    if steps != "joining":
+        pass_time(host, CONFIG.classic.initial_rebalance_delay_ms, commits=False)
+        group = group_of(host)
+        assert group is not None
+        (new_id,) = group.members
+        if steps == "assigned":
+            host.submit(syncing(new_id, 1, {new_id: b"x"}))
+        if steps == "gone":
+            host.submit(leaving(new_id))
+    host.lose(base_offset)
+    if steps == "gone":
+        pass_time(host, 2 * WRITE_AGAIN_MS)
+    if steps != "joining":
+        waiting = host.submit(joining(is_id_required=False))
+    settle(host, met(host, waiting))
+    generations = [each.generation for each in written(host) if each is not None]
+    assert generations[-1] > 2
+    assert generations == sorted(generations)
+
+
 def test_a_static_member_whose_new_id_is_not_written_keeps_the_old_one(host: Host) -> None:
     told = meet(host, joining(instance_id="i"), joining(instance_id="j"))
     settle(host, told)
