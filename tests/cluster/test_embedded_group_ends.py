@@ -10,7 +10,9 @@ from itertools import pairwise
 import pytest
 from embedded_group_kit import EVERYTHING, PATIENCE_S, Rig, member, places, read, until
 
-from replog.client import ConsumerRecord, SyncConsumer, TopicPartition
+from replog.client import Consumer, ConsumerRecord, SyncConsumer, TopicPartition
+from replog.client.consumer.partition_reader import RESET_MIN_MS
+from replog.errors import RequestTimedOutError
 
 POLL_LIMIT_MS = 1_000
 
@@ -133,3 +135,107 @@ async def test_what_is_read_after_a_reset_is_committed(rig: Rig, policy: str) ->
                 found += await consumer.poll(timeout_ms=50)
         await consumer.poll(timeout_ms=0)
     assert await committed(rig) == {TopicPartition("t", each): 20 for each in range(4)}
+
+
+@pytest.mark.parametrize("closes", [True, False])
+async def test_a_member_that_waits_at_the_end_has_said_so(rig: Rig, closes: bool) -> None:
+    """Goal: "latest" is where the group came, not where each of its members comes."""
+    first = rig.consumer(auto_offset_reset="latest", auto_commit_interval_ms=600_000)
+    await first.start()
+    await first.subscribe(["t"])
+    await until_read(first)
+    if closes:
+        await first.close()
+    ends = {TopicPartition("t", each): 10 for each in range(4)}
+    async with asyncio.timeout(PATIENCE_S):
+        while await committed(rig) != ends:
+            await asyncio.sleep(0.01)
+    await rig.fill()
+    if not closes:
+        await first.close()
+    async with rig.consumer(auto_offset_reset="latest") as second:
+        await second.subscribe(["t"])
+        assert places(await read(second, 40)) == {(partition, 10 + offset) for partition, offset in EVERYTHING}
+
+
+async def until_read(consumer: Consumer) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while len(consumer.assignment()) < 4:
+            await consumer.poll(timeout_ms=50)
+
+
+async def test_closing_does_not_undo_a_seek_without_async(rig: Rig) -> None:
+    def work() -> TopicPartition:
+        with consumer_without_async(rig, auto_commit_interval_ms=600_000) as consumer:
+            consumer.subscribe(["t"])
+            for record in consumer:
+                if record.offset == 5:
+                    found = TopicPartition("t", record.partition)
+                    consumer.seek(found, 0)
+                    return found
+        raise AssertionError
+
+    partition = await asyncio.to_thread(work)
+    assert (await committed(rig))[partition] == 0
+
+
+async def test_a_commit_in_a_loop_without_async_counts_the_record_of_now_and_none_behind_it(rig: Rig) -> None:
+    def work() -> None:
+        with consumer_without_async(rig, enable_auto_commit=False) as consumer:
+            consumer.subscribe(["t"])
+            seen: dict[TopicPartition, int] = {}
+            for count, record in enumerate(consumer, 1):
+                partition = TopicPartition(record.topic, record.partition)
+                seen[partition] = record.offset + 1
+                ahead = len(consumer._left)
+                consumer.commit()
+                assert len(consumer._left) == ahead
+                assert consumer.committed(partition) == record.offset + 1
+                if count == 15:
+                    consumer.commit({("t", 0): 3})
+                    seen[TopicPartition("t", 0)] = 3
+                    ends.update(seen)
+                    return
+
+    ends: dict[TopicPartition, int] = {}
+    await asyncio.to_thread(work)
+    found = await committed(rig)
+    assert {each: offset for each, offset in found.items() if offset} == ends
+
+
+async def test_a_topic_of_a_pattern_that_is_deleted_while_its_offset_is_looked_for_is_no_error(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.admin.create_topic("u", 1)
+    await rig.admin.alter_group_offsets("g", {TopicPartition("u", 0): 1_000})
+    async with rig.consumer() as consumer:
+        ends = consumer._reader._ends
+
+        async def delete_first(partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+            await rig.admin.delete_topic("u")
+            await until(lambda: not consumer._reader.is_current(partition))
+            return await ends(partition, timeout_ms)
+
+        monkeypatch.setattr(consumer._reader, "_ends", delete_first)
+        await consumer.subscribe(pattern="t|u")
+        assert places(await read(consumer, 40)) == EVERYTHING
+
+
+async def test_a_read_waits_for_leaders_that_say_nothing_no_longer_than_it_may(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[int] = []
+
+    async def time_out(_: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        limits.append(timeout_ms)
+        raise RequestTimedOutError("nobody answers")
+
+    async with rig.consumer(group_id=None) as consumer:
+        await consumer.assign([("t", 0)], start={("t", 0): 1_000})
+        monkeypatch.setattr(consumer._reader, "_ends", time_out)
+        async with asyncio.timeout(PATIENCE_S):
+            while not limits:
+                assert await consumer.poll(timeout_ms=200) == []
+        assert max(limits) <= RESET_MIN_MS
+        monkeypatch.undo()
+        assert await consumer.poll(timeout_ms=10_000)

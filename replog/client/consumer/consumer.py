@@ -429,8 +429,7 @@ class Consumer(ConsumerPositions):
                 raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
         group = self._subscribed()
         if offsets is None:
-            states = self._reader.states.values()
-            given = {state.partition: state.position for state in states if not state.has_no_position}
+            given = self._positions()
         await group.member.commits.commit_told(given)
 
     async def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
@@ -460,10 +459,9 @@ class Consumer(ConsumerPositions):
 
     # ---- helpers ---------------------------------------------------------------------------------------------------
 
-    def _hold(self, first_offsets: Mapping[TopicPartition, int]) -> None:
-        """Counts only records from these offsets on as in the application's hands: for the client without async."""
-        if self._group is not None:
-            self._group.hold(first_offsets)
+    def _positions(self) -> dict[TopicPartition, int]:
+        states = self._reader.states.values()
+        return {state.partition: state.position for state in states if not state.has_no_position}
 
     def _may_go_on(self) -> bool:
         """Whether records that were polled before may be handed out still: for the client without async."""

@@ -192,6 +192,13 @@ class GroupCommits:
 
     # ---- the task ----------------------------------------------------------------------------------------------------
 
+    def commit_due(self, partitions: Iterable[TopicPartition]) -> None:
+        """Lets what is done with of partitions wait to be sent, unless the application commits by itself."""
+        is_member = self._holder.epoch != NO_MEMBER  # else it would be refused, again and again
+        if self._settings.auto_commit and is_member and (offsets := self._due(partitions)):
+            self._book.want(offsets)
+            self._wanted.set()
+
     async def run(self) -> None:
         """Sends what waits, and what is done with at every interval, until it is cancelled."""
         loop = asyncio.get_running_loop()
@@ -203,9 +210,7 @@ class GroupCommits:
                     await self._wanted.wait()
             except TimeoutError:
                 due_s = loop.time() + interval_s
-                is_member = self._holder.epoch != NO_MEMBER  # else it would be refused, again and again
-                if is_member and (offsets := self._due(self._holder.held)):
-                    self._book.want(offsets)
+                self.commit_due(self._holder.held)
             self._wanted.clear()
             while self._book.has_waiting:
                 await self._send()

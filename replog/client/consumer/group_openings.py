@@ -31,12 +31,14 @@ class Opened(NamedTuple):
     Attributes:
         position: The first offset to hand out; None: the log start, which no leader could tell.
         error: Why nobody knows where to begin; None where it is known.
+        is_reset: Whether the settings say so, as there was no committed offset.
     """
 
     partition: TopicPartition
     topic_id: UUID
     position: int | None
     error: ReplogError | None = None
+    is_reset: bool = False
 
 
 class Openings:
@@ -118,7 +120,7 @@ class Openings:
         if word == "raise":
             return [Opened(each, topic_id, 0, self._no_offset_error(each)) for each, topic_id in ids.items()]
         found = await start_positions(self._view, ids.keys(), word, RESET_TIMEOUT_MS)
-        return [Opened(each, topic_id, found.get(each)) for each, topic_id in ids.items()]
+        return [Opened(each, topic_id, found.get(each), is_reset=each in found) for each, topic_id in ids.items()]
 
     def _is_recreated(self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, int]) -> bool:
         return partition in former or self._known_ids.get(partition.topic, topic_id) != topic_id

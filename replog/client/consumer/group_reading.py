@@ -44,7 +44,7 @@ class GroupReading:
         self._reader = reader
         self._progress = member.commits.progress
         self._progress.held_back = held_back
-        reader.on_reset = self._progress.begin
+        reader.on_reset = self._handle_reset
         self.has_left = False
         self._is_attending = False
         self._is_reading = False
@@ -108,11 +108,9 @@ class GroupReading:
         for partition, offset in first_offsets(found).items():
             self._progress.hand_out(partition, offset)
 
-    def hold(self, first_offsets: Mapping[TopicPartition, int]) -> None:
-        """Counts only records from these offsets on as in the application's hands, and what came before as done with."""
-        self._progress.ask()
-        for partition, offset in first_offsets.items():
-            self._progress.hand_out(partition, offset)
+    def _handle_reset(self, partition: TopicPartition, offset: int) -> None:
+        self._progress.begin_at_reset(partition, offset)
+        self.member.commits.commit_due([partition])
 
     # ---- what the group wants ----------------------------------------------------------------------------------------
 
@@ -192,7 +190,8 @@ class GroupReading:
         opened = self.member.take_ready()
         for each in opened:
             self._reader.add(each.partition, each.topic_id, each.position, each.error)
-            self._progress.begin(each.partition, self._reader.states[each.partition].position)
+            position = self._reader.states[each.partition].position
+            (self._progress.begin_at_reset if each.is_reset else self._progress.begin)(each.partition, position)
             self._unheard.append(each.partition)
         self._reader.follow()
         try:
@@ -203,6 +202,7 @@ class GroupReading:
             self._unheard.clear()
             raise
         self._unheard.clear()
+        self.member.commits.commit_due(each.partition for each in opened if each.is_reset)
 
     async def leave(self) -> None:
         """Gives everything back and leaves the group; who is cancelled gives up a last commit that is under way, and leaves.

@@ -20,6 +20,7 @@ from replog.errors import (
     BrokerClosedError,
     InvalidRequestError,
     ReplogError,
+    RequestTimedOutError,
     UnknownTopicOrPartitionError,
     raised_anew,
 )
@@ -30,6 +31,8 @@ OffsetReset = Literal["raise", "earliest", "latest"]
 
 DEFAULT_TIMEOUT_MS = 30_000
 YIELD_BYTES = 64 * 1024
+RESET_MIN_MS = 1_000
+"""How long leaders have to say where a log begins and ends, also where a read may wait for less, milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -190,7 +193,7 @@ class PartitionReader:
             if self._has_trouble:
                 self._raise_trouble()
                 self._reset_diverging()
-                await self._reset_out_of_range()
+                await self._reset_out_of_range(deadline_s)
             if self.backlog.has_chunks:
                 return True
             if not await self._wait(deadline_s):
@@ -223,7 +226,7 @@ class PartitionReader:
     def _reset_diverging(self) -> None:
         for state in self._troubled():
             parted = state.diverging
-            if parted is None or state.chunks_count:
+            if parted is None or state.chunks_count or state.is_paused:
                 continue
             if self._reset_policy == "raise":
                 raise state.truncated_error(parted.end_offset)
@@ -233,19 +236,35 @@ class PartitionReader:
             )  # fmt: skip
             self._reset(state, parted.end_offset)
 
-    async def _reset_out_of_range(self) -> None:
+    async def _reset_out_of_range(self, deadline_s: float | None) -> None:
+        """Asks the leaders where to read on; where they do not tell in time, the next read asks again."""
+        loop = asyncio.get_running_loop()
         for state in self._troubled():
             refused = state.out_of_range
-            if refused is None or state.chunks_count:
+            if refused is None or state.chunks_count or state.is_paused or not self.is_current(state.partition):
                 continue
-            partition = state.partition
-            first = (await offsets_at(self._view, [partition], EARLIEST_TIMESTAMP, DEFAULT_TIMEOUT_MS))[partition]
-            end = (await offsets_at(self._view, [partition], LATEST_TIMESTAMP, DEFAULT_TIMEOUT_MS))[partition]
+            left_ms = DEFAULT_TIMEOUT_MS if deadline_s is None else int((deadline_s - loop.time()) * 1000)
+            try:
+                first, end = await self._ends(state.partition, min(max(left_ms, RESET_MIN_MS), DEFAULT_TIMEOUT_MS))
+            except RequestTimedOutError:
+                if deadline_s is None:
+                    raise
+                return
+            except UnknownTopicOrPartitionError:
+                if self.is_current(state.partition):
+                    raise
+                continue  # deleted meanwhile
             if state.out_of_range is not refused:
                 continue
             if self._reset_policy == "raise":
                 raise state.out_of_range_error(first, end)
             self._reset(state, first if self._reset_policy == "earliest" else end)
+
+    async def _ends(self, partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
+        """Asks the leader for the first offset of a partition, and for its high watermark."""
+        first = await offsets_at(self._view, [partition], EARLIEST_TIMESTAMP, timeout_ms)
+        end = await offsets_at(self._view, [partition], LATEST_TIMESTAMP, timeout_ms)
+        return first[partition], end[partition]
 
     def _reset(self, state: PartitionFetch, offset: int) -> None:
         self.seek(state, offset)

@@ -23,7 +23,9 @@ class Progress:
 
     def __init__(self) -> None:
         self._floors: dict[TopicPartition, int] = {}  # where reading began, or what the application has committed since
-        self._touched: set[TopicPartition] = set()  # of which something was handed out since then
+        self._touched: set[TopicPartition] = (
+            set()
+        )  # of which something was handed out, or skipped by policy, since then
         self._in_hand: dict[TopicPartition, int] = {}  # the first offset of what was handed out last
         self.held_back: Callable[[], Mapping[TopicPartition, int]] | None = None
 
@@ -32,6 +34,15 @@ class Progress:
         self._floors[partition] = offset
         self._touched.discard(partition)
         self._in_hand.pop(partition, None)
+
+    def begin_at_reset(self, partition: TopicPartition, offset: int) -> None:
+        """Begins anew at `offset`, which the reset policy has chosen: it counts as done with up to there.
+
+        Whoever reads the partition next would else ask the policy anew, and "latest" is a later place then.
+        """
+        self.begin(partition, offset)
+        self._floors[partition] = offset - 1
+        self._touched.add(partition)
 
     def end(self, partition: TopicPartition) -> None:
         """Forgets a partition."""
@@ -73,5 +84,6 @@ class Progress:
         in_hand: Mapping[TopicPartition, int] = self._in_hand
         if in_hand and self.held_back is not None:
             in_hand = self.held_back()
-        found = {each: in_hand.get(each, position(each)) for each in self._touched}
+        positions = {each: position(each) for each in self._touched}  # below what is in hand where that was taken back
+        found = {each: min(in_hand.get(each, offset), offset) for each, offset in positions.items()}
         return {each: offset for each, offset in found.items() if offset > self._floors[each]}

@@ -11,9 +11,9 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_whole
 from replog.client.consumer.consumer import (
@@ -36,6 +36,7 @@ T = TypeVar("T")
 Found = Sequence[ConsumerRecord] | Sequence[FetchedBatches]
 HeldBack = dict[TopicPartition, int]
 _DEFAULTS = FetchSettings()
+_NONE: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class SyncConsumer(SyncClient[Consumer]):
@@ -125,14 +126,13 @@ class SyncConsumer(SyncClient[Consumer]):
         from here whatever it does between two of these looks.
         """
         offer = self._offer
-        in_hand = self._in_hand
-        return first_offsets((*offer, *in_hand, *self._left.copy()))
+        left = self._left.copy()
+        return first_offsets((*offer, *left, *self._in_hand))
 
     def _prepare_end(self) -> None:
-        """Counts what a loop has not got neither as handed out nor as done with."""
+        """Counts what a loop has not got as not handed out."""
         with contextlib.suppress(BrokerClosedError):  # it has ended already
-            self._client.rewind(first_offsets((*self._offer, *reversed(self._left))))
-            self._client._hold(first_offsets(self._in_hand))  # noqa: SLF001 -- a client and its facade are one
+            self._take_back(None)
 
     # ---- what to read ----------------------------------------------------------------------------------------------
 
@@ -165,7 +165,7 @@ class SyncConsumer(SyncClient[Consumer]):
             self._change(_nothing)
         wanted = partition_of("partition", partition)
         position = self._client.position(wanted)
-        return min(position, first_offsets((*self._offer, *reversed(self._left))).get(wanted, position))
+        return min(position, first_offsets((*self._offer, *self._left)).get(wanted, position))
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Reads on at `offset`, as `Consumer.seek` does."""
@@ -213,7 +213,7 @@ class SyncConsumer(SyncClient[Consumer]):
         async def pause() -> None:
             self._client.pause(*partitions)
 
-        self._change(pause)
+        self._change(pause, {partition_of("partition", each) for each in partitions})
 
     def resume(self, *partitions: tuple[str, int]) -> None:
         """Goes on with these partitions where they were paused, as `Consumer.resume` does."""
@@ -221,7 +221,7 @@ class SyncConsumer(SyncClient[Consumer]):
         async def resume() -> None:
             self._client.resume(*partitions)
 
-        self._change(resume)
+        self._change(resume, _NONE)
 
     def paused(self) -> list[TopicPartition]:
         """Returns the partitions that are paused, as `Consumer.paused` does."""
@@ -251,7 +251,16 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Commits offsets of the group, as `Consumer.commit` does; in a loop over the consumer, the record of now included."""
-        self._change(lambda: self._client.commit(offsets))
+
+        async def commit() -> None:
+            given = offsets
+            if given is None:
+                left = first_offsets(self._left)
+                positions = self._client._positions()  # noqa: SLF001 -- a client and its facade are one
+                given = {each: min(offset, left.get(each, offset)) for each, offset in positions.items()}
+            await self._client.commit(given)
+
+        self._change(commit, _NONE)
 
     def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
         """Returns the offset that the group has committed of a partition, as `Consumer.committed` does."""
@@ -269,30 +278,28 @@ class SyncConsumer(SyncClient[Consumer]):
 
         What a loop over the consumer that was left had not got comes first, and by itself.
         """
-        require_whole("max_records", max_records)
-        self._settle()
-        if self._left and max_records > 0 and self._client._may_go_on():  # noqa: SLF001 -- a client and its facade are one
-            self._in_hand = found = self._left[: -max_records - 1 : -1]
-            del self._left[-max_records:]
-            return found
-        found = self._read(lambda: self._client.poll(max_records, timeout_ms))
+        found = self._ahead(max_records, timeout_ms)
+        rest = len(self._left) - len(found)
         self._in_hand = found
-        self._offer = ()
-        self._is_settled = True
+        del self._left[rest:]
         return found
 
     def getone(self) -> ConsumerRecord:
         """Returns the next record as a loop over the consumer does."""
-        return next(self)
+        return self.__next__()  # behind `next`, a function of C, an interrupt could come
 
     def getmany(
         self, *, timeout_ms: int = 0, max_records: int = POLL_RECORDS_MAX
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Returns what `poll` does, by partition."""
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for record in self.poll(max_records, timeout_ms):
-            found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
-        return found
+        found = self._ahead(max_records, timeout_ms)
+        by_partition: dict[TopicPartition, list[ConsumerRecord]] = {}
+        for record in found:
+            by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
+        rest = len(self._left) - len(found)
+        self._in_hand = found
+        del self._left[rest:]
+        return by_partition
 
     def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Returns everything that is fetched ahead, undecoded, as `Consumer.fetch_batches` does."""
@@ -321,8 +328,20 @@ class SyncConsumer(SyncClient[Consumer]):
         del self._left[-1]
         return record
 
-    async def _poll_reversed(self) -> list[ConsumerRecord]:
-        return (await self._client.poll())[::-1]
+    def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
+        """Returns up to `max_records` records that wait for whoever takes them from `_left`; reads where there are none."""
+        require_whole("max_records", max_records)
+        self._settle()
+        if not (self._left and max_records > 0 and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
+            self._left = self._read(lambda: self._poll_reversed(max_records, timeout_ms))
+            self._offer = ()
+            self._is_settled = True
+        return self._left[: -max_records - 1 : -1]
+
+    async def _poll_reversed(
+        self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
+    ) -> list[ConsumerRecord]:
+        return (await self._client.poll(max_records, timeout_ms))[::-1]
 
     # ---- offers ----------------------------------------------------------------------------------------------------
 
@@ -330,9 +349,11 @@ class SyncConsumer(SyncClient[Consumer]):
         """Waits for the end of an interrupted call and gives back what was not handed out.
 
         Raises:
+            BrokerClosedError: The consumer was closed.
             InvalidRequestError: Another thread reads, to which that would be handed out.
         """
         self._raise_if_copy()
+        self._raise_if_closed()
         if self._reading_thread not in {None, threading.get_ident()}:
             raise InvalidRequestError(
                 "another thread reads from this consumer; let one thread read and pass records on, or give each thread a "
@@ -341,18 +362,38 @@ class SyncConsumer(SyncClient[Consumer]):
         if not self._is_settled:
             self._change(_nothing)
 
-    def _change(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Runs `work` in the client's loop, after giving back all that was not handed out; returns its result."""
+    def _change(
+        self, work: Callable[[], Coroutine[Any, Any, T]], partitions: Collection[TopicPartition] | None = None
+    ) -> T:
+        """Runs `work` in the client's loop, after giving back what was not handed out; returns its result.
+
+        Args:
+            work: The coroutine function.
+            partitions: The partitions of which records are given back, unless a call was interrupted; None: all.
+        """
+        given_back = partitions if self._is_settled else None
         self._is_settled = False
-        result = self._run(lambda: self._in_turn(work))
+        result = self._run(lambda: self._in_turn(work, given_back))
         self._is_settled = True
         return result
 
-    async def _in_turn(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _in_turn(
+        self, work: Callable[[], Awaitable[T]], partitions: Collection[TopicPartition] | None = None
+    ) -> T:
         async with self._turn:
-            self._client.rewind(first_offsets((*self._offer, *reversed(self._left))))
-            self._offer, self._left = (), []
+            self._take_back(partitions)
             return await work()
+
+    def _take_back(self, partitions: Collection[TopicPartition] | None) -> None:
+        """Counts what the caller has not got of partitions, None: of all, as not handed out; in the loop's thread."""
+        left = self._left
+        if partitions is None:
+            going, staying = left, list[ConsumerRecord]()
+        else:
+            going = [each for each in left if (each.topic, each.partition) in partitions]
+            staying = [each for each in left if (each.topic, each.partition) not in partitions] if going else left
+        self._client.rewind(first_offsets((*self._offer, *going)))
+        self._offer, self._left = (), staying
 
     def _read(self, read: Callable[[], Awaitable[list[T]]]) -> list[T]:
         self._is_settled = False

@@ -326,8 +326,7 @@ class SyncClient(Generic[Client]):
         self._is_released = False  # whether nothing of the client is left in the loop
 
     def _run(self, work: Callable[[], Coroutine[Any, Any, T]], timeout_s: float | None = None) -> T:
-        if self._is_closed:
-            raise BrokerClosedError(_CLOSED_TEXT)
+        self._raise_if_closed()
         if self._thread is None:
             self._thread = LoopThread.acquire(self._place)
         return self._thread.run(work, timeout_s)
@@ -378,6 +377,15 @@ class SyncClient(Generic[Client]):
         with contextlib.suppress(Exception):  # which `close` has told
             self._prepare_end()
             await self._client._ending.wait()  # noqa: SLF001 -- a client and its facade are one
+
+    def _raise_if_closed(self) -> None:
+        """Refuses what comes after the end.
+
+        Raises:
+            BrokerClosedError: The client was closed.
+        """
+        if self._is_closed:
+            raise BrokerClosedError(_CLOSED_TEXT)
 
     def _raise_if_copy(self) -> None:
         """Refuses what a fork has copied.

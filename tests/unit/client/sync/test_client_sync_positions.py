@@ -16,7 +16,7 @@ from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, filled_cluster
 from replog.client import SyncConsumer
 from replog.client.sync import consumer as under_test
 from replog.client.sync.loop_thread import _Call
-from replog.errors import OffsetOutOfRangeError, ReplogError
+from replog.errors import BrokerClosedError, OffsetOutOfRangeError, ReplogError
 
 
 def consumer_of(records_count: int) -> SyncConsumer:
@@ -27,15 +27,21 @@ def consumer_of(records_count: int) -> SyncConsumer:
 
 
 def read_once(consumer: SyncConsumer, account: Account, rng: random.Random) -> None:
-    kind = rng.choice(["iterate", "poll", "poll", "batches"])
+    kind = rng.choice(["iterate", "poll", "poll", "getmany", "batches"])
     if kind == "poll":
         account.take(consumer.poll(rng.choice([1, 5, 100, 1_000]), timeout_ms=2_000))
+    elif kind == "getmany":
+        for found in consumer.getmany(max_records=rng.choice([1, 5, 100, 1_000]), timeout_ms=2_000).values():
+            account.take(found)
     elif kind == "batches":
         account.take(consumer.fetch_batches(timeout_ms=2_000))
     else:
         unread_count = sum(account.end_offset - account.next_offsets[partition] for partition in HEALTHY)
         for _, record in zip(range(min(rng.randrange(1, 40), unread_count)), consumer, strict=False):
             account.take([record])
+            if rng.random() < 0.2:
+                consumer.pause(rng.choice(HEALTHY))
+                consumer.resume(*consumer.paused())
             assert consumer.position((record.topic, record.partition)) == record.offset + 1
 
 
@@ -125,3 +131,54 @@ def test_real_interrupts_at_any_instruction() -> None:
                 read_once(consumer, account, rng)
             for partition, next_offset in account.next_offsets.items():
                 assert undisturbed(lambda partition=partition: consumer.position(partition)) == next_offset
+
+
+def test_pausing_and_committing_keep_what_was_read_ahead() -> None:
+    """Goal: whoever does so for each record does not fetch it anew each time."""
+    with consumer_of(400) as consumer:
+        consumer.assign(HEALTHY)
+        first = next(consumer)
+        other = next(each for each in HEALTHY if each.partition != first.partition)
+        left = [each for each in consumer._left if each.partition == first.partition]
+        assert left
+        consumer.pause(other)
+        assert consumer._left == left
+        assert consumer.position(other) == 0
+        consumer.resume(other)
+        assert consumer._left == left
+        assert next(consumer).offset == first.offset + 1
+
+
+@pytest.mark.parametrize("read", ["__next__", "getone", "poll", "getmany", "fetch_batches"])
+def test_nothing_is_handed_out_behind_the_end(read: str) -> None:
+    with consumer_of(40) as consumer:
+        consumer.assign(HEALTHY)
+        next(consumer)
+    with pytest.raises(BrokerClosedError):
+        getattr(consumer, read)()
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_real_interrupts_of_one_record_after_the_other() -> None:
+    seen: list[tuple[int, int]] = []
+    with consumer_of(200) as consumer:
+        undisturbed(lambda: consumer.assign(HEALTHY))
+        while len(seen) < 400:
+            with contextlib.suppress(KeyboardInterrupt):
+                record = consumer.getone()
+                seen.append((record.partition, record.offset))
+    assert len(set(seen)) == 400
+
+
+def test_an_interrupt_while_records_are_put_in_order_loses_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with consumer_of(40) as consumer:
+        consumer.assign(HEALTHY)
+        with monkeypatch.context() as patch:
+            patch.setattr(under_test, "TopicPartition", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                consumer.getmany(timeout_ms=2_000)
+        found = consumer.getmany(timeout_ms=2_000)
+        assert {records[0].offset for records in found.values()} == {0}
