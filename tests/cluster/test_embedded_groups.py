@@ -64,7 +64,7 @@ async def test_what_is_done_with_is_committed_while_the_application_works(rig: R
         partition = TopicPartition("t", records[0].partition)
         await consumer.poll(1, 0)
         async with asyncio.timeout(PATIENCE_S):
-            while await consumer.committed(partition) is None:
+            while await consumer.committed(partition) in {None, 0}:  # 0: where the policy has it begin
                 await asyncio.sleep(0.01)
         assert await consumer.committed(partition) == 10
 
