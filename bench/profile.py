@@ -28,8 +28,7 @@ from bench.model import Measured, Scenario
 from bench.sampler import Sampler, thread_cpu_s
 from bench.systems.replog_brokers import ReplogBrokers
 from bench.systems.replog_cluster import ReplogCluster
-from replog.cluster import LocalCluster
-from replog.cluster.processes import ProcessId
+from replog.cluster import LocalCluster, NodeSpec
 
 STATS_FILE = "samples.json"
 WRITTEN_WITHIN_S = 10.0
@@ -38,14 +37,12 @@ WRITTEN_WITHIN_S = 10.0
 class ProfiledCluster(LocalCluster):
     """Brokers that run under `bench.profiled_broker`."""
 
-    def start_node(self, node_id: int, *, accept_empty: bool = True) -> None:
-        spec = self.nodes[node_id]
+    def _spawn(self, spec: NodeSpec, *, accept_empty: bool) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "bench.profiled_broker", str(spec.directory / STATS_FILE)]
         command += ["--config", str(spec.config_file), "--parent-pid", str(os.getpid())]
         command += ["--accept-empty"] if accept_empty else []
         with spec.log_file.open("ab") as output:
-            spec.popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-        spec.process = ProcessId.of(spec.popen.pid)
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 
 
 @dataclass(slots=True)

@@ -8,6 +8,9 @@ A cluster directory::
     node-1/data/        its log directory
 
 Nothing in these files names the directory itself, so it can be reached by any path, and moved while the nodes are stopped.
+
+Several commands may work on one directory at the same time.  Who starts a node, or forgets one, holds the lock of the
+directory from reading the file to writing it, so that all that runs is named there; nobody waits for a node under the lock.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -39,11 +43,27 @@ READY_TIMEOUT_S = 60.0
 
 READY_ATTEMPT_MS = 1_000
 
+_STATUS_WHEN_STOPPED = (0, -signal.SIGTERM, -signal.SIGKILL)
+"""How a process ends that somebody told to end; one that cannot start ends with 1 or 2."""
+
 
 _OF_BEFORE = (
     "is of a version whose nodes had one port for clients and nodes. In each node's server.toml rename listeners to "
     "inter.broker.listener, give listeners a port of its own, and start the nodes by `replog server start`"
 )
+
+
+class NodeRunsError(ConfigError):
+    """A node that was to be started, or forgotten, runs already: perhaps another command has just started it."""
+
+    def __init__(self, directory: Path, spec: NodeSpec) -> None:
+        pid = "" if spec.process is None else f" as process {spec.process.pid}"
+        super().__init__(
+            "node_id",
+            spec.node_id,
+            f"node {spec.node_id} runs already{pid}; another command may have started it at the same time. "
+            f"`replog cluster restart {spec.node_id} --dir {directory}` stops it and starts it again",
+        )
 
 
 class LocalCluster:
@@ -96,13 +116,11 @@ class LocalCluster:
         if not 1 <= nodes <= 9:
             raise ConfigError("nodes", nodes, f"a local cluster has 1 to 9 nodes, not {nodes}")
         directory = Path(directory).absolute()  # noqa: ASYNC240 -- looks nothing up on a disk
-        _refuse_cluster(directory)
         cluster = cls(directory, new_cluster_id(), {}, die_with_parent=die_with_parent)
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
             cluster.nodes = _new_specs(directory, ports, cluster._ports.take(nodes), roles or {}, places or {})
-            cluster._write_configs(config or {}, node_config or {})
-            await cluster._start_nodes(wait=wait)
+            await cluster._start_nodes(config or {}, node_config or {}, wait=wait)
         except BaseException:
             cluster._ports.release()
             raise
@@ -140,11 +158,15 @@ class LocalCluster:
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
 
-    async def _start_nodes(self, *, wait: bool) -> None:
-        """Starts every node, and leaves none running where one of them fails."""
+    async def _start_nodes(
+        self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]], *, wait: bool
+    ) -> None:
+        """Makes the cluster and starts every node, and leaves none running where one of them fails."""
         try:
-            for node_id in self.nodes:
-                self.start_node(node_id)
+            with _locked_for_new(self.directory):
+                self._write_configs(config, node_config)
+                for spec in self.nodes.values():
+                    self._launch(spec)
             if wait:
                 await self.wait_until_ready()
         except BaseException:
@@ -162,20 +184,29 @@ class LocalCluster:
             roles: "broker", "controller" or both.
             config: The node's keys, over the defaults of a local cluster.
         """
-        node_id = max(self.nodes) + 1
-        voters = self._voters()
-        port, peer_port = self._ports.take(2)
-        spec = NodeSpec(node_id, port, peer_port, self.directory / f"node-{node_id}", roles=tuple(roles))
-        self.nodes[node_id] = spec
-        spec.write_config(self.cluster_id, voters, config or {})
-        self.start_node(node_id)
+        with self._alone():
+            node_id = max(self.nodes) + 1
+            voters = self._voters()
+            port, peer_port = self._ports.take(2)
+            spec = NodeSpec(node_id, port, peer_port, self.directory / f"node-{node_id}", roles=tuple(roles))
+            self.nodes[node_id] = spec
+            spec.write_config(self.cluster_id, voters, config or {})
+            self._launch(spec)
         return node_id
 
     async def remove_node(self, node_id: int) -> None:
-        """Stops a node in order and forgets it; its files stay."""
+        """Stops a node in order and forgets it; its files stay.
+
+        Raises:
+            ConfigError: There is no such node, or another command has started it again.
+        """
         await self.stop(node_id)
-        del self.nodes[node_id]
-        self._save(node_id)
+        with self._alone():
+            spec = self._node(node_id)
+            if spec.is_alive:
+                raise NodeRunsError(self.directory, spec)
+            del self.nodes[node_id]
+            self._write()
 
     def start_node(self, node_id: int, *, accept_empty: bool = False) -> None:
         """Starts a node that is not running.
@@ -185,22 +216,36 @@ class LocalCluster:
             accept_empty: Whether it starts with empty log directories where those that it had are not there any more.
 
         Raises:
-            ConfigError: It runs already, or its data is not where it was.
+            NodeRunsError: It runs already; another command may have started it.
+            ConfigError: There is no such node, or its data is not where it was.
         """
-        spec = self.nodes[node_id]
-        if spec.is_alive:
-            raise ConfigError("node_id", node_id, f"node {node_id} is running already")
-        if not accept_empty:
-            self.require_data([node_id])
-        spec.popen = spawn_node(
+        with self._alone():
+            spec = self._node(node_id)
+            if spec.is_alive:
+                raise NodeRunsError(self.directory, spec)
+            if not accept_empty:
+                self.require_data([node_id])
+            self._launch(spec, accept_empty=accept_empty)
+
+    def _launch(self, spec: NodeSpec, *, accept_empty: bool = False) -> None:
+        """Starts the process of a node and writes down which it is; the caller holds the lock of the directory."""
+        spec.popen = self._spawn(spec, accept_empty=accept_empty or not spec.has_data)
+        spec.process = ProcessId.of(spec.popen.pid)
+        try:
+            self._write()
+        except BaseException:  # no other command would find it
+            spec.popen.kill()
+            spec.popen.wait()
+            raise
+
+    def _spawn(self, spec: NodeSpec, *, accept_empty: bool) -> subprocess.Popen[bytes]:
+        return spawn_node(
             spec.config_file,
             spec.log_file,
             spec.place,
             die_with_parent=self._die_with_parent,
-            accept_empty=accept_empty or not spec.has_data,
+            accept_empty=accept_empty,
         )
-        spec.process = ProcessId.of(spec.popen.pid)
-        self._save(node_id)
 
     def require_data(self, node_ids: Collection[int]) -> None:
         """Looks whether the data that nodes had is where it was, before any of them is started.
@@ -225,13 +270,13 @@ class LocalCluster:
 
     async def kill(self, node_id: int) -> None:
         """Ends a node with SIGKILL and waits until it is gone."""
-        spec = self.nodes[node_id]
+        spec = self._node_now(node_id)
         spec.tell(signal.SIGKILL)
         await self._wait_until_gone(spec)
 
     async def stop(self, node_id: int) -> None:
         """Stops a node in order (SIGTERM); with SIGKILL if it does not within 15 s."""
-        spec = self.nodes[node_id]
+        spec = self._node_now(node_id)
         spec.tell(signal.SIGTERM)
         await self._wait_until_stopped(spec)
 
@@ -243,7 +288,7 @@ class LocalCluster:
         self._signal(node_id, signal.SIGCONT)
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:
-        process = self.nodes[node_id].process
+        process = self._node_now(node_id).process
         if process is None or not process.signal(number):
             raise ConfigError("node_id", node_id, f"node {node_id} is not running")
 
@@ -254,14 +299,17 @@ class LocalCluster:
             await self._wait_until_gone(spec)
 
     async def _wait_until_gone(self, spec: NodeSpec) -> bool:
-        """Whether the node's process ended within 15 s; a node without one has."""
-        if spec.process is None:
+        """Whether the process that the node has now ended within 15 s; a node without one has."""
+        process = spec.process
+        if process is None:
             return True
-        gone = await wait_until_gone(spec.process, spec.popen, STOP_TIMEOUT_S)
+        gone = await wait_until_gone(process, spec.popen, STOP_TIMEOUT_S)
         if gone:
-            spec.process = None
-            spec.popen = None
-            self._save(spec.node_id)
+            with self._alone():
+                if spec.process == process:  # no other command has started the node again meanwhile
+                    spec.process = None
+                    spec.popen = None
+                    self._write()
         return gone
 
     # ---- all nodes -----------------------------------------------------------------------------------------------------
@@ -282,6 +330,7 @@ class LocalCluster:
 
         Raises:
             BrokerNotAvailableError: A process ended, or the time is over; holds the end of the node's log.
+            ConfigError: Another command has removed one of the nodes.
         """
         deadline = time.monotonic() + timeout_s
         wanted = {
@@ -292,13 +341,10 @@ class LocalCluster:
         recovering = ""
         async with Admin(self.bootstrap_servers) as admin:
             while True:
-                for spec in self.nodes.values():
-                    if spec.node_id in wanted and not spec.is_alive:
-                        raise BrokerNotAvailableError(
-                            f"node {spec.node_id} ended while starting:\n{last_lines(spec.log_file, 8)}"
-                        )
+                self._require_alive(wanted)
                 if await self._is_ready(admin, wanted):
-                    self._save()
+                    with self._alone():
+                        self._write()  # that they have data now
                     return
                 if (now_recovering := self._recovering(wanted)) != recovering:
                     recovering, deadline = now_recovering, time.monotonic() + timeout_s
@@ -307,6 +353,21 @@ class LocalCluster:
                 if time.monotonic() > deadline:
                     raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
                 await asyncio.sleep(0.05)
+
+    def _require_alive(self, node_ids: set[int]) -> None:
+        """Raises an error for one of the nodes that does not run, unless another command has started it again."""
+        if all(self._node(node_id).is_alive for node_id in node_ids):
+            return
+        self._catch_up()
+        for spec in map(self._node, sorted(node_ids)):
+            if spec.is_alive:
+                continue
+            if spec.process is None or (spec.popen is not None and spec.popen.poll() in _STATUS_WHEN_STOPPED):
+                raise BrokerNotAvailableError(
+                    f"node {spec.node_id} was stopped before it was ready, by another command or a signal. "
+                    f"`replog cluster restart {spec.node_id} --dir {self.directory}` starts it again"
+                )
+            raise BrokerNotAvailableError(f"node {spec.node_id} ended while starting:\n{last_lines(spec.log_file, 8)}")
 
     def _recovering(self, node_ids: set[int]) -> str:
         """Returns what the nodes say about the recovery of their logs; "" when they say nothing."""
@@ -326,17 +387,19 @@ class LocalCluster:
         return active >= wanted and metadata.controller_id >= 0
 
     async def stop_all(self) -> None:
-        """Stops every node in order, at the same time.
+        """Stops every node in order, at the same time; those too that another command has started.
 
         A caller that is cancelled meanwhile has told all of them: they stop, and nobody waits for it.
         """
         await self._end_all(signal.SIGTERM, self._wait_until_stopped)
 
     async def kill_all(self) -> None:
-        """Ends every node with SIGKILL, also where the caller is cancelled before all are gone."""
+        """Ends every node with SIGKILL, those of other commands too, also where the caller is cancelled before all are gone."""
         await self._end_all(signal.SIGKILL, self._wait_until_gone)
 
     async def _end_all(self, number: signal.Signals, wait: Callable[[NodeSpec], Coroutine[Any, Any, object]]) -> None:
+        with contextlib.suppress(OSError):  # where the directory cannot be read, those that are known are told
+            self._catch_up()
         specs = list(self.nodes.values())
         for spec in specs:  # here and not in the tasks: one that is cancelled before its first step does nothing
             spec.tell(number)
@@ -377,37 +440,68 @@ class LocalCluster:
         except OSError as error:
             raise _unusable(self.directory, error) from error
 
-    def _save(self, changed_id: int | None = None) -> None:
-        """Writes the file; of nodes other than the one that has changed here, it keeps what another command has written since.
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Lets no other command start or forget nodes meanwhile; what they have written before is known in the block.
 
-        Nodes that it has added are among them, and those that it has removed are not.
+        The lock cannot be taken twice: nothing in the block takes it again, and nothing there waits for a node.
         """
-        for spec in self.nodes.values():
-            with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
-                spec.has_data = spec.has_data or not spec.missing_data()
         with _locked(self.directory):
-            own = {spec.node_id: spec.to_state() for spec in self.nodes.values()}
             written = self._written()
-            entries = {
-                node_id: own[node_id] | {"process": entry["process"]} if node_id in own else entry
-                for node_id, entry in (written or own).items()
-                if node_id != changed_id
-            }
-            if changed_id in own:
-                entries[changed_id] = own[changed_id]
-            temporary = self.directory / f"{STATE_FILE}.tmp"
-            state = {"cluster_id": self.cluster_id, "nodes": [entries[node_id] for node_id in sorted(entries)]}
-            temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
-            temporary.replace(self.directory / STATE_FILE)
+            self.nodes = {number: self._known(found) for number, found in written.items()} or self.nodes
+            yield
 
-    def _written(self) -> dict[int, dict[str, Any]]:
-        """Returns what the file says of each node; nothing where there is none, or it is not this cluster's."""
+    def _catch_up(self) -> None:
+        """Learns what other commands have written of the nodes, and first waits for one that is writing."""
+        with self._alone():
+            pass
+
+    def _node(self, node_id: int) -> NodeSpec:
+        """Returns a node as it is known here.
+
+        Raises:
+            ConfigError: There is no such node; another command may have removed it.
+        """
+        if node_id not in self.nodes:
+            known = ", ".join(map(str, self.nodes))
+            raise ConfigError(
+                "node_id", node_id, f"there is no node {node_id} in {self.directory} now; its nodes are {known}"
+            )
+        return self.nodes[node_id]
+
+    def _node_now(self, node_id: int) -> NodeSpec:
+        """Returns a node with the process that other commands have given it."""
+        self._catch_up()
+        return self._node(node_id)
+
+    def _known(self, found: NodeSpec) -> NodeSpec:
+        """Returns the node that the file tells of as it is known here; a process of it that runs stays."""
+        spec = self.nodes.get(found.node_id, found)
+        if spec.port != found.port:  # removed, and another one added
+            return found
+        if spec.process != found.process and not spec.is_alive:
+            spec.process, spec.popen = found.process, None
+        spec.has_data = spec.has_data or found.has_data
+        return spec
+
+    def _written(self) -> dict[int, NodeSpec]:
+        """Returns the nodes in the file; none where there is no file, or it is not this cluster's."""
         try:
             state = json.loads((self.directory / STATE_FILE).read_text(encoding="utf-8"))
             of_this = state["nodes"] if state["cluster_id"] == self.cluster_id else ()
-            return {entry["node_id"]: entry for entry in of_this if "process" in entry}
+            return {entry["node_id"]: NodeSpec.from_state(entry, self.directory) for entry in of_this}
         except (OSError, ValueError, KeyError, TypeError):
             return {}
+
+    def _write(self) -> None:
+        """Writes the file; the caller holds the lock of the directory."""
+        for spec in self.nodes.values():
+            with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
+                spec.has_data = spec.has_data or not spec.missing_data()
+        state = {"cluster_id": self.cluster_id, "nodes": [spec.to_state() for spec in self.nodes.values()]}
+        temporary = self.directory / f"{STATE_FILE}.tmp"
+        temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
+        temporary.replace(self.directory / STATE_FILE)
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
@@ -415,13 +509,33 @@ class LocalCluster:
 
 @contextlib.contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Waits until no other command writes the file of the cluster."""
+    """Waits until no other command changes the nodes of the cluster, and keeps others from it in the block."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone leaves it to a fork of this process, if there is one
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _locked_for_new(directory: Path) -> Iterator[None]:
+    """Makes and locks the directory of a cluster that is going to be made there.
+
+    Raises:
+        ConfigError: The directory cannot be used, or a cluster exists there.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_locked(directory))
+        except OSError as error:
+            raise _unusable(directory, error) from error
+        _refuse_cluster(directory)
+        yield
 
 
 def _refuse_cluster(directory: Path) -> None:

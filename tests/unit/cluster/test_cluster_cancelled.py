@@ -4,33 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from replog.cluster import LocalCluster, local_cluster
+from replog.cluster import LocalCluster
 from tests.cancelling import cancelled_at_wait
 
 NODES = 3
 WAITS = 6
 """Some in the client that looks for the nodes, some in the pauses between."""
-
-
-@pytest.fixture
-def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """Processes in the place of nodes: they run for good, and nobody answers."""
-    spawned: list[subprocess.Popen[bytes]] = []
-
-    def spawn(*_args: object, **_kwargs: object) -> subprocess.Popen[bytes]:
-        spawned.append(subprocess.Popen(["/bin/sleep", "600"], start_new_session=True))
-        return spawned[-1]
-
-    monkeypatch.setattr(local_cluster, "spawn_node", spawn)
-    yield spawned
-    for process in spawned:
-        process.kill()
-        process.wait()
 
 
 def require_ended(processes: list[subprocess.Popen[bytes]]) -> None:

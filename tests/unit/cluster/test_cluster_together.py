@@ -1,0 +1,147 @@
+"""Two commands on one cluster at the same time: every process that one of them starts, the other one finds."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from replog.cluster import LocalCluster, NodeRunsError
+from replog.errors import BrokerNotAvailableError, ConfigError
+
+Processes = list[subprocess.Popen[bytes]]
+
+
+async def two_commands(directory: Path, nodes: int = 1) -> tuple[LocalCluster, LocalCluster]:
+    """What two commands know of a cluster that runs."""
+    await LocalCluster.start(directory, nodes=nodes, wait=False)
+    return LocalCluster.load(directory), LocalCluster.load(directory)
+
+
+def pids(directory: Path) -> dict[int, int | None]:
+    found = LocalCluster.load(directory).nodes
+    return {node_id: spec.process.pid if spec.process else None for node_id, spec in found.items()}
+
+
+def running(processes: Processes) -> list[int]:
+    return [process.pid for process in processes if process.poll() is None]
+
+
+async def test_of_two_that_start_a_node_again_one_does_and_the_other_one_hears_of_it(
+    tmp_path: Path, processes: Processes
+) -> None:
+    one, other = await two_commands(tmp_path)
+    await asyncio.gather(one.stop(1), other.stop(1))
+    one.start_node(1)
+    with pytest.raises(NodeRunsError, match=r"another command may have started it .*`replog cluster restart 1 --dir"):
+        other.start_node(1)
+    assert len(processes) == 2
+    assert running(processes) == [pids(tmp_path)[1]]
+    await other.stop_all()
+    assert running(processes) == []
+    assert pids(tmp_path) == {1: None}
+
+
+async def test_who_waits_for_the_end_of_a_node_keeps_the_process_that_another_one_has_started_since(
+    tmp_path: Path, processes: Processes
+) -> None:
+    one, other = await two_commands(tmp_path)
+    stopping = asyncio.create_task(one.stop(1))
+    while processes[0].poll() is None:
+        await asyncio.sleep(0)
+    other.start_node(1)
+    await stopping
+    assert pids(tmp_path) == {1: processes[1].pid}
+    one.pause(1)
+    one.resume(1)
+    await one.kill(1)
+    assert running(processes) == []
+
+
+@pytest.mark.parametrize("how", ["stop_all", "kill_all"])
+async def test_the_end_of_all_is_the_end_of_what_others_have_started(
+    tmp_path: Path, processes: Processes, how: str
+) -> None:
+    async with await LocalCluster.start(tmp_path, nodes=2, wait=False) as local:
+        other = LocalCluster.load(tmp_path)
+        await other.kill(1)
+        other.start_node(1)
+        other.add_node()
+        await getattr(local, how)()
+        assert running(processes) == []
+    assert pids(tmp_path) == dict.fromkeys((1, 2, 3))
+
+
+async def test_two_that_add_a_node_add_two(tmp_path: Path, processes: Processes) -> None:
+    one, other = await two_commands(tmp_path, nodes=2)
+    assert [one.add_node(), other.add_node(), one.add_node()] == [3, 4, 5]
+    found = LocalCluster.load(tmp_path).nodes.values()
+    assert len({port for spec in found for port in (spec.port, spec.peer_port)}) == 10
+    assert sorted(running(processes)) == sorted(spec.process.pid for spec in found if spec.process)
+    await one.stop_all()
+    assert running(processes) == []
+
+
+async def test_a_node_that_another_one_has_removed_is_named(tmp_path: Path, processes: Processes) -> None:
+    one, other = await two_commands(tmp_path, nodes=2)
+    await one.remove_node(2)
+    with pytest.raises(ConfigError, match=r"no node 2 in .* now; its nodes are 1"):
+        other.start_node(2)
+    await other.stop_all()
+    assert running(processes) == []
+
+
+async def test_who_waits_for_a_node_that_another_one_stops_hears_of_it(tmp_path: Path, processes: Processes) -> None:
+    one, other = await two_commands(tmp_path)
+    waiting = asyncio.create_task(one.wait_until_ready())
+    await asyncio.sleep(0)  # it has begun
+    await other.stop(1)
+    with pytest.raises(BrokerNotAvailableError, match=r"node 1 was stopped .* by another command .*restart 1 --dir"):
+        await waiting
+    assert running(processes) == []
+
+
+async def test_a_process_that_cannot_be_written_down_is_ended(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = await two_commands(tmp_path)
+    await one.kill(1)
+
+    def disk_is_full(*_args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(LocalCluster, "_write", disk_is_full)
+    with pytest.raises(OSError, match="No space left"):
+        one.start_node(1)
+    assert len(processes) == 2
+    assert running(processes) == []
+
+
+def test_two_that_make_a_cluster_in_one_directory_make_one(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both, write_configs = threading.Barrier(2), LocalCluster._write_configs
+
+    def write_configs_together(*args: object) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):  # as it must be: the other one waits for the lock
+            both.wait(0.5)
+        write_configs(*args)  # type: ignore[arg-type] # as they came
+
+    def start() -> str:
+        try:
+            asyncio.run(LocalCluster.start(tmp_path / "c", nodes=2, wait=False, die_with_parent=False))
+        except ConfigError as error:
+            return str(error)
+        return "started"
+
+    monkeypatch.setattr(LocalCluster, "_write_configs", write_configs_together)
+    with ThreadPoolExecutor(2) as threads:
+        told = sorted(each.result() for each in [threads.submit(start), threads.submit(start)])
+    assert told[1] == "started"
+    assert "holds a cluster already" in told[0]
+    assert running(processes) == list(pids(tmp_path / "c").values())
