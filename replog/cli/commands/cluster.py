@@ -107,8 +107,14 @@ def restart(
     if not accept_empty:
         cluster.require_data(targets)
     with common.waiting(f"restarting {_named(targets)}") as show:
-        common.run(_restart(cluster, targets, show, accept_empty=accept_empty))
-    typer.echo(f"restarted {_named(targets)}")
+        others = common.run(_restart(cluster, targets, show, accept_empty=accept_empty))
+    if own := [node_id for node_id in targets if node_id not in others]:
+        typer.echo(f"restarted {_named(own)}")
+    if others:
+        typer.echo(
+            f"another command has started {_named(others)} at the same time. "
+            f"`replog cluster status --dir {cluster.directory}` shows what runs"
+        )
 
 
 def node_settings(pairs: list[str]) -> dict[str, Any]:
@@ -181,12 +187,20 @@ def _stop_at_signals() -> asyncio.Event:
 
 async def _restart(
     cluster: LocalCluster, targets: list[int], show: Callable[[str], None], *, accept_empty: bool
-) -> None:
-    await _each(cluster.stop(node_id) for node_id in targets if cluster.nodes[node_id].is_alive)
+) -> list[int]:
+    """Restarts nodes; returns those of them that another command has started before this one could."""
+    from replog.cluster import NodeRunsError
+
+    others: list[int] = []
+    await _each(cluster.stop(node_id) for node_id in targets)
     for node_id in targets:
-        cluster.start_node(node_id, accept_empty=accept_empty)
+        try:
+            cluster.start_node(node_id, accept_empty=accept_empty)
+        except NodeRunsError:  # and the rest of the nodes must not stay stopped
+            others.append(node_id)
     await cluster.wait_until_ready(node_ids=targets, on_recovery=show)
     await _each(_until_running(cluster.nodes[node_id].address) for node_id in targets)
+    return others
 
 
 async def _until_running(address: str) -> None:

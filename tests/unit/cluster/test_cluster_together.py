@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from replog.cli.commands import cluster as commands
 from replog.cluster import LocalCluster, NodeRunsError
 from replog.errors import BrokerNotAvailableError, ConfigError
 
@@ -45,6 +46,29 @@ async def test_of_two_that_start_a_node_again_one_does_and_the_other_one_hears_o
     await other.stop_all()
     assert running(processes) == []
     assert pids(tmp_path) == {1: None}
+
+
+async def test_a_restart_starts_the_rest_where_another_one_has_started_a_node(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = await two_commands(tmp_path, nodes=3)
+    stop = one.stop
+
+    async def stop_and_lose_the_race(node_id: int) -> None:
+        await stop(node_id)
+        if node_id == 2:
+            other.start_node(node_id)
+
+    async def nothing(*_args: object, **_kwargs: object) -> None: ...
+
+    monkeypatch.setattr(one, "stop", stop_and_lose_the_race)
+    monkeypatch.setattr(one, "wait_until_ready", nothing)
+    monkeypatch.setattr(commands, "_until_running", nothing)
+    assert await commands._restart(one, [1, 2, 3], print, accept_empty=False) == [2]
+    assert len(processes) == 6
+    assert sorted(running(processes)) == sorted(pid for pid in pids(tmp_path).values() if pid)
+    await one.stop_all()
+    assert running(processes) == []
 
 
 async def test_who_waits_for_the_end_of_a_node_keeps_the_process_that_another_one_has_started_since(
