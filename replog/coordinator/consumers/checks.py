@@ -69,15 +69,17 @@ def _problem_of_topics(names: Sequence[str]) -> str:
 def check_member_epoch(request: ConsumerHeartbeat, current: MemberAssignment) -> None:
     """Checks the epoch with which a member comes.
 
-    It may be the one before, if the answer with the new one was lost; then it has at most what it may have.
+    It may be the one before, if the answer with the new one was lost; then it has at most what it may have.  No member comes back
+    so that has left for a while: what it said before comes late, and its instance may be started elsewhere.
 
     Raises:
-        FencedMemberEpochError: It has been put out and has joined again, or has come back from elsewhere.
+        FencedMemberEpochError: It has been put out and has joined again, has come back from elsewhere, or has left.
     """
     if request.member_epoch == current.epoch:
         return
     is_retry = (
-        request.member_epoch == current.previous_epoch
+        current.epoch >= JOINING_EPOCH
+        and request.member_epoch == current.previous_epoch
         and request.owned is not None
         and partitions_of(request.owned) <= partitions_of(current.assigned)
     )

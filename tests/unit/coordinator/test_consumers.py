@@ -313,6 +313,16 @@ def test_a_static_member_that_does_not_come_back_is_put_out(host: Host) -> None:
         host.ask(beat("a", 1, instance_id="i"))
 
 
+def test_a_heartbeat_from_before_a_static_member_left_for_a_while_does_not_bring_it_back(host: Host) -> None:
+    """Goal: one that comes late over another connection does not keep the place of an instance that is started again."""
+    told(host, joining("a", instance_id="i"))
+    told(host, beat("a", -2, instance_id="i"))
+    for late in (beat("a", 1, parts(0, 1, 2, 3), instance_id="i"), beat("a", 1, {}, instance_id="i")):
+        with pytest.raises(FencedMemberEpochError):
+            host.ask(late)
+    assert told(host, joining("a2", instance_id="i")) == (1, parts(0, 1, 2, 3))
+
+
 def test_what_a_member_had_before_it_takes_the_place_of_another_goes_to_the_group(host: Host) -> None:
     told(host, joining("a", instance_id="i"))
     told(host, joining("b"))
