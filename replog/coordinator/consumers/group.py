@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
-from replog.coordinator.consumers.member import MemberAssignment
+from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.records import group_removal
 from replog.coordinator.instances import check_instance
 from replog.coordinator.messages.consumer_group_current_member_assignment import (
@@ -135,7 +135,8 @@ class ConsumerGroup:
 
         Raises:
             UnknownMemberIdError: It is no member.
-            StaleMemberEpochError: The member has been told another epoch: another one may own its partitions.
+            StaleMemberEpochError: The member has been told another epoch, or has left for a while: another one may own its
+                partitions.
             IllegalGenerationError: As above, of a member of the classic protocol, whose generation is its epoch.
         """
         if member_epoch < 0 and not self.members:
@@ -147,7 +148,7 @@ class ConsumerGroup:
 
         Raises:
             UnknownMemberIdError: It is no member.
-            StaleMemberEpochError: The member has been told another epoch.
+            StaleMemberEpochError: The member has been told another epoch, or has left for a while.
             IllegalGenerationError: As above, of a member of the classic protocol.
         """
         if member_id is not None or member_epoch >= 0:
@@ -157,6 +158,8 @@ class ConsumerGroup:
         told, current = self.members.get(member_id), self.current.get(member_id)
         if told is None or current is None:
             raise UnknownMemberIdError(f"the group has no member {member_id!r}: it has to join again")
+        if current.epoch == LEAVING_STATIC_EPOCH:  # others read what it was to give back
+            raise StaleMemberEpochError(f"member {member_id!r} has left for a while: it has to join again")
         if member_epoch == current.epoch:
             return
         if classic_of(told) is not None:

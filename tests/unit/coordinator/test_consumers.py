@@ -409,6 +409,20 @@ def test_only_a_member_in_its_epoch_commits_and_asks(host: Host) -> None:
     assert isinstance(outcome.partitions[0].error, GroupSubscribedToTopicError)
 
 
+def test_a_member_that_has_left_for_a_while_neither_commits_nor_asks(host: Host) -> None:
+    """Goal: what it was to give back is read by others, whose offset a commit in the epoch of the leave would take back."""
+    told(host, joining("a", instance_id="i"))
+    host.ask(commit("a", 1, 10))
+    told(host, beat("a", -2, instance_id="i"))
+    for request in (commit("a", -2, 9), commit("a", 1, 9), FetchOffsets("g", None, "a", -2)):
+        with pytest.raises(StaleMemberEpochError, match="has left for a while"):
+            host.ask(request)
+    with pytest.raises(UnknownMemberIdError):
+        host.ask(commit("", -1, 9))
+    told(host, joining("a2", instance_id="i"))
+    assert host.ask(FetchOffsets("g", None, "a2", 1)).topics[0].partitions[0].offset == 10
+
+
 def test_a_group_without_members_is_deleted_with_its_offsets(host: Host) -> None:
     with pytest.raises(GroupIdNotFoundError):
         host.ask(DeleteGroup("g"))
