@@ -36,7 +36,7 @@ from replog.coordinator.describing.describer import Describer
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey
 from replog.coordinator.messages.offset_commit import OffsetCommitKey
-from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner
+from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner, PassTimer
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import (
@@ -154,10 +154,7 @@ class GroupMachine:
     def was_taken_back(self, moment: Moment) -> None:
         """Sets the timer to look at all groups once more: some may have been passed over as they were in between."""
         self._timers.set_if_none(SecondLook(), moment.now_ms + SECOND_LOOK_MS)
-
-    def _look_again(self, moment: Moment) -> None:
-        self._background.add(self._take_up(is_again=True), moment)
-        self._cleaner.look_again(moment)
+        self._cleaner.was_taken_back(moment)
 
     def _take_up(self, *, is_again: bool) -> Work:
         """Takes up all groups in steps; a member that speaks before its group's turn has a session already.
@@ -283,11 +280,8 @@ class GroupMachine:
                 return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
             case TargetsTimer():
                 return Outcome(self._consumers.decide(key, moment), self._forget_stale(key.group_id, moment))
-            case SecondLook():
-                self._look_again(moment)
-                return Outcome()
-            case PatternTimer():
-                self._consumers.refresh_patterns(key, moment)
+            case SecondLook() | PatternTimer() | PassTimer():
+                self._handle_silent_timer(key, moment)
                 return Outcome()
             case NewsTimer():
                 return Outcome(answers=self._news.look(key, moment))
@@ -306,6 +300,16 @@ class GroupMachine:
         if isinstance(group, ConsumerGroup) and group.members:
             return Outcome(answers=self._forget_stale(key.group_id, moment))
         return self._classic.handle_timer(key, moment)
+
+    def _handle_silent_timer(self, key: SecondLook | PatternTimer | PassTimer, moment: Moment) -> None:
+        """Goes on with what leads to no record and no answer at once."""
+        match key:
+            case SecondLook():
+                self._background.add(self._take_up(is_again=True), moment)
+            case PatternTimer():
+                self._consumers.refresh_patterns(key, moment)
+            case PassTimer():
+                self._cleaner.settle(key)
 
     def _put_out(
         self, key: SessionTimer | RebalanceTimer | LateJoinTimer | LateSyncTimer, moment: Moment

@@ -4,6 +4,9 @@ A pass over all groups is made in steps of bounded length, each a timer.  What i
 found by the next leader's: an offset does no harm, and one of an earlier topic of the same name is not told.
 
 A topic may have been made anew under its name while a pass goes on: what has been committed of that one stays.
+
+The name of a deleted topic is kept until a whole pass has looked for it, and what that has removed has committed: the log may
+take it back, also behind the pass, which then is made once more.
 """
 
 from __future__ import annotations
@@ -23,6 +26,10 @@ from replog.coordinator.topic_view import TopicView
 
 _SIMPLE: Final = SimpleGroup()
 
+NEXT_PASS_MS: Final = 5_000
+"""How long after a pass over deleted topics, or after the log has taken something back, another one begins: many topics may be
+deleted one by one while a pass goes on, and the log may refuse a lot."""
+
 
 @dataclass(frozen=True, slots=True)
 class CleaningPass:
@@ -33,6 +40,17 @@ class CleaningPass:
     """
 
     is_of_topics: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PassTimer:
+    """What a pass over deleted topics has removed, and those before it, has committed.
+
+    Attributes:
+        number: The number of the pass.
+    """
+
+    number: int
 
 
 EXPIRY: Final = CleaningPass(is_of_topics=False)
@@ -95,8 +113,8 @@ class OffsetCleaner:
         self._config = config
         self._timers = timers
         self._pending: dict[CleaningPass, _Pending] = {}
-        self._deleted: set[str] = set()  # the topics of the pass over deleted ones
-        self._deleted_since: set[str] = set()  # those of the next one: a pass takes long, and a topic is not worth one
+        self._passes = 0  # that have begun over deleted topics
+        self._deleted: dict[str, int] = {}  # each topic with the number of the first pass that finds all of it
 
     def start(self, moment: Moment) -> None:
         """Begins to look for old offsets now and then."""
@@ -106,17 +124,24 @@ class OffsetCleaner:
         """Forgets the passes that have begun."""
         self._pending.clear()
         self._deleted.clear()
-        self._deleted_since.clear()
 
     def forget_topics(self, topics: frozenset[str], moment: Moment) -> None:
         """Begins to remove the offsets of all groups in topics that have been deleted."""
-        self._deleted_since |= topics
+        self._look_for(topics)
         self._timers.set_if_none(OF_TOPICS, moment.now_ms)
 
-    def look_again(self, moment: Moment) -> None:
-        """Repeats the last pass over deleted topics: what it has removed may be back, or was not there yet."""
+    def was_taken_back(self, moment: Moment) -> None:
+        """Begins another pass over all topics later: what has been removed of them may be back behind the one that goes on."""
         if self._deleted:
-            self.forget_topics(frozenset(self._deleted), moment)
+            self._look_for(self._deleted)
+            self._timers.set_if_none(OF_TOPICS, moment.now_ms + NEXT_PASS_MS)
+
+    def _look_for(self, topics: Collection[str]) -> None:
+        self._deleted |= dict.fromkeys(topics, self._passes + 1)
+
+    def settle(self, timer: PassTimer) -> None:
+        """Forgets the topics of which a pass has found all."""
+        self._deleted = {topic: number for topic, number in self._deleted.items() if number > timer.number}
 
     def step(self, which: CleaningPass, moment: Moment) -> tuple[Record, ...]:
         """Makes a step of a pass, and sets the timer of the next one.
@@ -141,8 +166,7 @@ class OffsetCleaner:
     def _groups(self, which: CleaningPass) -> list[str]:
         """Returns the groups that a pass visits, the last one first."""
         if which == OF_TOPICS:
-            if self._deleted_since:  # else what the last pass has removed was taken back
-                self._deleted, self._deleted_since = self._deleted_since, set()
+            self._passes += 1
             return list(self._state.group_ids())
         return list(dict.fromkeys([*self._state.group_ids(), *self._owners.group_ids()]))
 
@@ -150,8 +174,10 @@ class OffsetCleaner:
         del self._pending[which]
         if which == EXPIRY:
             self.start(moment)
-        elif self._deleted_since:
-            self._timers.set(OF_TOPICS, moment.now_ms + PAUSE_MS)
+            return
+        self._timers.want(PassTimer(self._passes), 0, is_anew=True)
+        if any(number > self._passes for number in self._deleted.values()):
+            self._timers.set(OF_TOPICS, moment.now_ms + NEXT_PASS_MS)
 
     def _visit(
         self, pending: _Pending, which: CleaningPass, removals: Removals, visits_max: int, moment: Moment

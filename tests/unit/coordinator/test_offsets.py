@@ -19,7 +19,7 @@ from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitValue
-from replog.coordinator.offsets.cleaner import EXPIRY, OF_TOPICS, OffsetCleaner
+from replog.coordinator.offsets.cleaner import EXPIRY, NEXT_PASS_MS, OF_TOPICS, OffsetCleaner
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.owners import OffsetOwner, SimpleGroup
@@ -303,7 +303,7 @@ def test_topics_that_are_deleted_one_by_one_are_looked_for_together() -> None:
     cleaner = OffsetCleaner(state, owners, Topics(), replace(CONFIG, visits_per_step=1), timers)
     cleaner.forget_topics(frozenset({"never"}), Moment(0, WALL_MS))
     steps, removed = 0, list[Record]()
-    for now_ms in range(0, 1_000, PAUSE_MS):
+    for now_ms in range(0, 2 * NEXT_PASS_MS, PAUSE_MS):
         if now_ms < 100:
             cleaner.forget_topics(frozenset({"read" if now_ms == 50 else f"never-{now_ms}"}), Moment(now_ms, WALL_MS))
         if timers.take_due(now_ms) is not None:

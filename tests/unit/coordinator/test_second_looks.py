@@ -14,13 +14,17 @@ from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.manager import SessionTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.group_machine import SECOND_LOOK_MS, GroupsConfig
+from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
+from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
+    DeleteOffsets,
     FetchOffsets,
     ForgetTopics,
     OffsetToCommit,
     TopicToCommit,
+    TopicToForget,
 )
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.messages import Tick
@@ -33,6 +37,11 @@ GROUPS = 300
 def joining(group_id: str, member_id: str, instance_id: str | None = None, **more: object) -> ConsumerHeartbeat:
     wanted = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topics": ("t",), "owned": {}} | more
     return ConsumerHeartbeat(group_id, member_id, 0, instance_id, **wanted)  # type: ignore[arg-type]
+
+
+def commit_offsets(host: Host, *names: str) -> None:
+    """Commits an offset of group `g` in each topic."""
+    host.ask(CommitOffsets("g", tuple(TopicToCommit(each, NO_TOPIC_ID, (OffsetToCommit(0, 1),)) for each in names)))
 
 
 def make_steps(host: Host) -> None:
@@ -106,12 +115,56 @@ def test_patterns_are_looked_at_again_where_the_log_refuses_that_the_last_member
 def test_offsets_of_a_deleted_topic_go_though_the_log_refused_it_once() -> None:
     host = group_host(Topics(), CONFIG)
     host.lead()
-    host.ask(CommitOffsets("g", (TopicToCommit("t", NO_TOPIC_ID, (OffsetToCommit(0, 1),)),)))
+    commit_offsets(host, "t")
     host.refuses = FULL
     host.submit(ForgetTopics(frozenset({"t"})))
     host.refuses = None
     pass_time(host, 2 * SECOND_LOOK_MS)
     assert host.ask(FetchOffsets("g")).topics == ()
+
+
+def test_offsets_of_all_deleted_topics_go_though_the_log_takes_back_several_passes() -> None:
+    """Goal: a topic is not forgotten by the pass over the next one while what was removed of it may come back."""
+    host = group_host(Topics(), CONFIG)
+    host.lead()
+    commit_offsets(host, "t", "u")
+    base_offset = len(host.log)
+    for name in "tu":
+        host.submit(ForgetTopics(frozenset({name})))
+    assert len(host.log) == base_offset + 2
+    host.lose(base_offset)
+    pass_time(host, 2 * NEXT_PASS_MS)
+    assert host.ask(FetchOffsets("g")).topics == ()
+
+
+def test_offsets_that_come_back_behind_a_pass_are_looked_for_again() -> None:
+    host = group_host(Topics(), replace(CONFIG, offsets=OffsetsConfig(visits_per_step=2)))
+    host.lead()
+    commit_offsets(host, "t", *(f"u{number}" for number in range(20)))
+    commit_offsets(host, "v")  # which is visited first
+    base_offset = len(host.log)
+    host.submit(DeleteOffsets("g", (TopicToForget("v", (0,)),)))
+    host.submit(ForgetTopics(frozenset({"t", "v"})))
+    make_steps(host)
+    host.lose(base_offset)
+    pass_time(host, 3 * NEXT_PASS_MS)
+    assert {each.topic for each in host.ask(FetchOffsets("g")).topics} == {f"u{number}" for number in range(20)}
+
+
+def test_the_names_of_deleted_topics_are_kept_until_their_offsets_are_gone_for_good() -> None:
+    """Goal: a coordinator of a cluster whose topics live for a day does not grow."""
+    host = group_host(Topics(), CONFIG)
+    host.lead()
+    commit_offsets(host, "t", "u")
+    host.submit(ForgetTopics(frozenset({"t"})))
+    committed = len(host.log)
+    host.submit(CommitOffsets("g", (TopicToCommit("x", NO_TOPIC_ID, (OffsetToCommit(0, 1),)),)))
+    host.submit(ForgetTopics(frozenset({"u"})))
+    assert host.machine._cleaner._deleted.keys() == {"t", "u"}
+    host.commit(committed)
+    assert host.machine._cleaner._deleted.keys() == {"u"}
+    host.commit()
+    assert not host.machine._cleaner._deleted
 
 
 def test_where_nothing_was_taken_back_nothing_is_looked_at_again() -> None:
