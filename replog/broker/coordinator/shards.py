@@ -117,9 +117,14 @@ class Shards:
             del future  # what it raises has passed here: it must not be found from there
 
     def tell_all(self, request: Any) -> None:
-        """Hands a request to every shard; nobody waits for the answers."""
-        for key in self._hosts:
-            self._take_up(key, Submit(self._new_id(), request, None))
+        """Hands a request to every shard, also while this broker may not serve; nobody waits for the answers."""
+        self._stepper.driver.submit(partial(self._hand_to_all, request))
+
+    def _hand_to_all(self, request: Any) -> None:
+        self._refused_because()  # where time is to stand still, what the request begins waits, too
+        for host in list(self._hosts.values()):
+            host.tell(Submit(self._new_id(), request, None))
+            host.run()
 
     def _new_id(self) -> int:
         self._next_request_id += 1

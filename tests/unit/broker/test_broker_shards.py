@@ -19,10 +19,12 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGrou
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
     FetchOffsets,
+    ForgetTopics,
     OffsetToCommit,
     TopicToCommit,
 )
@@ -300,6 +302,24 @@ async def test_a_broker_that_may_not_serve_looks_now_and_then_whether_it_may() -
         await it.rig.advance(PAUSE_CHECK_MS)
         it.shards.tick()
         assert it.shards.next_deadline_ms() != it.rig.stepper.clock.now_ms() + PAUSE_CHECK_MS
+
+
+async def test_offsets_of_a_topic_that_is_deleted_while_a_broker_may_not_serve_are_removed() -> None:
+    """Goal: a broker that comes back hears of deleted topics before it has a lease again; nobody tells it twice."""
+    async with groups() as it:
+        await it.active()
+        await it.ask(commit(7))
+        it.rig.refused = "the lease has ended"
+        it.shards.tick()
+        it.shards.tell_all(ForgetTopics(frozenset({"t"})))
+        await it.rig.settle()
+        assert it.rig.replica.log.log_end_offset == 1
+        it.rig.refused = None
+        it.shards.tick()
+        await it.rig.advance(NEXT_PASS_MS)
+        it.shards.tick()
+        await it.rig.settle()
+        assert await it.offset() == {}
 
 
 async def test_what_waits_for_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
