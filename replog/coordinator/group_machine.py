@@ -171,6 +171,10 @@ class GroupMachine:
                     visits = 0
                     yield Outcome()
 
+    def pause(self) -> tuple[int, ...]:
+        """Gives up lists and deletions of groups; returns the ids of their requests.  Joins, syncs and news can wait."""
+        return tuple(self._background.give_up_requests())
+
     def stop(self) -> tuple[int, ...]:
         """Forgets what has begun; returns the ids of the requests that wait: joins, syncs, and for news."""
         self._consumers.stop()

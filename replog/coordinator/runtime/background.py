@@ -7,7 +7,7 @@ taken back: each step looks at what is there, and takes nothing for done.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -16,7 +16,7 @@ from replog.coordinator.runtime.messages import ReplyError
 from replog.errors import InvariantViolationError, ReplogError
 from replog.group_errors import CoordinatorLoadInProgressError
 
-Work: TypeAlias = Iterator[Outcome]
+Work: TypeAlias = Generator[Outcome, None, None]
 
 PAUSE_MS: Final = 2
 """How long others have their turn between two steps, each of which takes a millisecond or two."""
@@ -118,8 +118,16 @@ class Background:
             self._timers.set(StepTimer(), moment.now_ms + PAUSE_MS)
         return outcome
 
+    def give_up_requests(self) -> list[int]:
+        """Ends what requests wait for where it is; returns the ids of these."""
+        given_up = [each for each in self._items if each.request_id is not None]
+        self._items = deque(each for each in self._items if each.request_id is None)
+        for each in given_up:
+            each.work.close()
+        return [each.request_id for each in given_up if each.request_id is not None]
+
     def stop(self) -> list[int]:
         """Forgets everything; returns the ids of the requests that wait."""
-        waiting = [each.request_id for each in self._items if each.request_id is not None]
+        waiting = self.give_up_requests()
         self._items.clear()
         return waiting

@@ -177,6 +177,14 @@ class StateMachine(Protocol):
         """
         ...
 
+    def pause(self) -> tuple[int, ...]:
+        """Gives up what it makes for requests in steps, since no timer runs for now.
+
+        Returns:
+            The ids of these requests, which are told to ask again.
+        """
+        ...
+
     def stop(self) -> tuple[int, ...]:
         """Forgets what is no part of the log, since the state goes away.
 

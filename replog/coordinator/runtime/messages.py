@@ -104,7 +104,7 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """This node hands over no requests for now, so nobody can be heard: no timer runs.
+    """This node hands over no requests for now, so nobody can be heard: no timer runs, and what needs more steps fails.
 
     Attributes:
         since_ms: When it was last known to hand them over, in monotonic milliseconds; a process that stood still learns late

@@ -15,7 +15,7 @@ HighWatermarkMoved    answers up to it leave
 AppendRefused         the state goes back to before those records; what was made of them fails, timers run again
 Resigned              the state is forgotten, and all that waits fails: another leader has the same log
 Tick                  requests past their deadline fail; timers that are due run
-Paused                no timers run: who is silent may be refused before it is heard
+Paused                no timers run: who is silent may be refused before it is heard; what needs more steps fails
 Resumed               they go on, put off by the pause
 ===================== ==============================================================================================
 
@@ -183,7 +183,7 @@ class Shard:
             case ReadFailed():
                 self._handle_read_failed(message)
             case Paused():
-                self._paused_since_ms = message.since_ms
+                self._handle_paused(message)
             case Resumed():
                 self._handle_resumed(moment)
             case Resigned():
@@ -459,6 +459,11 @@ class Shard:
         problem = "the change was not committed in time; it may still be"
         expired = self._parked.expire(moment.now_ms)
         self._effects += [ReplyError(each.request_id, RequestTimedOutError(problem)) for each in expired]
+
+    def _handle_paused(self, message: Paused) -> None:
+        self._paused_since_ms = message.since_ms
+        error = CoordinatorNotAvailableError(f"{self._name} may not serve for now; ask again a little later")
+        self._effects += [ReplyError(request_id, error) for request_id in self._machine.pause()]
 
     def _handle_resumed(self, moment: Moment) -> None:
         if self._paused_since_ms is not None:

@@ -16,6 +16,7 @@ from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
 from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
+from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.offset_commit import OffsetCommitValue
@@ -320,6 +321,24 @@ async def test_offsets_of_a_topic_that_is_deleted_while_a_broker_may_not_serve_a
         it.shards.tick()
         await it.rig.settle()
         assert await it.offset() == {}
+
+
+async def test_a_list_that_is_not_done_when_a_broker_may_not_serve_any_more_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: nobody waits through a minute without a controller for what another broker may tell."""
+    monkeypatch.setattr("replog.coordinator.describing.describer.VISITS_PER_STEP", 1)
+    async with groups() as it:
+        await it.active()
+        for number in range(3):
+            await it.ask(commit(7, group=f"g{number}"))
+        waiting = it.ask(ListGroups())
+        await it.rig.settle()
+        assert not waiting.done()
+        it.rig.refused = "the lease has ended"
+        it.shards.tick()
+        with pytest.raises(CoordinatorNotAvailableError, match="may not serve"):
+            await asyncio.wait_for(waiting, 1)
 
 
 async def test_what_waits_for_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,9 @@ class Table:
     def was_taken_back(self, moment: Moment) -> None:
         self.taken_back.append(moment)
 
+    def pause(self) -> tuple[int, ...]:
+        return self.stop()
+
     def stop(self) -> tuple[int, ...]:
         waiting = [request_id for ids in self.waiting.values() for request_id in ids]
         self.waiting.clear()

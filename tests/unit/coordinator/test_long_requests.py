@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from classic_kit import classic_host, joining, stable
 from shard_kit import FULL, WALL_MS, Host
@@ -21,9 +19,9 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
 )
 from replog.coordinator.runtime import background
-from replog.coordinator.runtime.background import PAUSE_MS, Background
+from replog.coordinator.runtime.background import PAUSE_MS, Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
-from replog.coordinator.runtime.messages import Reply, ReplyError, Resigned, Tick
+from replog.coordinator.runtime.messages import Paused, Reply, ReplyError, Resigned, Resumed, Tick
 from replog.errors import InvariantViolationError, ReplogError
 from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, GroupIdNotFoundError
 
@@ -112,6 +110,25 @@ def test_a_deletion_that_another_coordinator_does_not_know_is_asked_for_again(ho
     assert left(host) == 0
 
 
+def test_a_deletion_that_is_not_done_when_nothing_may_be_served_any_more_is_asked_for_again(host: Host) -> None:
+    """Goal: nobody waits through a pause, and the group is not kept from others behind it."""
+    commit_many(host)
+    request_id = host.submit(DeleteGroup("g"))
+    steps(host, 2)
+    host.step(Paused(host.now_ms))
+    with pytest.raises(CoordinatorNotAvailableError, match="may not serve for now"):
+        host.response(request_id)
+    host.now_ms += 60_000
+    host.step(Resumed())
+    steps(host, 20)
+    assert 0 < left(host) < OFFSETS
+    commit(host)
+    again = host.submit(DeleteGroup("g"))
+    steps(host, 20)
+    assert host.response(again) == DeleteGroupResponse()
+    assert left(host) == 0
+
+
 def test_a_deletion_goes_on_when_the_log_takes_records_again_and_ends_when_it_does_not(host: Host) -> None:
     commit_many(host, 3_000)
     request_id = host.submit(DeleteGroup("g"))
@@ -182,7 +199,7 @@ def test_many_groups_are_listed_in_steps(host: Host, monkeypatch: pytest.MonkeyP
 # ---- work in turns ----------------------------------------------------------------------------------------------------------
 
 
-def counting(told: list[str], name: str, count: int, request_id: int | None = None) -> Iterator[Outcome]:
+def counting(told: list[str], name: str, count: int, request_id: int | None = None) -> Work:
     for _ in range(count):
         told.append(name)
         yield Outcome()
@@ -216,7 +233,7 @@ def test_works_have_their_steps_in_turn_one_at_a_time() -> None:
 
 
 def test_a_work_that_fails_ends_alone_and_whoever_waits_is_told() -> None:
-    def failing(error: Exception) -> Iterator[Outcome]:
+    def failing(error: Exception) -> Work:
         yield Outcome()
         raise error
 
@@ -239,8 +256,19 @@ def test_a_work_that_fails_ends_alone_and_whoever_waits_is_told() -> None:
     assert told == ["a", "a"]
 
 
+def test_what_nobody_waits_for_goes_on_where_requests_are_given_up() -> None:
+    told: list[str] = []
+    timers = Timers()
+    work = Background(timers)
+    work.add(counting(told, "a", 2), Moment(0, WALL_MS))
+    work.answer(1, counting(told, "b", 5, 1), Moment(0, WALL_MS))
+    assert work.give_up_requests() == [1]
+    assert run(timers, work, 20) == []
+    assert told == ["b", "a", "a"]
+
+
 def test_a_broken_rule_is_no_answer_it_stops_the_node() -> None:
-    def breaking() -> Iterator[Outcome]:
+    def breaking() -> Work:
         yield Outcome()
         raise InvariantViolationError("a rule is broken")
 
