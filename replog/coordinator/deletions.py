@@ -1,8 +1,8 @@
 """Deletes groups with their offsets: in several changes where they do not fit into one.
 
 Offsets go first, the group itself with the last of them.  Until then nobody may join it or commit to it, so that nothing which
-was acknowledged meanwhile goes, too.  What a deletion leaves that ends in the middle, because the coordinator does or may not serve, is an empty
-group with fewer offsets: deleting it again goes on.
+was acknowledged meanwhile goes, too.  What a deletion leaves that ends in the middle, because the coordinator does or may not
+serve, is an empty group with fewer offsets: deleting it again goes on.
 """
 
 from __future__ import annotations
