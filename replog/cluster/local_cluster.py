@@ -184,7 +184,7 @@ class LocalCluster:
             roles: "broker", "controller" or both.
             config: The node's keys, over the defaults of a local cluster.
         """
-        with self._alone():
+        with self._changing():
             node_id = max(self.nodes) + 1
             voters = self._voters()
             port, peer_port = self._ports.take(2)
@@ -201,7 +201,7 @@ class LocalCluster:
             ConfigError: There is no such node, or another command has started it again.
         """
         await self.stop(node_id)
-        with self._alone():
+        with self._changing():
             spec = self._node(node_id)
             if spec.is_alive:
                 raise NodeRunsError(self.directory, spec)
@@ -219,7 +219,7 @@ class LocalCluster:
             NodeRunsError: It runs already; another command may have started it.
             ConfigError: There is no such node, or its data is not where it was.
         """
-        with self._alone():
+        with self._changing():
             spec = self._node(node_id)
             if spec.is_alive:
                 raise NodeRunsError(self.directory, spec)
@@ -305,12 +305,19 @@ class LocalCluster:
             return True
         gone = await wait_until_gone(process, spec.popen, STOP_TIMEOUT_S)
         if gone:
-            with self._alone():
-                if spec.process == process:  # no other command has started the node again meanwhile
-                    spec.process = None
-                    spec.popen = None
+            with contextlib.suppress(OSError), self._alone() as is_there:  # else the file names a process that is gone
+                self._forget(spec, process)
+                if is_there:
                     self._write()
+            self._forget(spec, process)
         return gone
+
+    @staticmethod
+    def _forget(spec: NodeSpec, process: ProcessId) -> None:
+        """Counts a node as without a process where it is still this one: another command may have started the node again."""
+        if spec.process == process:
+            spec.process = None
+            spec.popen = None
 
     # ---- all nodes -----------------------------------------------------------------------------------------------------
 
@@ -343,8 +350,9 @@ class LocalCluster:
             while True:
                 self._require_alive(wanted)
                 if await self._is_ready(admin, wanted):
-                    with self._alone():
-                        self._write()  # that they have data now
+                    with self._alone() as is_there:
+                        if is_there:
+                            self._write()  # that they have data now
                     return
                 if (now_recovering := self._recovering(wanted)) != recovering:
                     recovering, deadline = now_recovering, time.monotonic() + timeout_s
@@ -441,14 +449,35 @@ class LocalCluster:
             raise _unusable(self.directory, error) from error
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
+    def _alone(self) -> Iterator[bool]:
         """Lets no other command start or forget nodes meanwhile; what they have written before is known in the block.
 
         The lock cannot be taken twice: nothing in the block takes it again, and nothing there waits for a node.
+
+        Yields:
+            Whether the file is there; else somebody has removed the cluster, and perhaps made another one in its place, whose
+            file must stay.
         """
         with _locked(self.directory):
             written = self._written()
             self.nodes = {number: self._known(found) for number, found in written.items()} or self.nodes
+            yield bool(written)
+
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Does as `_alone` for whoever starts or forgets nodes.
+
+        Raises:
+            ConfigError: The cluster is not in its directory any more.
+        """
+        with self._alone() as is_there:
+            if not is_there:
+                raise ConfigError(
+                    "directory",
+                    str(self.directory),
+                    f"cluster {self.cluster_id} is not in {self.directory} any more: it was removed, or another one was made "
+                    "there. `replog cluster start` makes a new one in an empty directory",
+                )
             yield
 
     def _catch_up(self) -> None:
@@ -471,7 +500,8 @@ class LocalCluster:
 
     def _node_now(self, node_id: int) -> NodeSpec:
         """Returns a node with the process that other commands have given it."""
-        self._catch_up()
+        with contextlib.suppress(OSError):  # where the directory cannot be read, those that are known are told
+            self._catch_up()
         return self._node(node_id)
 
     def _known(self, found: NodeSpec) -> NodeSpec:

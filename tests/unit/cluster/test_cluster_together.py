@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -169,3 +170,49 @@ def test_two_that_make_a_cluster_in_one_directory_make_one(
     assert told[1] == "started"
     assert "holds a cluster already" in told[0]
     assert running(processes) == list(pids(tmp_path / "c").values())
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_a_node_ends_whose_directory_is_gone(tmp_path: Path, processes: Processes, end: str) -> None:
+    directory = tmp_path / "cluster"
+    cluster = await LocalCluster.start(directory, nodes=1, wait=False)
+    shutil.rmtree(directory)
+    await getattr(cluster, end)(1)
+    assert not running(processes)
+    assert not cluster.nodes[1].is_alive
+    assert not directory.exists()
+
+
+@pytest.mark.parametrize("end", ["stop_all", "kill_all"])
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_the_end_of_a_cluster_that_was_removed_leaves_what_is_in_its_place(
+    tmp_path: Path, processes: Processes, end: str, is_replaced: bool
+) -> None:
+    """Goal: a new cluster keeps its file, and an empty directory stays empty."""
+    directory = tmp_path / "cluster"
+    cluster = await LocalCluster.start(directory, nodes=1, wait=False)
+    shutil.rmtree(directory)
+    directory.mkdir()
+    if is_replaced:
+        await LocalCluster.start(directory, nodes=1, wait=False)
+        before = pids(directory)
+    await getattr(cluster, end)()
+    assert len(running(processes)) == is_replaced
+    if is_replaced:
+        assert pids(directory) == before
+        assert LocalCluster.load(directory).cluster_id != cluster.cluster_id
+    else:
+        assert not list(directory.iterdir())
+
+
+async def test_nothing_is_started_in_a_cluster_that_was_removed(tmp_path: Path, processes: Processes) -> None:
+    directory = tmp_path / "cluster"
+    cluster = await LocalCluster.start(directory, nodes=1, wait=False)
+    await cluster.stop_all()
+    shutil.rmtree(directory)
+    directory.mkdir()
+    for start in (lambda: cluster.start_node(1), cluster.add_node):
+        with pytest.raises(ConfigError, match=r"is not in .* any more: it was removed"):
+            start()
+    assert not running(processes)
+    assert not list(directory.iterdir())
