@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Collection
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -150,6 +151,8 @@ class Line:
         coordinator = consumer._group.member._coordinator
         self._call = coordinator.call
         patch.setattr(coordinator, "call", self._carry)
+        unheld = SimpleNamespace(call=self._call)  # where it begins it commits what the policy has chosen
+        patch.setattr(consumer._group.member.openings, "_coordinator", unheld)
 
     async def _carry(self, request: Any, *rest: Any) -> Any:
         if isinstance(request, CommitOffsets):

@@ -167,7 +167,7 @@ async def test_a_topic_that_was_named_and_deleted_is_told_of(rig: Rig) -> None:
 
 
 async def test_the_offset_of_a_partition_that_there_is_not(rig: Rig) -> None:
-    async with rig.consumer() as consumer:
+    async with rig.consumer(auto_offset_reset="raise") as consumer:
         await consumer.subscribe(["t"])
         assert await consumer.committed(("t", 3)) is None
         with pytest.raises(UnknownTopicOrPartitionError, match="there is no partition 4"):

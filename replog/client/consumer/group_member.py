@@ -141,6 +141,7 @@ class GroupMember:
         self._hearing = asyncio.Event()  # set while news would be taken up
         self._is_out = asyncio.Event()
         self._opening: set[IdPartition] = set()
+        self._asked: set[IdPartition] = set()  # those of them that an answer is for which is waited for
         self._opening_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._release_task: asyncio.Task[None] | None = None
@@ -386,6 +387,7 @@ class GroupMember:
     def _take_back(self, partitions: IdPartitions, *, is_lost: bool) -> None:
         """Drops what the reader has not begun with; the rest it has to give up itself."""
         self._opening -= partitions
+        self._asked -= partitions  # the answer is of a time before others have had them
         self.ready = [each for each in self.ready if (each.topic_id, each.partition.partition) not in partitions]
         held = tuple(each for each, topic_id in self.held.items() if (topic_id, each.partition) in partitions)
         taken = TakenBack(partitions, held, is_lost)
@@ -415,20 +417,24 @@ class GroupMember:
                 self._opening_wanted.set()
 
     async def _open(self) -> None:
-        names = self.openings.names(frozenset(self._opening))
+        self._asked, epoch = set(self._opening), self.epoch
+        names = self.openings.names(frozenset(self._asked))
         if len(names) < len(self._opening):
             self._view.request_refresh()
         if not names:
             return
-        opened, fresh = await self.openings.open(names, self._member_id, self.epoch)
+        opened, fresh = await self.openings.open(names, self._member_id, epoch)
         self._make_ready(opened)
         if fresh:  # these may have to wait for a leader, and hold up no other
-            self._make_ready(await self.openings.reset(fresh))
+            chosen = await self.openings.reset(fresh)
+            await self.openings.keep(chosen, self._member_id, epoch)
+            self._make_ready(chosen)
 
     def _make_ready(self, opened: Iterable[Opened]) -> None:
         for each in opened:
             key = (each.topic_id, each.partition.partition)
-            if key in self._opening:
+            if key in self._asked:
+                self._asked.discard(key)
                 self._opening.discard(key)
                 self.ready.append(each)
         self._wake()

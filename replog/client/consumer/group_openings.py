@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -15,8 +15,12 @@ from replog.client.types import TopicPartition
 from replog.coordinator.offsets.requests import (
     NO_OFFSET,
     NO_TOPIC_ID,
+    CommitOffsets,
+    CommitOffsetsResponse,
     FetchOffsets,
     FetchOffsetsResponse,
+    OffsetToCommit,
+    TopicToCommit,
     TopicToFetch,
 )
 from replog.errors import ReplogError
@@ -31,14 +35,12 @@ class Opened(NamedTuple):
     Attributes:
         position: The first offset to hand out; None: the log start, which no leader could tell.
         error: Why nobody knows where to begin; None where it is known.
-        is_reset: Whether the settings say so, as there was no committed offset.
     """
 
     partition: TopicPartition
     topic_id: UUID
     position: int | None
     error: ReplogError | None = None
-    is_reset: bool = False
 
 
 class Openings:
@@ -120,7 +122,34 @@ class Openings:
         if word == "raise":
             return [Opened(each, topic_id, 0, self._no_offset_error(each)) for each, topic_id in ids.items()]
         found = await start_positions(self._view, ids.keys(), word, RESET_TIMEOUT_MS)
-        return [Opened(each, topic_id, found.get(each), is_reset=each in found) for each, topic_id in ids.items()]
+        return [Opened(each, topic_id, found.get(each)) for each, topic_id in ids.items()]
+
+    async def keep(self, opened: Iterable[Opened], member_id: str, member_epoch: int) -> None:
+        """Commits the places that the settings have chosen, if they say so: whoever reads on later must not choose others.
+
+        Args:
+            opened: Where partitions begin.
+            member_id: The member.
+            member_epoch: The epoch in which it had the partitions when it asked for their offsets; it has another one if they
+                have been somebody else's since.
+
+        Raises:
+            ReplogError: They may not have been committed.
+        """
+        by_topic: dict[tuple[str, UUID], list[OffsetToCommit]] = {}
+        for each in opened:
+            if each.error is None and each.position is not None:
+                place = OffsetToCommit(each.partition.partition, each.position)
+                by_topic.setdefault((each.partition.topic, each.topic_id), []).append(place)
+        if not (by_topic and self._settings.auto_commit):
+            return
+        topics = tuple(TopicToCommit(*topic, tuple(places)) for topic, places in by_topic.items())
+        settings = self._settings
+        request = CommitOffsets(settings.group_id, topics, member_id, settings.instance_id, member_epoch)
+        answer = await self._coordinator.call(request, CommitOffsetsResponse)
+        for error in (each.error for topic in answer.topics for each in topic.partitions):
+            if error is not None:
+                raise error
 
     def _is_recreated(self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, int]) -> bool:
         return partition in former or self._known_ids.get(partition.topic, topic_id) != topic_id

@@ -191,7 +191,7 @@ class GroupReading:
         for each in opened:
             self._reader.add(each.partition, each.topic_id, each.position, each.error)
             position = self._reader.states[each.partition].position
-            (self._progress.begin_at_reset if each.is_reset else self._progress.begin)(each.partition, position)
+            self._progress.begin(each.partition, position)
             self._unheard.append(each.partition)
         self._reader.follow()
         try:
@@ -202,7 +202,6 @@ class GroupReading:
             self._unheard.clear()
             raise
         self._unheard.clear()
-        self.member.commits.commit_due(each.partition for each in opened if each.is_reset)
 
     async def leave(self) -> None:
         """Gives everything back and leaves the group; who is cancelled gives up a last commit that is under way, and leaves.

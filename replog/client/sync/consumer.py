@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
+from operator import index
 from typing import Any, Final, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_whole
@@ -331,6 +332,7 @@ class SyncConsumer(SyncClient[Consumer]):
     def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
         """Returns up to `max_records` records that wait for whoever takes them from `_left`; reads where there are none."""
         require_whole("max_records", max_records)
+        max_records = index(max_records)  # those of other libraries may know no negative ones
         self._settle()
         if not (self._left and max_records > 0 and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
             self._left = self._read(lambda: self._poll_reversed(max_records, timeout_ms))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, filled_cluster
 
@@ -182,3 +183,10 @@ def test_an_interrupt_while_records_are_put_in_order_loses_none(monkeypatch: pyt
                 consumer.getmany(timeout_ms=2_000)
         found = consumer.getmany(timeout_ms=2_000)
         assert {records[0].offset for records in found.values()} == {0}
+
+
+def test_a_limit_of_another_library_may_have_no_sign() -> None:
+    with consumer_of(40) as consumer:
+        consumer.assign(HEALTHY)
+        found = [record.offset for _ in range(8) for record in consumer.poll(np.uint16(10))]
+        assert sorted(found) == sorted([*range(40), *range(40)])
