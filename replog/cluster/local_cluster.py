@@ -465,7 +465,7 @@ class LocalCluster:
 
     @contextlib.contextmanager
     def _changing(self) -> Iterator[None]:
-        """Does as `_alone` for whoever starts or forgets nodes.
+        """Lets no other command start or forget nodes meanwhile, as `_alone`, where the file is there.
 
         Raises:
             ConfigError: The cluster is not in its directory any more.

@@ -98,7 +98,7 @@ async def test_the_place_is_kept_whatever_the_listener_does(rig: Rig, way: str) 
             if self.times == 1 and way == "fails":
                 raise ValueError(way)
             if self.times == 1:
-                await asyncio.sleep(PATIENCE_S)
+                await asyncio.Event().wait()
 
     listener = Listener()
     async with rig.consumer(auto_offset_reset="latest", auto_commit_interval_ms=600_000) as consumer:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from replog.client import AssignmentListener, Consumer, ConsumerRecord
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
+from replog.client.consumer.group_openings import Openings
 from replog.client.groups.messages import Answered, Message
 from replog.client.types import TopicPartition
 from replog.coordinator.assignors.model import partitions_of
@@ -249,11 +250,14 @@ class ConsumerMember(Member):
 
 # ---- what members say, heard on the way ----------------------------------------------------------------------------------
 
-_SAY, _REQUEST = GroupMember._say, GroupCommits._request
+_SAY, _REQUEST, _KEEP_REQUEST = GroupMember._say, GroupCommits._request, Openings._request
 
 
 def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
     """Substitutes that tell the checks what our members are told, and put their names beside the offsets they commit."""
+
+    def signed(author: Author, offsets: Any) -> Any:
+        return {each: offset._replace(metadata=str(author)) for each, offset in offsets.items()}
 
     async def say(self: GroupMember, request: ConsumerHeartbeat) -> Message:
         seat, sent_at = simulation.seat_of.get(request.member_id), simulation.loop.time()
@@ -266,8 +270,10 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
             simulation.groups.told(seat, answer.response.member_epoch, numbers, sent_at)
         return answer
 
-    def signed(self: GroupCommits, offsets: Any, epoch: int) -> Any:
-        author = str(Author(self._holder.member_id, epoch))
-        return _REQUEST(self, {each: offset._replace(metadata=author) for each, offset in offsets.items()}, epoch)
+    def of_commits(self: GroupCommits, offsets: Any, epoch: int) -> Any:
+        return _REQUEST(self, signed(Author(self._holder.member_id, epoch), offsets), epoch)
 
-    return [(GroupMember, "_say", say), (GroupCommits, "_request", signed)]
+    def of_openings(self: Openings, offsets: Any, ids: Any, member_id: str, epoch: int) -> Any:
+        return _KEEP_REQUEST(self, signed(Author(member_id, epoch), offsets), ids, member_id, epoch)
+
+    return [(GroupMember, "_say", say), (GroupCommits, "_request", of_commits), (Openings, "_request", of_openings)]

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from replog.client.backoff import Backoff, timed_out
 from replog.client.consumer.group_settings import GroupSettings
-from replog.client.groups.commits import CommitBook, Finished, Offset
+from replog.client.groups.commits import CommitBook, Finished, Offset, errors_of, topics_to_commit
 from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.membership import PUT_OUT
 from replog.client.groups.progress import Progress
@@ -19,8 +19,6 @@ from replog.coordinator.describing.requests import DescribeConsumerGroup, Descri
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
     CommitOffsetsResponse,
-    OffsetToCommit,
-    TopicToCommit,
 )
 from replog.errors import BrokerClosedError, ReplogError, RetriableError
 from replog.group_errors import CommitStaleError, StaleMemberEpochError
@@ -231,7 +229,7 @@ class GroupCommits:
             await self._handle_refused(error, epoch)
             return
         self._backoff.reset()
-        self._finish(self._book.answered(_errors_of(response)))
+        self._finish(self._book.answered(errors_of(response)))
 
     async def _handle_refused(self, error: ReplogError, epoch: int) -> None:
         """Tries again, unless that does not help."""
@@ -249,15 +247,7 @@ class GroupCommits:
             self._finish(self._book.fail_all(lambda _: error))
 
     def _request(self, offsets: Mapping[TopicPartition, Offset], epoch: int) -> CommitOffsets:
-        by_topic: dict[str, list[OffsetToCommit]] = {}
-        ids: dict[str, UUID] = {}
-        for each, offset in offsets.items():
-            by_topic.setdefault(each.topic, []).append(
-                OffsetToCommit(each.partition, offset.offset, metadata=offset.metadata)
-            )
-            ids[each.topic] = self._holder.held[each]
-        topics = tuple(TopicToCommit(name, ids[name], tuple(found)) for name, found in by_topic.items())
-        settings = self._settings
+        settings, topics = self._settings, topics_to_commit(offsets, self._holder.held)
         return CommitOffsets(settings.group_id, topics, self._holder.member_id, settings.instance_id, epoch)
 
     def _finish(self, finished: Iterable[Finished]) -> None:
@@ -278,11 +268,3 @@ class GroupCommits:
             f"it, or another member of group {self._settings.group_id!r} has it by now, and reads again what was not committed.",
             partition,
         )
-
-
-def _errors_of(response: CommitOffsetsResponse) -> dict[TopicPartition, ReplogError | None]:
-    return {
-        TopicPartition(topic.topic, each.partition): each.error
-        for topic in response.topics
-        for each in topic.partitions
-    }

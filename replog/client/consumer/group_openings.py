@@ -9,6 +9,7 @@ from uuid import UUID
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.group_settings import GroupSettings
 from replog.client.consumer.start import start_positions
+from replog.client.groups.commits import Offset, errors_of, topics_to_commit
 from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.messages import IdPartitions
 from replog.client.types import TopicPartition
@@ -19,8 +20,6 @@ from replog.coordinator.offsets.requests import (
     CommitOffsetsResponse,
     FetchOffsets,
     FetchOffsetsResponse,
-    OffsetToCommit,
-    TopicToCommit,
     TopicToFetch,
 )
 from replog.errors import ReplogError
@@ -136,20 +135,27 @@ class Openings:
         Raises:
             ReplogError: They may not have been committed.
         """
-        by_topic: dict[tuple[str, UUID], list[OffsetToCommit]] = {}
-        for each in opened:
-            if each.error is None and each.position is not None:
-                place = OffsetToCommit(each.partition.partition, each.position)
-                by_topic.setdefault((each.partition.topic, each.topic_id), []).append(place)
-        if not (by_topic and self._settings.auto_commit):
+        known = {each.partition: each for each in opened if each.error is None and each.position is not None}
+        if not (known and self._settings.auto_commit):
             return
-        topics = tuple(TopicToCommit(*topic, tuple(places)) for topic, places in by_topic.items())
-        settings = self._settings
-        request = CommitOffsets(settings.group_id, topics, member_id, settings.instance_id, member_epoch)
+        offsets = {each: Offset(found.position or 0) for each, found in known.items()}
+        ids = {each: found.topic_id for each, found in known.items()}
+        request = self._request(offsets, ids, member_id, member_epoch)
         answer = await self._coordinator.call(request, CommitOffsetsResponse)
-        for error in (each.error for topic in answer.topics for each in topic.partitions):
+        for error in errors_of(answer).values():
             if error is not None:
                 raise error
+
+    def _request(
+        self,
+        offsets: Mapping[TopicPartition, Offset],
+        ids: Mapping[TopicPartition, UUID],
+        member_id: str,
+        member_epoch: int,
+    ) -> CommitOffsets:
+        settings = self._settings
+        topics = topics_to_commit(offsets, ids)
+        return CommitOffsets(settings.group_id, topics, member_id, settings.instance_id, member_epoch)
 
     def _is_recreated(self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, int]) -> bool:
         return partition in former or self._known_ids.get(partition.topic, topic_id) != topic_id

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from uuid import UUID
 
 from replog.client.types import TopicPartition
+from replog.coordinator.offsets.requests import CommitOffsetsResponse, OffsetToCommit, TopicToCommit
 from replog.errors import ReplogError
 
 
@@ -188,3 +190,30 @@ class CommitBook:
 
 
 _UNANSWERED = ReplogError("the coordinator left the partition out of its answer")
+
+
+def topics_to_commit(
+    offsets: Mapping[TopicPartition, Offset], ids: Mapping[TopicPartition, UUID]
+) -> tuple[TopicToCommit, ...]:
+    """Returns offsets as a request has them: by topic.
+
+    Args:
+        offsets: The offset of each partition.
+        ids: The id of the topic of each of them.
+    """
+    by_topic: dict[str, list[OffsetToCommit]] = {}
+    topic_ids: dict[str, UUID] = {}
+    for each, offset in offsets.items():
+        to_commit = OffsetToCommit(each.partition, offset.offset, metadata=offset.metadata)
+        by_topic.setdefault(each.topic, []).append(to_commit)
+        topic_ids[each.topic] = ids[each]
+    return tuple(TopicToCommit(name, topic_ids[name], tuple(found)) for name, found in by_topic.items())
+
+
+def errors_of(response: CommitOffsetsResponse) -> dict[TopicPartition, ReplogError | None]:
+    """Returns why each offset was not committed; None where it was."""
+    return {
+        TopicPartition(topic.topic, each.partition): each.error
+        for topic in response.topics
+        for each in topic.partitions
+    }
