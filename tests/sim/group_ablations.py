@@ -40,7 +40,7 @@ from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.shrinking import Case
 
-SEEDS_MAX = 200
+SEEDS_MAX = 300
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ ABLATIONS = (
         "G[1-8]",
         ((Shard, "_replay_read", without_tombstones),),
         {"groups": (("consumer", 1),), "forgets": True, "member_fault": 1.0, "member_faults": ("leave",)},
-        {"crash": 0.6, "wall_jump": 0.5},
+        {"crash": 0.6, "wall_jump": 1.0, "elect": 0.6},
     ),
     GroupAblation(
         "nobody is served before the log has been read",
@@ -273,6 +273,7 @@ ABLATIONS = (
         ((ShardHost, "_refusal", whatever_epoch), (ShardHost, "_step", steps_on)),
         CONSUMERS | BUSY,
         {"crash": 0.2, "elect": 0.6, "cut": 0.6, "cut_metadata": 0.3},
+        unfound_because="it takes a change that waits while the same broker is elected again; `tests/unit/broker/test_broker_shards.py` finds it",
     ),
     GroupAblation(
         "every coordinator begins sessions anew",

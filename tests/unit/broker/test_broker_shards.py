@@ -374,6 +374,27 @@ async def test_what_waits_for_a_batch_fails_with_the_leadership() -> None:
         assert it.rig.replica.log.log_end_offset == 1
 
 
+async def test_what_waits_for_a_batch_is_not_appended_in_the_next_epoch() -> None:
+    """It was made of a state that the next leadership, of the same broker, does not begin with."""
+    async with groups((1, 2)) as it:
+        await it.active()
+        lost = [it.ask(commit(0))]
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+        lost.append(it.ask(commit(1)))
+        await it.rig.settle()
+        await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
+        for each in lost:
+            with pytest.raises(CoordinatorLoadInProgressError, match="may survive"):
+                await each
+        it.rig.fetch(1, replica_id=2)
+        await it.active()
+        later = it.ask(commit(2, partition=1))
+        await wait_until(lambda: it.rig.replica.log.log_end_offset == 2)
+        it.rig.fetch(2, replica_id=2)
+        await later
+        assert await it.offset() == {0: 0, 1: 2}
+
+
 async def test_an_error_of_the_group_reaches_only_who_asked() -> None:
     async with groups() as it:
         await it.active()
