@@ -460,7 +460,9 @@ class LocalCluster:
         """
         with _locked(self.directory):
             written = self._written()
-            self.nodes = {number: self._known(found) for number, found in written.items()} or self.nodes
+            if known := {number: self._known(found) for number, found in written.items()}:
+                self.nodes.clear()  # whoever has the mapping in hand finds the nodes of now in it
+                self.nodes.update(known)
             yield bool(written)
 
     @contextlib.contextmanager
@@ -510,6 +512,8 @@ class LocalCluster:
         if spec.port != found.port:  # removed, and another one added
             return found
         if spec.process != found.process and not spec.is_alive:
+            if spec.popen is not None:
+                spec.popen.poll()  # takes its exit status, which nobody else asks for any more
             spec.process, spec.popen = found.process, None
         spec.has_data = spec.has_data or found.has_data
         return spec

@@ -216,3 +216,10 @@ async def test_nothing_is_started_in_a_cluster_that_was_removed(tmp_path: Path, 
             start()
     assert not running(processes)
     assert not list(directory.iterdir())
+
+
+async def test_who_has_the_nodes_in_hand_finds_those_that_are_added(tmp_path: Path, processes: Processes) -> None:
+    cluster = await LocalCluster.start(tmp_path, nodes=1, wait=False)
+    nodes = cluster.nodes
+    assert nodes[cluster.add_node()].node_id == 2
+    assert len(running(processes)) == 2
