@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from operator import index
 from typing import Any, Final, SupportsIndex, TypeVar
 
 from replog.client.types import TopicPartition
@@ -53,10 +54,15 @@ def is_whole(value: object) -> bool:
     return type(value) is int or (isinstance(value, SupportsIndex) and not isinstance(value, bool))
 
 
-def require_whole(name: str, value: object, expected: str = "an int") -> None:
-    """Raises TypeError for anything but an integer."""
+def require_whole(name: str, value: Any, expected: str = "an int") -> int:
+    """Returns a whole number of any library as an int: those of some know no negative ones.
+
+    Raises:
+        TypeError: It is anything else.
+    """
     if not is_whole(value):
         raise wrong_type(name, value, expected)
+    return index(value)
 
 
 def limit_ms(value: Any, default_ms: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import index
 from types import TracebackType
 from typing import Self, get_args
 
@@ -310,8 +309,7 @@ class Consumer(ConsumerPositions):
         """
         reader, group = self._reader, self._group
         reader.raise_if_closed()
-        require_whole("max_records", max_records)
-        max_records = index(max_records)  # those of other libraries may know no negative ones
+        max_records = require_whole("max_records", max_records)
         require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         if group is None:

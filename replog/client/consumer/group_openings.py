@@ -135,11 +135,11 @@ class Openings:
         Raises:
             ReplogError: They may not have been committed.
         """
-        known = {each.partition: each for each in opened if each.error is None and each.position is not None}
-        if not (known and self._settings.auto_commit):
+        known = [each for each in opened if each.error is None]
+        offsets = {each.partition: Offset(each.position) for each in known if each.position is not None}
+        if not (offsets and self._settings.auto_commit):
             return
-        offsets = {each: Offset(found.position or 0) for each, found in known.items()}
-        ids = {each: found.topic_id for each, found in known.items()}
+        ids = {each.partition: each.topic_id for each in known}
         request = self._request(offsets, ids, member_id, member_epoch)
         answer = await self._coordinator.call(request, CommitOffsetsResponse)
         for error in errors_of(answer).values():

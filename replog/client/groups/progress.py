@@ -25,7 +25,7 @@ class Progress:
         self._floors: dict[TopicPartition, int] = {}  # where reading began, or what the application has committed since
         self._touched: set[TopicPartition] = (
             set()
-        )  # of which something was handed out, or skipped by policy, since then
+        )  # of which something was handed out since then, or the policy decided
         self._in_hand: dict[TopicPartition, int] = {}  # the first offset of what was handed out last
         self.held_back: Callable[[], Mapping[TopicPartition, int]] | None = None
 

@@ -13,7 +13,6 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from operator import index
 from typing import Any, Final, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_whole
@@ -132,6 +131,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def _prepare_end(self) -> None:
         """Counts what a loop has not got as not handed out."""
+        self._is_settled = False
         with contextlib.suppress(BrokerClosedError):  # it has ended already
             self._take_back(None)
 
@@ -331,8 +331,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
         """Returns up to `max_records` records that wait for whoever takes them from `_left`; reads where there are none."""
-        require_whole("max_records", max_records)
-        max_records = index(max_records)  # those of other libraries may know no negative ones
+        max_records = require_whole("max_records", max_records)
         self._settle()
         if not (self._left and max_records > 0 and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
             self._left = self._read(lambda: self._poll_reversed(max_records, timeout_ms))
@@ -355,14 +354,15 @@ class SyncConsumer(SyncClient[Consumer]):
             InvalidRequestError: Another thread reads, to which that would be handed out.
         """
         self._raise_if_copy()
+        if self._is_settled:  # as for most records of a loop; neither while a thread reads nor behind the end
+            return
         self._raise_if_closed()
         if self._reading_thread not in {None, threading.get_ident()}:
             raise InvalidRequestError(
                 "another thread reads from this consumer; let one thread read and pass records on, or give each thread a "
                 "consumer of its own with the same group_id"
             )
-        if not self._is_settled:
-            self._change(_nothing)
+        self._change(_nothing)
 
     def _change(
         self, work: Callable[[], Coroutine[Any, Any, T]], partitions: Collection[TopicPartition] | None = None
@@ -398,8 +398,8 @@ class SyncConsumer(SyncClient[Consumer]):
         self._offer, self._left = (), staying
 
     def _read(self, read: Callable[[], Awaitable[list[T]]]) -> list[T]:
-        self._is_settled = False
         self._reading_thread = threading.get_ident()
+        self._is_settled = False
         try:
             return self._run(lambda: self._offered(read))
         finally:

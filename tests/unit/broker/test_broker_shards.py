@@ -358,13 +358,19 @@ async def test_what_waits_for_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch
         await asyncio.gather(*asked)
 
 
+async def two_of_which_one_waits(it: Groups) -> list[asyncio.Task[Any]]:
+    """Commits of offsets: the first one is in the log and has not committed, the second one waits for it."""
+    await it.active()
+    asked = [it.ask(commit(0))]
+    await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
+    asked.append(it.ask(commit(1)))
+    await it.rig.settle()
+    return asked
+
+
 async def test_what_waits_for_a_batch_fails_with_the_leadership() -> None:
     async with groups((1, 2)) as it:
-        await it.active()
-        lost = [it.ask(commit(0))]
-        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
-        lost.append(it.ask(commit(1)))
-        await it.rig.settle()
+        lost = await two_of_which_one_waits(it)
         await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2))
         for each in lost:
             with pytest.raises(NotCoordinatorError, match="may survive"):
@@ -377,11 +383,7 @@ async def test_what_waits_for_a_batch_fails_with_the_leadership() -> None:
 async def test_what_waits_for_a_batch_is_not_appended_in_the_next_epoch() -> None:
     """It was made of a state that the next leadership, of the same broker, does not begin with."""
     async with groups((1, 2)) as it:
-        await it.active()
-        lost = [it.ask(commit(0))]
-        await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
-        lost.append(it.ask(commit(1)))
-        await it.rig.settle()
+        lost = await two_of_which_one_waits(it)
         await it.rig.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))
         for each in lost:
             with pytest.raises(CoordinatorLoadInProgressError, match="may survive"):

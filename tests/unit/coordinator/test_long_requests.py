@@ -95,6 +95,16 @@ def test_nobody_joins_or_commits_while_a_group_goes(host: Host) -> None:
     assert left(host) == 1
 
 
+def expect_the_rest_to_be_deleted(host: Host) -> None:
+    """Looks that a deletion has ended in the middle, that the group can be used, and that deleting it again goes on."""
+    assert 0 < left(host) < OFFSETS
+    commit(host)
+    again = host.submit(DeleteGroup("g"))
+    steps(host, 20)
+    assert host.response(again) == DeleteGroupResponse()
+    assert left(host) == 0
+
+
 def test_a_deletion_that_another_coordinator_does_not_know_is_asked_for_again(host: Host) -> None:
     commit_many(host)
     request_id = host.submit(DeleteGroup("g"))
@@ -102,12 +112,7 @@ def test_a_deletion_that_another_coordinator_does_not_know_is_asked_for_again(ho
     host.step(Resigned())
     assert isinstance(host.answers[request_id], ReplyError)
     host.lead()
-    assert 0 < left(host) < OFFSETS
-    commit(host)
-    again = host.submit(DeleteGroup("g"))
-    steps(host, 20)
-    assert host.response(again) == DeleteGroupResponse()
-    assert left(host) == 0
+    expect_the_rest_to_be_deleted(host)
 
 
 def test_a_deletion_that_is_not_done_when_nothing_may_be_served_any_more_is_asked_for_again(host: Host) -> None:
@@ -121,12 +126,7 @@ def test_a_deletion_that_is_not_done_when_nothing_may_be_served_any_more_is_aske
     host.now_ms += 60_000
     host.step(Resumed())
     steps(host, 20)
-    assert 0 < left(host) < OFFSETS
-    commit(host)
-    again = host.submit(DeleteGroup("g"))
-    steps(host, 20)
-    assert host.response(again) == DeleteGroupResponse()
-    assert left(host) == 0
+    expect_the_rest_to_be_deleted(host)
 
 
 def test_a_deletion_goes_on_when_the_log_takes_records_again_and_ends_when_it_does_not(host: Host) -> None:
