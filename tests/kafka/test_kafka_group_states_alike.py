@@ -21,6 +21,7 @@ from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDelet
 from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from replog.kafka.messages.sync_group import SyncGroupResponse
 
+STALE = 113
 OF_I, OF_J = {"group_instance_id": "i"}, {"group_instance_id": "j"}
 NOTHING = b"\0\0\0\0\0\0\xff\xff\xff\xff"
 """An assignment of a consumer that gets nothing."""
@@ -149,6 +150,8 @@ def is_explained(make: Make, name: str | None, epoch: int, version: int | None =
     """Whether `docs/KAFKA.md` says that the answers differ."""
     if make not in CONSUMERS:
         return False
+    if make is away and name == "a" and epoch == CONSUMERS[away]:
+        return True
     if version is None:
         return name is None and epoch >= 0
     is_member = name == "a" and epoch == CONSUMERS[make] and make not in {all_consumers_gone, mixed}
@@ -234,6 +237,18 @@ def test_what_a_static_member_was_to_give_back_is_free_while_it_is_away(members:
     beat(members, "a2", 0, instance_id="i")
     beat(members, "a2", 2, [0, 1], instance_id="i")
     told_of(members)
+
+
+def test_in_the_epoch_of_its_leave_a_member_commits_and_asks_only_with_kafka(members: Members) -> None:
+    """Goal: what it was to give back is read by others, whose offsets it must not move."""
+    away(members)
+    client = members._client
+    members.tell("", members.commit("a", -2), 9)
+    committed = [client(side, "").receive(OffsetCommitResponse, 9) for side in members._both]
+    assert [each.topics[0].partitions[0].error_code for each in committed] == [0, STALE]
+    members.tell("", members.fetch((members.topic, [0]), member="a", epoch=-2), FETCH)
+    fetched = [client(side, "").receive(OffsetFetchResponse, FETCH) for side in members._both]
+    assert [each.groups[0].error_code for each in fetched] == [0, STALE]
 
 
 def test_one_that_waits_for_partitions_is_away(members: Members) -> None:

@@ -125,9 +125,8 @@ def test_a_static_member_leaves_for_a_while(members: Members, beat: Beat) -> Non
     beat("a", -2, instance_id="i")
     beat("a", 2, instance_id="i")
     beat("a", 1, instance_id="i")
-    commit(members, "a", 2, **OF_I)
-    commit(members, "a", -2)
-    for epoch in (2, -2, -1):
+    commit(members, "a", 2, **OF_I)  # ours refuses one in epoch -2, too: see test_kafka_group_states_alike.py
+    for epoch in (2, -1):
         fetch(members, "a", epoch)
     beat("b", 2, instance_id="j")
     beat("a2", 0, instance_id="i")
