@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 POLL_RECORDS_MAX = 5_000
 TIMEOUT_S = 10.0
+LAST_PRINT_S = 0.3
+"""How long Ctrl-C waits for output that is under way, which is committed then; a part of `interrupts.GRACE_S`."""
 
 
 def consume(
@@ -120,11 +122,24 @@ async def _consume_as_member(
         reader = MemberReader(consumer, admin, topic, group, client_id, _say)
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
-        while left > 0 and (follow or await reader.is_behind()):
-            records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
-            await asyncio.to_thread(_print, records, show)  # a pager that waits must not hold up heartbeats
-            left -= len(records)
+        printing: asyncio.Future[None] | None = None
+        try:
+            while left > 0 and (follow or await reader.is_behind()):
+                records = await reader.poll(min(left, POLL_RECORDS_MAX), timeout_s)
+                printing = asyncio.ensure_future(asyncio.to_thread(_print, records, show))
+                await asyncio.shield(printing)  # in a thread: a pager that waits must not hold up heartbeats
+                left -= len(records)
+        except asyncio.CancelledError:  # Ctrl-C
+            if printing is not None and await _is_printed(printing):
+                await consumer.commit()
+            raise
         await consumer.commit()
+
+
+async def _is_printed(printing: asyncio.Future[None]) -> bool:
+    """Returns whether records were taken from this process; one that is being left waits for a moment only."""
+    await asyncio.wait([printing], timeout=LAST_PRINT_S)
+    return printing.done() and printing.exception() is None
 
 
 def _print(records: Sequence[ConsumerRecord], show: Callable[[ConsumerRecord], bytes]) -> None:
