@@ -65,6 +65,21 @@ def require_whole(name: str, value: Any, expected: str = "an int") -> int:
     return index(value)
 
 
+def require_max_records(value: Any) -> int:
+    """Returns the most records that a read takes, as an int from 1.
+
+    Raises:
+        TypeError: It is no integer.
+        InvalidRequestError: It is less than 1: such a read never has anything to wait for, and a loop of them never ends.
+    """
+    count = require_whole("max_records", value)
+    if count < 1:
+        raise InvalidRequestError(
+            f"max_records is {count}; it must be at least 1. To read without waiting, set timeout_ms=0"
+        )
+    return count
+
+
 def limit_ms(value: Any, default_ms: int) -> int:
     """Returns a time limit that may be left out, in whole milliseconds, at most LIMIT_MS_MAX.
 

@@ -13,8 +13,8 @@ from replog.client.arguments import (
     partition_of,
     partitions_of,
     require_limit,
+    require_max_records,
     require_text,
-    require_whole,
     texts_of,
 )
 from replog.client.backoff import Backoff, retry
@@ -303,13 +303,13 @@ class Consumer(ConsumerPositions):
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
     ) -> list[ConsumerRecord]:
-        """Returns up to `max_records` records; waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
+        """Returns records, at most `max_records` (1 or more); waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
 
         A call that raises or is cancelled has handed out nothing and moved no position.
         """
         reader, group = self._reader, self._group
         reader.raise_if_closed()
-        max_records = require_whole("max_records", max_records)
+        max_records = require_max_records(max_records)
         require_limit("timeout_ms", timeout_ms)
         deadline_s = asyncio.get_running_loop().time() + timeout_ms / 1000
         if group is None:

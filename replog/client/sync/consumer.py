@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 
-from replog.client.arguments import partition_of, require_whole
+from replog.client.arguments import partition_of, require_max_records
 from replog.client.consumer.consumer import (
     CONNECT_TIMEOUT_MS,
     POLL_RECORDS_MAX,
@@ -331,9 +331,9 @@ class SyncConsumer(SyncClient[Consumer]):
 
     def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
         """Returns up to `max_records` records that wait for whoever takes them from `_left`; reads where there are none."""
-        max_records = require_whole("max_records", max_records)
+        max_records = require_max_records(max_records)
         self._settle()
-        if not (self._left and max_records > 0 and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
+        if not (self._left and self._client._may_go_on()):  # noqa: SLF001 -- a client and its facade are one
             self._left = self._read(lambda: self._poll_reversed(max_records, timeout_ms))
             self._offer = ()
             self._is_settled = True

@@ -139,6 +139,8 @@ USES: list[tuple[str, Use]] = [
     ("timeout_ms", lambda it: it.consumer.end_offsets([("t", 0)], timeout_ms="1")),
     ("max_records", lambda it: it.consumer.poll("5")),
     ("max_records", lambda it: it.consumer.poll(1.5)),
+    ("max_records is 0; .* set timeout_ms=0", lambda it: it.consumer.poll(0)),
+    ("max_records is -1", lambda it: it.consumer.getmany(max_records=-1)),
     ("timeout_ms", lambda it: it.consumer.poll(timeout_ms="1")),
     ("timeout_ms", lambda it: it.consumer.poll(timeout_ms=None)),
     ("timeout_ms", lambda it: it.consumer.fetch_batches(timeout_ms="1")),

@@ -17,7 +17,7 @@ from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, filled_cluster
 from replog.client import SyncConsumer
 from replog.client.sync import consumer as under_test
 from replog.client.sync.loop_thread import _Call
-from replog.errors import BrokerClosedError, OffsetOutOfRangeError, ReplogError
+from replog.errors import BrokerClosedError, InvalidRequestError, OffsetOutOfRangeError, ReplogError
 
 
 def consumer_of(records_count: int) -> SyncConsumer:
@@ -190,3 +190,16 @@ def test_a_limit_of_another_library_may_have_no_sign() -> None:
         consumer.assign(HEALTHY)
         found = [record.offset for _ in range(8) for record in consumer.poll(np.uint16(10))]
         assert sorted(found) == sorted([*range(40), *range(40)])
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_no_record_is_asked_for(count: int) -> None:
+    """Goal: `poll(0)`, which waits for nothing in other clients, says what to write here; what was read ahead stays."""
+    with consumer_of(40) as consumer:
+        consumer.assign(HEALTHY)
+        assert next(consumer).offset == 0
+        for ask in (lambda: consumer.poll(count), lambda: consumer.getmany(max_records=count)):
+            with pytest.raises(InvalidRequestError, match=r"max_records is .*timeout_ms=0"):
+                ask()
+        found = [next(consumer).offset for _ in range(79)]
+        assert sorted([0, *found]) == sorted([*range(40), *range(40)])
