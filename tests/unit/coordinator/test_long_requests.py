@@ -137,14 +137,18 @@ def test_a_deletion_goes_on_when_the_log_takes_records_again_and_ends_when_it_do
     host.refuses = None
     steps(host, 5)
     assert host.response(request_id) == DeleteGroupResponse()
-    commit_many(host, 2_001)
-    request_id = host.submit(DeleteGroup("g"))
+    long = "g" * 10_000  # so that 24 offsets fit into one change
+    commit(host, long, range(50))
+    commit(host, long, range(50, 100))
+    request_id = host.submit(DeleteGroup(long))
     host.refuses = FULL
-    steps(host, 5_000)
+    steps(host, 100)
+    assert request_id not in host.answers
+    steps(host, 150)
     host.refuses = None
     with pytest.raises(CoordinatorNotAvailableError, match="could not be deleted; ask again"):
         host.response(request_id)
-    commit(host)
+    commit(host, long)
 
 
 def test_a_deletion_that_fails_leaves_the_group_to_others(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
