@@ -1,7 +1,13 @@
 """``python -m bench``."""
 
 import sys
+import tempfile
+from pathlib import Path
 
+from bench.bytecode import keep_bytecode
 from bench.cli import main
 
-sys.exit(main(sys.argv[1:]))
+with tempfile.TemporaryDirectory(prefix="replog-bench-bytecode-") as directory:
+    keep_bytecode(Path(directory))
+    code = main(sys.argv[1:])
+sys.exit(code)

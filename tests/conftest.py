@@ -7,13 +7,13 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.bytecode import keep_bytecode
 from tests import short_lived_java
 
 if TYPE_CHECKING:
@@ -32,15 +32,10 @@ def _take_interrupts() -> None:
 
 
 def _keep_bytecode(config: pytest.Config) -> None:
-    """Keeps bytecode in pytest's cache where PYTHONDONTWRITEBYTECODE wants none beside the sources.
-
-    Tests start a thousand processes; a third of the time in which a node starts would go into compiling the same modules.
-    """
+    """Keeps bytecode in pytest's cache: tests start a thousand processes."""
     cache = getattr(config, "cache", None)
-    if sys.dont_write_bytecode and cache is not None:
-        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(cache.mkdir("bytecode"))
-        sys.dont_write_bytecode = False
+    if cache is not None:
+        keep_bytecode(cache.mkdir("bytecode"))
 
 
 def pytest_collection_finish() -> None:
