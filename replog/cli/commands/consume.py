@@ -13,9 +13,10 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import UsageError
+from replog.errors import ReplogError
 
 if TYPE_CHECKING:
-    from replog.client import ConsumerRecord
+    from replog.client import Consumer, ConsumerRecord
     from replog.client.consumer.partition_reader import OffsetReset
 
 POLL_RECORDS_MAX = 5_000
@@ -130,16 +131,21 @@ async def _consume_as_member(
                 await asyncio.shield(printing)  # in a thread: a pager that waits must not hold up heartbeats
                 left -= len(records)
         except asyncio.CancelledError:  # Ctrl-C
-            if printing is not None and await _is_printed(printing):
-                await consumer.commit()
+            if printing is not None:
+                await _commit_printed(consumer, printing)
             raise
         await consumer.commit()
 
 
-async def _is_printed(printing: asyncio.Future[None]) -> bool:
-    """Returns whether records were taken from this process; one that is being left waits for a moment only."""
+async def _commit_printed(consumer: Consumer, printing: asyncio.Future[None]) -> None:
+    """Commits what is printed when Ctrl-C comes, if all of it was taken; output under way is waited for a moment only."""
     await asyncio.wait([printing], timeout=LAST_PRINT_S)
-    return printing.done() and printing.exception() is None
+    if not printing.done() or printing.exception() is not None:
+        return
+    try:
+        await consumer.commit()
+    except ReplogError as error:  # told, and the command ends as by any Ctrl-C
+        _say(f"what was printed since the last commit will be printed again: {error}")
 
 
 def _print(records: Sequence[ConsumerRecord], show: Callable[[ConsumerRecord], bytes]) -> None:
