@@ -22,7 +22,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,8 +30,9 @@ from typing import Any, Self
 
 from replog.broker.node.recovery_log import RECOVERING
 from replog.client import Admin
+from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
-from replog.cluster.processes import KeptPorts, NodePlace, ProcessId, last_lines, spawn_node, wait_until_gone
+from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
 from replog.cluster_ids import new_cluster_id
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 
@@ -162,6 +162,9 @@ class LocalCluster:
         self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]], *, wait: bool
     ) -> None:
         """Makes the cluster and starts every node, and leaves none running where one of them fails."""
+        _refuse_cluster(self.directory)
+        if any(spec.place.is_usual for spec in self.nodes.values()):
+            await prepare_forks()
         try:
             with _locked_for_new(self.directory):
                 self._write_configs(config, node_config)
@@ -229,16 +232,16 @@ class LocalCluster:
 
     def _launch(self, spec: NodeSpec, *, accept_empty: bool = False) -> None:
         """Starts the process of a node and writes down which it is; the caller holds the lock of the directory."""
-        spec.popen = self._spawn(spec, accept_empty=accept_empty or not spec.has_data)
-        spec.process = ProcessId.of(spec.popen.pid)
+        spec.child = self._spawn(spec, accept_empty=accept_empty or not spec.has_data)
+        spec.process = ProcessId.of(spec.child.pid)
         try:
             self._write()
         except BaseException:  # no other command would find it
-            spec.popen.kill()
-            spec.popen.wait()
+            spec.child.kill()
+            spec.child.wait()
             raise
 
-    def _spawn(self, spec: NodeSpec, *, accept_empty: bool) -> subprocess.Popen[bytes]:
+    def _spawn(self, spec: NodeSpec, *, accept_empty: bool) -> Child:
         return spawn_node(
             spec.config_file,
             spec.log_file,
@@ -303,7 +306,7 @@ class LocalCluster:
         process = spec.process
         if process is None:
             return True
-        gone = await wait_until_gone(process, spec.popen, STOP_TIMEOUT_S)
+        gone = await wait_until_gone(process, spec.child, STOP_TIMEOUT_S)
         if gone:
             with contextlib.suppress(OSError), self._alone() as is_there:  # else the file names a process that is gone
                 self._forget(spec, process)
@@ -317,7 +320,7 @@ class LocalCluster:
         """Counts a node as without a process where it is still this one: another command may have started the node again."""
         if spec.process == process:
             spec.process = None
-            spec.popen = None
+            spec.child = None
 
     # ---- all nodes -----------------------------------------------------------------------------------------------------
 
@@ -370,7 +373,7 @@ class LocalCluster:
         for spec in map(self._node, sorted(node_ids)):
             if spec.is_alive:
                 continue
-            if spec.process is None or (spec.popen is not None and spec.popen.poll() in _STATUS_WHEN_STOPPED):
+            if spec.process is None or (spec.child is not None and spec.child.poll() in _STATUS_WHEN_STOPPED):
                 raise BrokerNotAvailableError(
                     f"node {spec.node_id} was stopped before it was ready, by another command or a signal. "
                     f"`replog cluster restart {spec.node_id} --dir {self.directory}` starts it again"
@@ -512,9 +515,9 @@ class LocalCluster:
         if spec.port != found.port:  # removed, and another one added
             return found
         if spec.process != found.process and not spec.is_alive:
-            if spec.popen is not None:
-                spec.popen.poll()  # takes its exit status, which nobody else asks for any more
-            spec.process, spec.popen = found.process, None
+            if spec.child is not None:
+                spec.child.poll()  # takes its exit status, which nobody else asks for any more
+            spec.process, spec.child = found.process, None
         spec.has_data = spec.has_data or found.has_data
         return spec
 

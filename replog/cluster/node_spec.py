@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from replog.cluster.processes import NodePlace, ProcessId
+from replog.cluster.node_processes import NodePlace
+from replog.cluster.processes import Child, ProcessId
 from replog.config.server import ServerConfig
 from replog.log.directories.expected_data import missing_data
 from replog_checkpoints import OsFileSystem
@@ -28,6 +28,8 @@ class NodeSpec:
     Attributes:
         port: The port at which it serves clients.
         peer_port: The port at which other nodes reach it.
+        process: The process that it has, whoever started it.
+        child: The same, where this process started it.
         has_data: Whether its log directories were seen with data: they are never formatted again unasked.
     """
 
@@ -39,7 +41,7 @@ class NodeSpec:
     roles: tuple[str, ...] = BOTH_ROLES
     place: NodePlace = field(default_factory=NodePlace)
     has_data: bool = False
-    popen: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+    child: Child | None = field(default=None, repr=False)
 
     @property
     def address(self) -> str:
@@ -83,8 +85,8 @@ class NodeSpec:
 
     @property
     def is_alive(self) -> bool:
-        if self.popen is not None:
-            return self.popen.poll() is None
+        if self.child is not None:
+            return self.child.poll() is None
         return self.process is not None and self.process.is_alive()
 
     def tell(self, number: signal.Signals) -> None:

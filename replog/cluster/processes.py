@@ -1,4 +1,4 @@
-"""Processes of ours: started with `subprocess`, recognised again by pid and start time, ended by id only."""
+"""Processes of ours: recognised again by pid and start time, ended by id only; the ports that they are given."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
-import sys
 import time
 import weakref
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 POLL_S = 0.02
 PORTS_FROM = 10_240
@@ -54,60 +53,33 @@ class ProcessId:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
-    """What the process of a node finds around it.
+class Child(Protocol):
+    """A process that this one has started, and whose end it hears of: a part of `subprocess.Popen`."""
 
-    Attributes:
-        host: The address by which it is known.
-        listens_on: The address it binds, such as 0.0.0.0; "": `host`.
-        launcher: The command to put before its own, which it must become (`exec`), with the same process id.
-        environment: The variables of its own, over those of this process.
-    """
+    @property
+    def pid(self) -> int: ...
 
-    host: str = "127.0.0.1"
-    listens_on: str = ""
-    launcher: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    def poll(self) -> int | None:
+        """Returns the exit status, negative for a signal; None while it runs."""
 
+    def wait(self, timeout: float | None = None) -> int:
+        """Waits for its end; returns the exit status.
 
-def spawn_node(
-    config_file: Path, log_file: Path, place: NodePlace, *, die_with_parent: bool, accept_empty: bool
-) -> subprocess.Popen[bytes]:
-    """Starts one node process.
+        Raises:
+            subprocess.TimeoutExpired: It has not ended within so many seconds.
+        """
 
-    Args:
-        config_file: The TOML file of the node.
-        log_file: The file that gets what it prints; appended to.
-        place: The place where it runs.
-        die_with_parent: Whether the kernel ends it when this process ends, whatever ended it; otherwise it gets a
-            session of its own and outlives the terminal.
-        accept_empty: Whether log directories without data are formatted.
-    """
-    # -P: a random.py in the working directory is none of the node's modules
-    command = [*place.launcher, sys.executable, "-P", "-m", "replog.broker", "--config", str(config_file)]
-    if accept_empty:
-        command.append("--accept-empty")
-    if die_with_parent:
-        command += ["--parent-pid", str(os.getpid())]
-    with log_file.open("ab") as output:
-        return subprocess.Popen(  # noqa: S603 -- our own interpreter and module
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            env=os.environ | place.environment,
-            start_new_session=not die_with_parent,
-        )
+    def kill(self) -> None:
+        """Ends it with SIGKILL."""
 
 
-async def wait_until_gone(process: ProcessId, popen: subprocess.Popen[bytes] | None, timeout_s: float) -> bool:
+async def wait_until_gone(process: ProcessId, child: Child | None, timeout_s: float) -> bool:
     """Whether the process ended in time; reaps it if it is our child."""
     deadline = time.monotonic() + timeout_s
     while True:
-        if popen is not None and popen.poll() is not None:
+        if child is not None and child.poll() is not None:
             return True
-        if popen is None and not process.is_alive():
+        if child is None and not process.is_alive():
             return True
         if time.monotonic() >= deadline:
             return False

@@ -200,5 +200,5 @@ def test_every_command_of_the_page_works_as_it_stands(tmp_path: Path) -> None:
         assert set(BEFORE_SECTION) < sections, "the sections have other names now"
     finally:
         asyncio.run(reader.cluster.kill_all())
-        if reader.fourth is not None and reader.fourth.popen is not None:
-            reader.fourth.popen.wait(PATIENCE_S)
+        if reader.fourth is not None and reader.fourth.child is not None:
+            reader.fourth.child.wait(PATIENCE_S)

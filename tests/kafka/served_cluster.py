@@ -102,7 +102,7 @@ class ServedCluster:
 
     def process_id(self, node_id: int = 1) -> int:
         """The process id of a node that runs."""
-        process = self.local.nodes[node_id].popen
+        process = self.local.nodes[node_id].child
         assert process is not None
         assert process.poll() is None, f"node {node_id} has ended:\n{self.log_text(node_id)[-4000:]}"
         return process.pid

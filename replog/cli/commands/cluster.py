@@ -190,9 +190,11 @@ async def _restart(
 ) -> list[int]:
     """Restarts nodes; returns those of them that another command has started before this one could."""
     from replog.cluster import NodeRunsError
+    from replog.cluster.node_processes import prepare_forks
 
     others: list[int] = []
-    await _each(cluster.stop(node_id) for node_id in targets)
+    preparing = [prepare_forks()] if len(targets) > 1 else []
+    await _each([*preparing, *(cluster.stop(node_id) for node_id in targets)])
     for node_id in targets:
         try:
             cluster.start_node(node_id, accept_empty=accept_empty)

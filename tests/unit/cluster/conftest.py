@@ -19,7 +19,10 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[subprocess.Popen
         spawned.append(subprocess.Popen(["/bin/sleep", "600"], start_new_session=True))
         return spawned[-1]
 
+    async def prepare() -> None: ...
+
     monkeypatch.setattr(local_cluster, "spawn_node", spawn)
+    monkeypatch.setattr(local_cluster, "prepare_forks", prepare)
     yield spawned
     for process in spawned:
         process.kill()
