@@ -15,6 +15,7 @@ import pytest
 
 from bench.bytecode import keep_bytecode
 from tests import short_lived_java
+from tests.campaign.marks import CampaignMarks
 
 if TYPE_CHECKING:
     from tests.side_by_side import Scheduler
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     _take_interrupts()
     _keep_bytecode(config)
+    config.pluginmanager.register(CampaignMarks(), "campaign marks")
 
 
 def _take_interrupts() -> None:
