@@ -1,4 +1,4 @@
-"""Safeguards that are taken out one at a time: how many seeds a simulation needs to notice, as a table of `docs/TESTING.md`.
+"""Safeguards that are taken out one at a time: how many seeds a simulation needs to notice, as a table of `docs/SAFEGUARDS.md`.
 
 Here is the table, and the command that makes it anew or looks for one; which safeguards there are, what stands in for each
 and which simulation looks is said by `quorum_ablations` and `replication_ablations`.
@@ -18,8 +18,11 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 from unittest import mock
 
-TESTING = Path(__file__).parents[2] / "docs" / "TESTING.md"
+PAGE = Path(__file__).parents[2] / "docs" / "SAFEGUARDS.md"
 SAYS_MAX = 100
+MORE_SEEDS = 10
+"""How many times the seeds that it took until now are looked at before a safeguard counts as not missed."""
+
 HEAD = "| without | seeds to find | found as |\n|---|---|---|\n"
 
 Patches: TypeAlias = tuple[tuple[Any, str, Any], ...]
@@ -27,6 +30,10 @@ Patches: TypeAlias = tuple[tuple[Any, str, Any], ...]
 
 Found: TypeAlias = tuple[int, str] | None
 """The first seed at which a safeguard is missed, and what the violation says."""
+
+
+TellStale: TypeAlias = Callable[[str], object]
+"""Is told which seed does not show any more what it has shown, and what to do about it."""
 
 
 class Ablation(Protocol):
@@ -67,7 +74,7 @@ def row(ablation: Ablation, found: Found) -> str:
 
 @dataclass(frozen=True)
 class AblationTable(Generic[A]):
-    """A table between two marks of `docs/TESTING.md`.
+    """A table between two marks of `docs/SAFEGUARDS.md`.
 
     Attributes:
         name: in the marks, and in the name of the command.
@@ -92,11 +99,31 @@ class AblationTable(Generic[A]):
             LookupError: the table has none.
         """
         begin, end = self._marks
-        rows = TESTING.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
+        rows = PAGE.read_text(encoding="utf-8").split(begin)[1].split(end)[0]
         found = re.search(rf"^\| {re.escape(safeguard)} \| (\d+) \|", rows, re.MULTILINE)
         if found is None:
-            raise LookupError(f"{safeguard}: no seed is known. Run python -m tests.sim.{self.name}_ablations --write")
+            raise LookupError(f"{safeguard}: no seed is known. Run {self._command}")
         return int(found[1]) - 1
+
+    def find_again(self, ablation: A, tell_stale: TellStale) -> Found:
+        """Looks at the seed that is known to show that it is missing, then, where the product has changed, at others.
+
+        Args:
+            ablation: The safeguard that is taken out.
+            tell_stale: Told when the known seed does not show it any more.
+        """
+        seed = self.known_seed(ablation.safeguard)
+        found = self.find(ablation, seed, 1)
+        if found is None:
+            tell_stale(
+                f"seed {seed} does not show it any more: {ablation.safeguard}. Make the table anew: {self._command}"
+            )
+            found = self.find(ablation, 0, MORE_SEEDS * (seed + MORE_SEEDS))
+        return found
+
+    @property
+    def _command(self) -> str:
+        return f"python -m tests.sim.{self.name}_ablations --write"
 
     def make(self, processes: int) -> str:
         """The table anew; says on stderr how far it is."""
@@ -111,13 +138,13 @@ class AblationTable(Generic[A]):
     def write(self, table: str) -> None:
         """Puts it into the page."""
         begin, end = self._marks
-        before, rest = TESTING.read_text(encoding="utf-8").split(begin)
-        TESTING.write_text(before + begin + table + end + rest.split(end)[1], encoding="utf-8")
+        before, rest = PAGE.read_text(encoding="utf-8").split(begin)
+        PAGE.write_text(before + begin + table + end + rest.split(end)[1], encoding="utf-8")
 
     def main(self, description: str | None) -> int:
         """The command line; returns the exit code."""
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--write", action="store_true", help="put the table into docs/TESTING.md")
+        parser.add_argument("--write", action="store_true", help="put the table into docs/SAFEGUARDS.md")
         parser.add_argument("--processes", type=int, default=2, help="for the table")
         parser.add_argument("--only", help="just the safeguards whose name contains this")
         parser.add_argument("--first", type=int, default=0, help="seed to begin with, with --only")

@@ -1,11 +1,14 @@
-"""What a simulation leaves behind is told of in the test that has left it."""
+"""What a simulation leaves behind is told of in the test that has left it; what its seeds no longer show, at the end."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
+
+from tests.campaign.marks import STALE
 
 
 @pytest.fixture(autouse=True)
@@ -16,3 +19,9 @@ def _garbage_of_its_own() -> Iterator[None]:
     """
     yield
     gc.collect()
+
+
+@pytest.fixture
+def tell_stale(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Returns what is told about seeds that do not show any more what they have shown: the run says it at its end."""
+    return partial(record_property, STALE)

@@ -1,6 +1,6 @@
 """What `group_simulation` finds when a safeguard of groups is taken out: one substitution each.
 
-The table in `docs/TESTING.md` comes from here (from the root of the repository)::
+The table in `docs/SAFEGUARDS.md` comes from here (from the root of the repository)::
 
     export PYTHONPATH=timeline:quorum:checkpoints
     python -m tests.sim.group_ablations --write

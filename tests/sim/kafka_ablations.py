@@ -1,6 +1,6 @@
 """What `kafka_simulation` finds when a safeguard of the port for Kafka's clients is taken out: one substitution each.
 
-The table in `docs/TESTING.md` comes from here (from the root of the repository)::
+The table in `docs/SAFEGUARDS.md` comes from here (from the root of the repository)::
 
     export PYTHONPATH=timeline:quorum:checkpoints
     python -m tests.sim.kafka_ablations --write

@@ -1,6 +1,6 @@
 """What the simulation finds when a safeguard of the quorum is taken out: one substitution each, in the tests only.
 
-The table in `docs/TESTING.md` comes from here (from the root of the repository)::
+The table in `docs/SAFEGUARDS.md` comes from here (from the root of the repository)::
 
     PYTHONPATH=quorum python -m tests.sim.quorum_ablations --write
 """

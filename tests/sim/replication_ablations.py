@@ -1,6 +1,6 @@
 """What the data simulations find when a safeguard of replication is taken out: one substitution each, in the tests only.
 
-The table in `docs/TESTING.md` comes from here (from the root of the repository)::
+The table in `docs/SAFEGUARDS.md` comes from here (from the root of the repository)::
 
     export PYTHONPATH=timeline:quorum:checkpoints
     python -m tests.sim.replication_ablations --write

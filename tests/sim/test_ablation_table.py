@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.sim import ablation_table
-from tests.sim.ablation_table import AblationTable, Found
+from tests.sim import ablation_table, group_ablations, kafka_ablations, quorum_ablations, replication_ablations
+from tests.sim.ablation_table import AblationTable, Found, taken_out
 
-PAGE = "before\n<!-- toy ablations: begin -->\nold\n<!-- toy ablations: end -->\nafter\n"
+TEXT = "before\n<!-- toy ablations: begin -->\nold\n<!-- toy ablations: end -->\nafter\n"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ def find(toy: Toy, first: int, count: int) -> Found:
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     page = tmp_path / "page.md"
-    page.write_text(PAGE)
-    monkeypatch.setattr(ablation_table, "TESTING", page)
+    page.write_text(TEXT)
+    monkeypatch.setattr(ablation_table, "PAGE", page)
     return page
 
 
@@ -38,7 +39,7 @@ def test_what_is_written_is_what_is_known(page: Path) -> None:
     toys = Toy("a lock"), Toy("a (second) lock", 7), Toy("late", 10), Toy("luck", 1, "it helps nobody")
     table = AblationTable("toy", toys, find, seeds_max=10)
     table.write(table.make(processes=2))
-    assert page.read_text() == PAGE.replace(
+    assert page.read_text() == TEXT.replace(
         "old\n",
         "| without | seeds to find | found as |\n"
         "|---|---|---|\n"
@@ -58,3 +59,26 @@ def test_one_is_looked_for(seed: int, monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr("sys.argv", ["toy", "--only", "lock", "--first", "2", "--seeds", "2"])
     assert AblationTable("toy", [Toy("a lock", seed), Toy("other")], find, seeds_max=10).main("") == 0
     assert capsys.readouterr().out.startswith("a lock (3, 'X1" if seed == 3 else "a lock None\n")
+
+
+@pytest.mark.parametrize("known", [7, 3])
+def test_a_seed_that_shows_nothing_any_more_is_told_and_others_are_looked_at(page: Path, known: int) -> None:
+    page.write_text(TEXT.replace("old", f"| a lock | {known + 1} | X1 |"))
+    stale: list[str] = []
+    found = AblationTable("toy", [Toy("a lock", 7)], find, seeds_max=10).find_again(Toy("a lock", 7), stale.append)
+    assert found is not None
+    assert found[0] == 7
+    assert len(stale) == (known != 7)
+
+
+@pytest.mark.parametrize(
+    "module",
+    [group_ablations, kafka_ablations, quorum_ablations, replication_ablations],
+    ids=lambda each: each.TABLE.name,
+)
+def test_each_safeguard_is_where_its_substitute_takes_it_out(module: Any) -> None:
+    """What a simulation finds without it is proven in campaigns: a name that is gone is to be seen at once."""
+    for ablation in module.ABLATIONS:
+        with taken_out(ablation.patches):
+            assert all(getattr(owner, name) is not None for owner, name, _ in ablation.patches)
+        assert ablation.unfound_because or module.TABLE.known_seed(ablation.safeguard) >= 0
