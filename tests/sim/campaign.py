@@ -19,6 +19,7 @@ import multiprocessing
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,17 +64,17 @@ def run_seed(simulation: Simulation, seen: Counter[str]) -> None:
         seen[VIRTUAL] += int(simulation.loop.time())
 
 
-def kept_by(seeds: range, make: Make, processes: int = 2) -> Counter[str]:
-    """For a test: runs the seeds in processes of their own, and returns how often what was seen.
+def run_seeds(make: Make, seeds: Iterable[int]) -> Counter[str]:
+    """Runs seeds one after the other; returns how often what was seen.
 
     Raises:
         Violation: of the first seed that fails.
     """
-    chunk = max(1, min(CHUNK, len(seeds) // (2 * processes)))
-    result = campaign(seeds, make, processes, chunk=chunk, shows_progress=False)
-    if result.failed_seed is not None:
-        raise Violation(result.violation)
-    return result.seen
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        run_seed(make(seed), seen)
+        gc.collect()
+    return seen
 
 
 def run_chunk(seeds: range, make: Make) -> Result:

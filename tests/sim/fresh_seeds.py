@@ -2,7 +2,7 @@
 
 The fixed seeds of a campaign show that what was once found stays repaired; only new ones find something new.  A fresh seed
 that fails is a find, also when the next run passes: the failure says so, and how to repeat it.  That a safeguard is missed
-when it is taken out is never left to fresh seeds: those are known (the tables of docs/TESTING.md).
+when it is taken out is never left to fresh seeds: those are known (docs/SAFEGUARDS.md).
 """
 
 from __future__ import annotations

@@ -11,14 +11,18 @@ busy     the clients go on while all nodes stop; the first one to stop runs alon
 
 Repeat one (from the root of the repository)::
 
-    PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.orderly_stops_simulation 4711
+    PYTHONPATH=timeline:quorum:checkpoints python -m tests.sim.orderly_stops_simulation --seed 4711
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import logging
 import random
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
@@ -28,6 +32,7 @@ from replog.metadata.records import ElectionType
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.campaign import VIRTUAL
 from tests.sim.data_topics import Load, newest_image
 
 TOPIC = "flights"
@@ -51,6 +56,7 @@ class OrderlyStops:
 
     Attributes:
         damaged: the broker whose copy is damaged; None in a busy run.
+        seen: which story was told, of which kind of cluster.
     """
 
     def __init__(self, seed: int) -> None:
@@ -65,6 +71,9 @@ class OrderlyStops:
         )
         self.history = History()
         self.damaged: int | None = None
+        story = "quiet" if self._is_quiet else "busy"
+        roles = "together" if set(controllers) >= set(self._brokers) else "apart"
+        self.seen = Counter((f"{story}, flush {self._policy}", f"{story}, roles {roles}"))
 
     def run(self) -> None:
         """Raises if a record is missing, or none can be read.
@@ -79,6 +88,7 @@ class OrderlyStops:
             INDEX_CACHE._copies.clear()
             INDEX_CACHE._maps.clear()
         self.history.check_or_raise()
+        self.seen[VIRTUAL] += int(self._loop.time())
 
     async def _main(self) -> None:
         cluster = self.cluster
@@ -156,5 +166,37 @@ def newest_elections(cluster: SimulatedCluster) -> dict[ElectionType, int]:
     return controller.status().elections
 
 
+def run_seeds(seeds: Iterable[int]) -> Counter[str]:
+    """Runs many seeds; returns how often what was seen.
+
+    Raises:
+        TimeoutError, AnomaliesFoundError: of the first seed that fails; a note says how to repeat it.
+    """
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        simulation = OrderlyStops(seed)
+        try:
+            simulation.run()
+        except Exception as error:
+            error.add_note(f"[seed {seed}; repeat with python -m tests.sim.orderly_stops_simulation --seed {seed}]")
+            raise
+        seen.update(simulation.seen)
+    return seen
+
+
+def main() -> int:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=20, help="how many, from --first")
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="just this one")
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    seeds = range(options.first, options.first + options.seeds) if options.seed is None else (options.seed,)
+    for name, count in sorted(run_seeds(seeds).items()):
+        print(f"{count:9d}  {name}")
+    return 0
+
+
 if __name__ == "__main__":
-    OrderlyStops(int(sys.argv[1])).run()
+    sys.exit(main())

@@ -149,6 +149,7 @@ def run_seeds(seeds: Iterable[int]) -> Counter[str]:
             simulation = Simulation(seed)
             simulation.run()
             seen.update(simulation.seen)
+            seen["virtual seconds"] += simulation.now_ms // 1000
     return seen
 
 

@@ -1,41 +1,23 @@
-"""Groups on whole clusters under simulated faults, and the proof that a missing safeguard of theirs shows."""
+"""Groups on whole clusters under simulated faults."""
 
 from __future__ import annotations
 
 import logging
-import os
-import re
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.campaign import kept_by, run_seed
+from tests.sim.campaign import run_seed
 from tests.sim.classic_members import assignment, owned_partitions, shares, subscription
+from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.fresh_seeds import fresh_seeds
-from tests.sim.group_ablations import ABLATIONS, TABLE, GroupAblation, find
 from tests.sim.group_day import GROUPS, MEMBERS, SAMPLES, SEGMENT_BYTES, GroupDay
 from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_checks import Violation
+from tests.sim.simulations import GROUP as KIND
 
-SEEDS = int(os.environ.get("REPLOG_GROUP_SEEDS", "16"))
-HOURS = float(os.environ.get("REPLOG_GROUP_HOURS", "0.5"))
-FRESH_SEEDS = 2
-
-MUST_BE_SEEN = (
-    "classic: REBALANCE_IN_PROGRESS",
-    "classic: UNKNOWN_MEMBER_ID",
-    "commit acknowledged",
-    "handled",
-    "handled twice, a member was killed",
-    "handled twice, a member was put out",
-    "kill",
-    "member killed",
-    "member leaves",
-    "member paused",
-    "power cut",
-    "topic grown",
-)
+HOURS = 0.5
 
 
 @pytest.fixture(autouse=True)
@@ -46,14 +28,14 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_groups_hold_what_they_promise() -> None:
-    seen = kept_by(range(SEEDS), GroupSimulation)
-    assert not [name for name in MUST_BE_SEEN if not seen[name]]
+def test_groups_hold_what_they_promise(tell_stale: TellStale) -> None:
+    _, missing = run_covering(KIND, known_seeds(KIND.name), tell_stale)
+    assert missing == []
 
 
 def test_groups_hold_what_they_promise_for_fresh_seeds() -> None:
-    with fresh_seeds("group_simulation", FRESH_SEEDS) as seeds:
-        kept_by(seeds, GroupSimulation)
+    with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
+        KIND.run(seeds)
 
 
 def test_a_seed_is_a_run() -> None:
@@ -63,18 +45,6 @@ def test_a_seed_is_a_run() -> None:
         run_seed(simulation, Counter())
         traces.append(simulation.trace)
     assert traces[0] == traces[1]
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
-def test_a_missing_safeguard_of_groups_is_found(ablation: GroupAblation) -> None:
-    if ablation.unfound_because:
-        assert find(ablation, 0, 1) is None
-        return
-    seed = TABLE.known_seed(ablation.safeguard)
-    found = find(ablation, seed, 1)
-    assert found is not None, f"seed {seed} does not show it any more: make the table anew with --write"
-    assert re.match(ablation.finding, found[1], re.DOTALL)
-    assert "--seed" in found[1]  # the message says how to repeat it
 
 
 def test_nothing_piles_up_while_members_come_and_go() -> None:

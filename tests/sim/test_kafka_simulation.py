@@ -1,11 +1,9 @@
-"""Clients that speak Kafka's protocol beside our own under simulated faults, and the proof that what the port must do shows."""
+"""Clients that speak Kafka's protocol beside our own under simulated faults."""
 
 from __future__ import annotations
 
 import logging
-import os
 import random
-import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -18,30 +16,12 @@ from replog.records import encode_batch
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
-from tests.sim.campaign import kept_by
+from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.event_log import EventLog
 from tests.sim.fresh_seeds import fresh_seeds
-from tests.sim.kafka_ablations import ABLATIONS, TABLE
 from tests.sim.kafka_fetcher import KafkaFetcher
-from tests.sim.kafka_simulation import KafkaSimulation
 from tests.sim.kafka_view import KafkaView, Leader
-from tests.sim.replication_ablations import Ablation, find
-
-SEEDS = int(os.environ.get("REPLOG_KAFKA_CLUSTER_SEEDS", "24"))
-FRESH_SEEDS = 2
-
-MUST_BE_SEEN = (
-    "kafka fetcher: read",
-    "kafka fetcher: told by a session",
-    "kafka producer: acknowledged",
-    "kafka producer: connection lost",
-    "kafka producer: NOT_LEADER_OR_FOLLOWER",
-    "kafka producer: sent again",
-    "delivered late",
-    "kill",
-    "pause",
-)
-"""Of what may happen, each at least once in a campaign."""
+from tests.sim.simulations import KAFKA as KIND
 
 
 @pytest.fixture(autouse=True)
@@ -51,23 +31,14 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_what_kafka_clients_are_acknowledged_survives_everything() -> None:
-    seen = kept_by(range(SEEDS), KafkaSimulation)
-    assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
+def test_what_kafka_clients_are_acknowledged_survives_everything(tell_stale: TellStale) -> None:
+    _, missing = run_covering(KIND, known_seeds(KIND.name), tell_stale)
+    assert missing == []
 
 
 def test_fresh_seeds_lose_nothing_either() -> None:
-    with fresh_seeds("kafka_simulation", FRESH_SEEDS) as seeds:
-        kept_by(seeds, KafkaSimulation)
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
-def test_a_missing_safeguard_of_the_port_is_found(ablation: Ablation) -> None:
-    seed = TABLE.known_seed(ablation.safeguard)
-    found = find(ablation, seed, 1)
-    assert found is not None, f"seed {seed} does not show it any more: make the table anew with --write"
-    assert re.match(ablation.finding, found[1], re.DOTALL)
-    assert "--seed" in found[1]  # the message says how to repeat it
+    with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
+        KIND.run(seeds)
 
 
 # ---- what a consumer of the simulation finds -----------------------------------------------------------------------------

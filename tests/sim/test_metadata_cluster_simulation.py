@@ -1,57 +1,19 @@
-"""Whole metadata clusters under simulated faults, and the proof that a missing safeguard shows."""
+"""Whole metadata clusters under simulated faults."""
 
 from __future__ import annotations
 
 import logging
 import os
-import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from replog.broker.quorum.metadata_log import MetadataLog
-from replog.broker.quorum.state_file import QuorumStateFile
-from replog.controller.controller import Controller
-from replog.controller.messages import Reply, ReplyError
-from replog.testing.simulated_node import SimulatedNode
-from replog_quorum import ElectionState
-from replog_timeline import SnapshotRegistry
-from tests.sim.campaign import kept_by
-from tests.sim.cluster_swarm import Swarm
+from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.fresh_seeds import fresh_seeds
-from tests.sim.metadata_cluster_checks import Violation
-from tests.sim.metadata_cluster_simulation import Simulation
-
-SEEDS = int(os.environ.get("REPLOG_CLUSTER_SEEDS", "100"))
-FRESH_SEEDS = 10
-ABLATION_SEEDS = 60
-
-MUST_BE_SEEN = (
-    "AddVoter done",
-    "AlterConfigs done",
-    "CreateTopics done",
-    "CreateTopics not done",
-    "CreateTopics unknown",
-    "DeleteTopics done",
-    "RemoveVoter done",
-    "clock stall",
-    "controller elected",
-    "cut",
-    "kill",
-    "orderly stop",
-    "pause",
-    "power cut",
-    "power cut in a write",
-    "power cut of everything",
-    "restart",
-    "snapshot fetched",
-    "snapshot loaded",
-    "wall clock jump",
-)
+from tests.sim.simulations import METADATA_CLUSTER as KIND
 
 
 @pytest.fixture(autouse=True)
@@ -62,14 +24,14 @@ def _quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_whole_clusters_keep_their_promises_and_recover() -> None:
-    seen = kept_by(range(SEEDS), Simulation)
-    assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
+def test_whole_clusters_keep_their_promises_and_recover(tell_stale: TellStale) -> None:
+    _, missing = run_covering(KIND, known_seeds(KIND.name), tell_stale)
+    assert missing == []
 
 
 def test_fresh_seeds_keep_them_too() -> None:
-    with fresh_seeds("metadata_cluster_simulation", FRESH_SEEDS) as seeds:
-        kept_by(seeds, Simulation)
+    with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
+        KIND.run(seeds)
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:
@@ -88,64 +50,3 @@ def test_one_seed_is_one_run_under_any_hash_seed() -> None:
 
     assert traces("1", "(2, 3)") == traces("2", "(2, 3)")
     assert traces("1", "(2, 3)")[1:] == traces("3", "(3,)")  # alone, or after others
-
-
-# ---- ablations: a safeguard is taken out, the checks must notice ---------------------------------------------------------
-
-
-def first_violation(make: Callable[[int], Simulation] = Simulation, first: int = 0) -> str:
-    """What the first seed from `first` on says that finds something."""
-    for seed in range(first, first + ABLATION_SEEDS):
-        try:
-            make(seed).run()
-        except Violation as violation:
-            return str(violation)
-    return "nothing found"
-
-
-def test_a_disk_that_lies_about_fsync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = SimulatedNode.start
-
-    def start_on_a_liar(node: SimulatedNode) -> None:
-        start(node)
-        node.fs.faults.syncs_lie = True
-
-    monkeypatch.setattr(SimulatedNode, "start", start_on_a_liar)
-    found = first_violation()
-    assert "nothing found" not in found
-    assert "--seed" in found  # the message says how to repeat it
-
-
-def test_votes_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(_file: QuorumStateFile, _state: ElectionState) -> None: ...
-
-    monkeypatch.setattr(QuorumStateFile, "write", forget)
-    assert "nothing found" not in first_violation()
-
-
-def test_fetches_that_count_before_the_fsync_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Votes and leaders are fine; what was acknowledged is lost when everything loses power."""
-
-    def stormy(seed: int) -> Simulation:
-        drawn = Swarm.draw(random.Random(seed))
-        storm = {"controllers": (1, 2, 3), "brokers": (4,), "mains": 0.5, "slow_thread": 0.2, "cut": 0.0}
-        return Simulation(seed, replace(drawn, **storm, client_pause_s=0.02, changes_voters=False))  # type: ignore[arg-type]  # by name
-
-    monkeypatch.setattr(MetadataLog, "flushed_offset", property(lambda log: log.log_end_offset))
-    found = first_violation(stormy, first=57)  # the ones before find nothing, and take their time
-    assert "acknowledged" in found or "M4" in found
-
-
-def test_answers_before_their_commit_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(controller: Controller, answer: Reply | ReplyError, _deadline_ms: int) -> None:
-        controller._effects.append(answer)
-
-    monkeypatch.setattr(Controller, "_answer", at_once)
-    assert "acknowledged" in first_violation()
-
-
-def test_a_lost_term_that_is_not_taken_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def keep(_registry: SnapshotRegistry, _epoch: int) -> None: ...
-
-    monkeypatch.setattr(SnapshotRegistry, "revert_to_snapshot", keep)
-    assert "nothing found" not in first_violation()

@@ -1,64 +1,30 @@
-"""Clusters that are stopped in order lose nothing, and do not hang on one copy; what that rests on shows when it is taken out."""
+"""Clusters that are stopped in order lose nothing, and do not hang on one copy."""
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
-from typing import Any
-from unittest import mock
 
 import pytest
 
-from replog.controller.managers.replication import ReplicationControl
-from replog.errors import LogTruncatedError
-from replog.metadata.records import PartitionChangeRecord
-from replog.replication.leader import Leader
-from replog.replication.remote_replicas import RemoteReplicas
-from replog.testing.history import AnomaliesFoundError
-from tests.sim.orderly_stops_simulation import OrderlyStops
-
-SEEDS = int(os.environ.get("REPLOG_ORDERLY_STOPS_SEEDS", "20"))
-ABLATION_SEEDS = 30
+from tests.sim.covering import TellStale, known_seeds, run_covering
+from tests.sim.fresh_seeds import fresh_seeds
+from tests.sim.simulations import ORDERLY_STOPS as KIND
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
+    """What the nodes of a hundred clusters log is kept by pytest otherwise; `--log` of the command shows it."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
-def run_until_it_shows() -> None:
-    for seed in range(ABLATION_SEEDS):
-        OrderlyStops(seed).run()
+def test_all_nodes_stop_in_order_and_start_again(tell_stale: TellStale) -> None:
+    _, missing = run_covering(KIND, known_seeds(KIND.name), tell_stale)
+    assert missing == []
 
 
-def test_all_nodes_stop_in_order_and_start_again() -> None:
-    for seed in range(SEEDS):
-        OrderlyStops(seed).run()
-
-
-def test_without_the_elr_a_damaged_copy_leaves_nobody() -> None:
-    changes_without = ReplicationControl.changes_without
-
-    def leaves(self: ReplicationControl, broker_id: int, **how: Any) -> Iterator[PartitionChangeRecord]:
-        return changes_without(self, broker_id, **how | {"leaves_in_order": False})
-
-    with mock.patch.object(ReplicationControl, "changes_without", leaves), pytest.raises(TimeoutError):
-        run_until_it_shows()
-
-
-def test_a_leader_that_commits_without_the_elr_loses_records() -> None:
-    counting = RemoteReplicas.counting
-
-    def of_the_isr(self: RemoteReplicas, waited_for: tuple[int, ...], end_offset: int, now_ms: int) -> Iterator[Any]:
-        isr = tuple(member for member in waited_for if member not in self._metadata.elr)
-        return counting(self, isr, end_offset, now_ms)
-
-    patches = (
-        mock.patch.object(RemoteReplicas, "counting", of_the_isr),
-        mock.patch.object(Leader, "_maybe_release", return_value=()),
-    )
-    with patches[0], patches[1], pytest.raises((AnomaliesFoundError, LogTruncatedError)):
-        run_until_it_shows()
+def test_for_fresh_seeds_too() -> None:
+    with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
+        KIND.run(seeds)

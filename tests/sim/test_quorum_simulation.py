@@ -1,9 +1,8 @@
-"""The metadata quorum under simulated faults, and the proof that the checker sees a missing safeguard."""
+"""The metadata quorum under simulated faults."""
 
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from collections import Counter
@@ -11,79 +10,30 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from replog_quorum import Effect
-from replog_quorum.transitions import TRANSITIONS
+from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.fresh_seeds import fresh_seeds
-from tests.sim.quorum_ablations import ABLATIONS, TABLE, Ablation, find
-from tests.sim.quorum_simulation import SimNode, Simulation, run_seeds
+from tests.sim.quorum_simulation import SimNode, Simulation
+from tests.sim.simulations import QUORUM as KIND
+from tests.sim.simulations import QUORUM_TRANSITIONS
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("REPLOG_SIM_SEEDS", "500"))
-FRESH_SEEDS = 50
-
-MUST_BE_SEEN = (
-    "AddVoter DUPLICATE_VOTER",
-    "AddVoter NONE",
-    "AddVoter NOT_LEADER_OR_FOLLOWER",
-    "AddVoter REQUEST_TIMED_OUT",
-    "AddVoter UNSUPPORTED_VERSION",
-    "LostLeadership",
-    "PeerLearned",
-    "RemoveVoter NONE",
-    "RemoveVoter VOTER_NOT_FOUND",
-    "check-quorum resigns",
-    "clean",
-    "cleaned before it was sent",
-    "clock leap",
-    "crash between effects",
-    "crash inside install",
-    "disk lost",
-    "disk replaced",
-    "download again",
-    "download resumed",
-    "graceful",
-    "install",
-    "isolated",
-    "leader is gone",
-    "leader removed",
-    "lost tail",
-    "moved",
-    "one-way cut",
-    "pause",
-    "position out of range",
-    "pre-vote refused",
-    "removed leader resigns",
-    "resign",
-    "snapshot damaged",
-    "snapshot not found",
-    "truncate",
-    "truncate voters",
-    "upgrade",
-    "vote of another disk refused",
-    "voter updated",
-)
 
 
-@pytest.fixture(scope="module")
-def seen() -> Counter[str]:
-    """The campaign: no invariant is broken, and healed clusters make progress."""
-    return run_seeds(range(SEEDS))
+def transitions(seen: Counter[str]) -> set[str]:
+    return {name for name in seen if ">" in name}
 
 
-def test_rare_branches_were_taken(seen: Counter[str]) -> None:
-    assert [name for name in MUST_BE_SEEN if seen[name] == 0] == []
-
-
-def test_every_transition_of_the_table_happens_and_no_other(seen: Counter[str]) -> None:
-    table = {f"{old.value}>{new.value}" for old, row in TRANSITIONS.items() for new in row}
-    assert {name for name in seen if ">" in name} == table
+def test_no_invariant_is_broken_and_rare_branches_are_taken(tell_stale: TellStale) -> None:
+    """And healed clusters make progress; every transition of the table happens, and no other."""
+    seen, missing = run_covering(KIND, known_seeds(KIND.name), tell_stale)
+    assert missing == []
+    assert transitions(seen) == QUORUM_TRANSITIONS
 
 
 def test_fresh_seeds_break_no_invariant_either() -> None:
-    with fresh_seeds("quorum_simulation", FRESH_SEEDS) as seeds:
-        run_seeds(seeds)
+    with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
+        assert transitions(KIND.run(seeds)) <= QUORUM_TRANSITIONS
 
 
 def test_one_seed_is_one_run_under_any_hash_seed() -> None:
@@ -129,12 +79,3 @@ def test_a_lease_excludes_another_leader() -> None:
         simulation.run()
         held += simulation.held
     assert held > 0
-
-
-@pytest.mark.parametrize("ablation", ABLATIONS, ids=lambda ablation: ablation.safeguard)
-def test_a_missing_safeguard_is_found(ablation: Ablation) -> None:
-    """At the seed of the table, or, when the code has changed since, at one of the next."""
-    found = find(ablation, TABLE.known_seed(ablation.safeguard), 200)
-    assert found is not None
-    assert re.search(ablation.finding, found[1])
-    assert "--seed" in found[1]  # the message says how to repeat it
