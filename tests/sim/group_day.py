@@ -217,6 +217,7 @@ def main() -> int:
     finally:
         for name in day.samples[0] if day.samples else ():
             print(f"{name:<28} {' '.join(f'{sample[name]:7d}' for sample in day.samples)}")
+        print(f"{int(day._loop.time()):9d}  virtual seconds")
         print(f"{day.lives} lives of members, {day.handled} records handled, {day._loop.steps} steps")
     return 0
 

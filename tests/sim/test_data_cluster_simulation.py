@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -40,25 +35,3 @@ def test_what_is_acknowledged_survives_everything(kind: SimulationKind, tell_sta
 def test_fresh_seeds_lose_nothing_either(kind: SimulationKind) -> None:
     with fresh_seeds(kind.name, kind.fresh_count) as seeds:
         kind.run(seeds)
-
-
-def test_one_seed_is_one_log_under_any_hash_seed() -> None:
-    """Faults, what clients did and saw, what the metadata say and what nodes log, each with its virtual time."""
-
-    def log(hash_seed: str) -> list[str]:
-        root = Path(__file__).parents[2]
-        path = f"{root}:{root}/timeline:{root}/quorum:{root}/checkpoints"
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.sim.data_cluster_simulation", "--seed", str(LOGGED_SEED), "--log"],
-            cwd=root,
-            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-        return [line for line in done.stdout.splitlines() if re.match(r" *\d+\.\d{6} ", line)]
-
-    first = log("1")
-    assert {line.split()[1] for line in first} == {"client", "fault", "log", "metadata", "node", "quorum"}
-    assert first == log("2")

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.campaign import run_seed
 from tests.sim.classic_members import assignment, owned_partitions, shares, subscription
 from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.group_day import GROUPS, MEMBERS, SAMPLES, SEGMENT_BYTES, GroupDay
-from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.simulations import GROUP as KIND
 
-HOURS = 0.5
+HOURS = 0.25
 
 
 @pytest.fixture(autouse=True)
@@ -36,15 +33,6 @@ def test_groups_hold_what_they_promise(tell_stale: TellStale) -> None:
 def test_groups_hold_what_they_promise_for_fresh_seeds() -> None:
     with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
         KIND.run(seeds)
-
-
-def test_a_seed_is_a_run() -> None:
-    traces = []
-    for _ in range(2):
-        simulation = GroupSimulation(3)
-        run_seed(simulation, Counter())
-        traces.append(simulation.trace)
-    assert traces[0] == traces[1]
 
 
 def test_nothing_piles_up_while_members_come_and_go() -> None:
