@@ -6,14 +6,17 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 # processes that run tests side by side; half of the time a test of a cluster waits
 TEST_WORKERS ?= 3
+# how long a campaign searches
+MINUTES ?= 60
+CAMPAIGN_ARGS ?=
 BENCH ?= codec
 BENCH_ARGS ?=
 
 # make exports variables given on its command line; pytest, pip and Spark would not know ours
-unexport DEMO_ARGS TEST_ARGS TEST_WORKERS BENCH BENCH_ARGS
+unexport DEMO_ARGS TEST_ARGS TEST_WORKERS MINUTES CAMPAIGN_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy test-client-suites lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -30,6 +33,7 @@ help:
 	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make test-deploy   Spark clusters, an example and the bench with Kafka, minutes of JVMs: not in make test"
 	@echo "make test-client-suites   what the authors of Kafka's clients test them with: not in make test"
+	@echo "make campaign   simulations, chaos, fuzz, safeguards taken out: fresh seeds for MINUTES=60"
 	@echo "make lint   format, lint, types, import contracts, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
@@ -72,6 +76,11 @@ test-deploy:
 test-client-suites:
 	$(call install,test)
 	@.venv/bin/python -m pytest tests/kafka/suites $(TEST_ARGS)
+
+# what finds more with more time: tests/campaign/kinds.py
+campaign:
+	$(call install,test)
+	@.venv/bin/python -m tests.campaign run --minutes $(MINUTES) $(CAMPAIGN_ARGS)
 
 lint:
 	$(call install,dev)

@@ -28,7 +28,9 @@ class CampaignMarks:
         is_proven = cache(proven.is_proven)
         run, left_out = list[pytest.Item](), list[pytest.Item]()
         for item in items:
-            is_left_out = item.get_closest_marker("campaign") and not _is_named(item, named) and is_proven(_file_of(item))
+            is_left_out = (
+                item.get_closest_marker("campaign") and not _is_named(item, named) and is_proven(_file_of(item))
+            )
             (left_out if is_left_out else run).append(item)
         if left_out:
             config.hook.pytest_deselected(items=left_out)

@@ -14,8 +14,6 @@ from replog.metadata.records import MetadataRecord
 from replog_timeline import SnapshotRegistry
 from tests.sim.controller_simulation import ViolationError, run_seeds
 
-pytestmark = pytest.mark.campaign
-
 ABLATION_SEEDS = 120
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.sim.fresh_seeds import FIRST, fresh_seeds
 from tests.sim.metadata_cluster_checks import Violation
+from tests.sim.simulations import SIMULATIONS
 
 
 def test_a_find_says_how_to_repeat_it(capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,10 +32,7 @@ def test_each_run_has_other_seeds_and_never_the_fixed_ones() -> None:
     assert len(drawn) > 1
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["controller_simulation", "data_cluster_simulation", "metadata_cluster_simulation", "quorum_simulation"],
-)
+@pytest.mark.parametrize("name", [simulation.name for simulation in SIMULATIONS])
 def test_the_command_is_there(name: str) -> None:
     module = importlib.import_module(f"tests.sim.{name}")
     source = inspect.getsource(module) + inspect.getsource(importlib.import_module("tests.sim.campaign"))

@@ -11,8 +11,6 @@ import pytest
 from tests.sim.ablation_table import TellStale
 from tests.sim.quorum_ablations import ABLATIONS, TABLE, Ablation
 
-pytestmark = pytest.mark.campaign
-
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:

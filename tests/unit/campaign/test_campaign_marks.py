@@ -17,7 +17,7 @@ def root(tmp_path: Path) -> Path:
     """A repository with two files of tests: one imports a neighbour and a module, the other nothing."""
     (tmp_path / "tests" / "sim").mkdir(parents=True)
     for name, text in {
-        "tests/sim/test_a.py": "from near import x\nfrom tests.sim import far\n\npytestmark = pytest.mark.campaign\n",
+        "tests/sim/test_a.py": f"from near import x\nfrom tests.sim import far\n\npytestmark = pytest.{proven.MARK}\n",
         "tests/sim/test_b.py": "import os\n",
         "tests/sim/near.py": "from tests.sim.farther import (\n    y,\n)\n",
         "tests/sim/far.py": "",
