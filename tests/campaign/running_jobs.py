@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -78,9 +79,10 @@ class RunningJob:
         return self._ended(status, usage.ru_utime + usage.ru_stime) if pid else None
 
     def interrupt(self) -> None:
-        """Has it end in order, as Ctrl-C does."""
+        """Has it end in order, as Ctrl-C in a terminal does: all processes of its group are told."""
         self._was_cut = True
-        self._process.send_signal(signal.SIGINT)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGINT)
 
     def kill(self) -> Ended:
         """Ends it and all processes that it has started."""
