@@ -35,6 +35,7 @@ class Kind:
         environment: Variables of the command; words in braces are replaced here too.
         choices: What `{choices}` are taken from.
         draws: Whether each job is another one; else it runs once in a campaign.
+        grace_s: How long a job may take to put links, disks and processes in order when it is ended.
         repeat: The command that repeats one seed, if a find names it as `[seed N`.
     """
 
@@ -45,6 +46,7 @@ class Kind:
     environment: Mapping[str, str] = field(default_factory=dict)
     choices: Sequence[str] = ()
     draws: bool = True
+    grace_s: float = 30.0
     repeat: tuple[str, ...] = ()
 
 
@@ -98,7 +100,11 @@ def simulation(name: str, seed_s: float) -> Kind:
     """Returns a simulation of tests/sim, of whose seeds each takes so many seconds of CPU."""
     module = (PYTHON, "-m", f"tests.sim.{name}")
     return Kind(
-        name, (*module, "--first", "{seed}", "--seeds", "{count}"), seed_s, repeat=(*module, "--seed", "{seed}")
+        name,
+        (*module, "--first", "{seed}", "--seeds", "{count}"),
+        seed_s,
+        grace_s=0.0,
+        repeat=(*module, "--seed", "{seed}"),
     )
 
 

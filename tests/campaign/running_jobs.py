@@ -17,8 +17,7 @@ from tests.campaign.kinds import PATHS, Job
 from tests.campaign.proven import ROOT
 
 POLL_S = 0.1
-GRACE_S = 30.0
-"""How long a job may take to put its links, disks and processes in order."""
+"""How often it is looked at a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,8 @@ class RunningJob:
         children = psutil.Process(self._process.pid).children(recursive=True)
         self._process.kill()
         for child in children:
-            child.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
         _, status, usage = os.wait4(self._process.pid, 0)
         return self._ended(status, usage.ru_utime + usage.ru_stime)
 
@@ -101,23 +101,25 @@ class RunningJob:
         return Ended(self.job, self._process.returncode, self._was_cut, elapsed_s, cpu_s, said)
 
 
-def end_all(
-    running: list[RunningJob], grace_s: float = GRACE_S, is_impatient: Callable[[], bool] = lambda: False
-) -> list[Ended]:
-    """Ends jobs in order, those that do not within the grace at once; returns what became of them.
+def end_all(running: list[RunningJob], is_impatient: Callable[[], bool] = lambda: False) -> list[Ended]:
+    """Ends jobs in order, those that do not within the grace of their kind at once; returns what became of them.
 
     Args:
         running: The jobs.
-        grace_s: How long they may take.
         is_impatient: Whether somebody does not want to wait for that.
     """
+    ended, waiting, began_s = list[Ended](), list(running), time.monotonic()
     for job in running:
         job.interrupt()
-    ended, waiting, until_s = list[Ended](), list(running), time.monotonic() + grace_s
-    while waiting and time.monotonic() < until_s and not is_impatient():
-        time.sleep(POLL_S)
+    while waiting:
+        waited_s = time.monotonic() - began_s
         for job in list(waiting):
-            if (end := job.poll()) is not None:
+            end = job.poll()
+            if end is None and (waited_s >= job.job.kind.grace_s or is_impatient()):
+                end = job.kill()
+            if end is not None:
                 waiting.remove(job)
                 ended.append(end)
-    return ended + [job.kill() for job in waiting]
+        if waiting:
+            time.sleep(POLL_S)
+    return ended

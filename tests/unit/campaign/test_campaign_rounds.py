@@ -18,8 +18,8 @@ from tests.campaign.running_jobs import Ended, RunningJob, end_all
 SIMULATION = Kind("toy", ("toy", "--first", "{seed}", "--seeds", "{count}"), 0.5, repeat=("toy", "--seed", "{seed}"))
 
 
-def python(code: str, *arguments: str, unit_s: float = 0.01, name: str = "toy", draws: bool = True) -> Kind:
-    return Kind(name, (sys.executable, "-c", code, *arguments), unit_s, draws=draws)
+def python(code: str, *arguments: str, name: str = "toy", draws: bool = True, grace_s: float = 30.0) -> Kind:
+    return Kind(name, (sys.executable, "-c", code, *arguments), 0.01, draws=draws, grace_s=grace_s)
 
 
 def campaign(tmp_path: Path, *those: Kind, duration_s: float = 60.0, processes: int = 2) -> Campaign:
@@ -108,10 +108,10 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
 print(child.pid, flush=True)
 child.wait()
 """
-    running = RunningJob(make_job(python(code), 1, 1.0, tmp_path), tmp_path)
+    running = RunningJob(make_job(python(code, grace_s=0.0), 1, 1.0, tmp_path), tmp_path)
     while not (tmp_path / "output").read_text():
         assert running.poll() is None
-    (ended,) = end_all([running], grace_s=0.0)
+    (ended,) = end_all([running])
     assert isinstance(ended, Ended)
     assert ended.was_cut
     psutil.wait_procs([psutil.Process(int(ended.output))] if psutil.pid_exists(int(ended.output)) else [], timeout=30)
