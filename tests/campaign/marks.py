@@ -1,12 +1,13 @@
 """Which tests that are marked `campaign` run, and what a run says of seeds that have grown stale: a plugin of pytest.
 
-They run where they are asked for (`pytest -m campaign`, or by name: `pytest FILE::TEST`), and where their file is not proven as
+They run where they are asked for (`pytest -m campaign`, or by name: `pytest FILE`, `pytest FILE::TEST`), and where their file is not proven as
 it stands (`proven`).
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -24,12 +25,11 @@ class CampaignMarks:
         """Leaves out what runs in campaigns only."""
         if "campaign" in config.option.markexpr:
             return
-        named = tuple(argument for argument in config.args if "::" in argument)
         is_proven = cache(proven.is_proven)
         run, left_out = list[pytest.Item](), list[pytest.Item]()
         for item in items:
             is_left_out = (
-                item.get_closest_marker("campaign") and not _is_named(item, named) and is_proven(_file_of(item))
+                item.get_closest_marker("campaign") and not _is_named(item, config.args) and is_proven(_file_of(item))
             )
             (left_out if is_left_out else run).append(item)
         if left_out:
@@ -61,5 +61,8 @@ def _file_of(item: pytest.Item) -> str:
     return item.path.relative_to(proven.ROOT).as_posix()
 
 
-def _is_named(item: pytest.Item, named: tuple[str, ...]) -> bool:
-    return any(item.nodeid.startswith(argument.removeprefix("./")) for argument in named)
+def _is_named(item: pytest.Item, arguments: list[str]) -> bool:
+    """Tells whether the command line names the test, or its file; a folder names nothing."""
+    name = item.nodeid.partition("::")[2]
+    named = (argument.partition("::") for argument in arguments)
+    return any(Path(file).resolve() == item.path and name.startswith(test) for file, _, test in named)

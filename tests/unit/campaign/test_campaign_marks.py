@@ -82,11 +82,15 @@ def left(monkeypatch: pytest.MonkeyPatch, *arguments: str, mark: str = "", is_pr
 
 def test_what_is_proven_runs_only_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert left(monkeypatch) == [PLAIN]
-    assert left(monkeypatch, "tests/sim/test_a.py") == [PLAIN]
     assert left(monkeypatch, mark="kafka") == [PLAIN]
     assert left(monkeypatch, mark="campaign") == [MARKED, PLAIN]
+    monkeypatch.chdir(proven.ROOT)
+    assert left(monkeypatch, "tests", "tests/sim") == [PLAIN]
+    assert left(monkeypatch, "tests/sim/test_a.py") == [MARKED, PLAIN]
     assert left(monkeypatch, "tests/sim/test_a.py::test_it") == [MARKED, PLAIN]
     assert left(monkeypatch, "tests/sim/test_a.py::test_other") == [PLAIN]
+    monkeypatch.chdir(proven.ROOT / "tests")
+    assert left(monkeypatch, "sim/test_a.py") == [MARKED, PLAIN]
 
 
 def test_what_has_changed_runs(monkeypatch: pytest.MonkeyPatch) -> None:
