@@ -7,6 +7,9 @@ A script can do more.  Spark puts zips of its own Python files before all else o
 from a zip is compiled at each start, which takes half a second of processor time.  A session starts six of them before its first
 rows are there, a stream one more each time.  Where pyspark is installed beside replog the script takes the zips away.  It is a file
 of this machine, so executors on other ones could not start it.
+
+The script has its place in the temporary folder.  Where that cannot hold it either, because its own name has a space or it lets no
+program run, the script is a file in memory: the name is then ``/proc/PID/fd/NUMBER``, one word, and ends with this process.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ def python_for_spark(python: str, script: Path, *, without: Sequence[Path] = ())
 
     Args:
         python: The path of the interpreter.
-        script: The path of the script; written only if it is needed.
+        script: The path of the script; written only if it is needed, and in memory where Spark could not start it there.
         without: The entries to take from the path on which it looks for modules; they stay where Spark could not start the script.
 
     Raises:
@@ -71,19 +74,36 @@ def python_for_spark(python: str, script: Path, *, without: Sequence[Path] = ())
     script.parent.mkdir(parents=True, exist_ok=True)
     template = _SCRIPT_WITHOUT if without else _SCRIPT
     zips = " | ".join(shlex.quote(str(each)) for each in without)
-    script.write_text(template.format(python=shlex.quote(python), zips=zips), encoding="utf-8")
+    text = template.format(python=shlex.quote(python), zips=zips)
+    script.write_text(text, encoding="utf-8")
     script.chmod(0o755)
-    if _is_one_word(str(script)) and os.access(script, os.X_OK):  # which also tells of a mount with `noexec`
+    if _can_be_started(script):
         return str(script)
     script.unlink()
     if _is_one_word(python):
         return python
+    in_memory = _written_to_memory(text)
+    if _can_be_started(in_memory):
+        return str(in_memory)
     raise ConfigError(
         "TMPDIR",
         str(script.parent),
-        f"Spark hands the path of its Python to a shell, which does not take {python} for one word, and a script in {script.parent} "
-        "cannot stand in for it. Set TMPDIR to a folder that lets programs run and has no spaces and special characters in its path",
+        f"Spark hands the path of its Python to a shell, which does not take {python} for one word, and neither a script in "
+        f"{script.parent} nor one in memory can stand in for it. Set TMPDIR to a folder that lets programs run and has no spaces and "
+        "special characters in its path",
     )
+
+
+def _can_be_started(script: Path) -> bool:
+    """Whether Spark could start a script; no also where it is on a mount with `noexec`."""
+    return _is_one_word(str(script)) and os.access(script, os.X_OK)
+
+
+def _written_to_memory(text: str) -> Path:
+    """Returns the path of an executable file in memory, which is there until this process ends."""
+    descriptor = os.memfd_create("python-for-spark")
+    os.write(descriptor, text.encode())
+    return Path(f"/proc/{os.getpid()}/fd/{descriptor}")
 
 
 def _is_one_word(path: str) -> bool:
