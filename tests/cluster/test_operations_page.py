@@ -10,6 +10,7 @@ import asyncio
 import os
 import re
 import select
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,7 +93,7 @@ class Reader:
 
     def _started(self, line: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", "-c", line.replace("replog ", f"{sys.executable} -m replog.cli ", 1)],
+            ["bash", "-c", line.replace("replog ", f"{shlex.quote(sys.executable)} -m replog.cli ", 1)],
             cwd=self.home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from typing import NamedTuple
 
 import pytest
 
-REPLOG = f"{sys.executable} -m replog.cli"
+REPLOG = [sys.executable, "-m", "replog.cli"]
 
 
 class Ended(NamedTuple):
@@ -23,7 +24,7 @@ class Ended(NamedTuple):
 def shell(line: str) -> Ended:
     """Runs a line in bash; `replog` in it is the command of this interpreter."""
     done = subprocess.run(
-        ["bash", "-c", f'replog() {{ {REPLOG} "$@"; }}\n{line}'],
+        ["bash", "-c", f'replog() {{ {shlex.join(REPLOG)} "$@"; }}\n{line}'],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -51,7 +52,7 @@ def test_a_reader_that_has_gone_is_no_error_to_talk_about(command: str) -> None:
     reads, writes = os.pipe()
     os.close(reads)
     with os.fdopen(writes, "wb") as unread:
-        arguments = [*REPLOG.split(), *command.split()]
+        arguments = [*REPLOG, *command.split()]
         done = subprocess.run(arguments, stdout=unread, stderr=subprocess.PIPE, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (141, b"")
 
