@@ -5,6 +5,7 @@ Without Java, Maven or (the first time) the network the tests skip and say why; 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,15 +24,17 @@ REQUIRE = "REPLOG_REQUIRE_KAFKA"
 
 
 @pytest.fixture(scope="session")
-def kafka() -> KafkaInstall:
-    """Kafka's classes and a Java to run them."""
+def kafka() -> Iterator[KafkaInstall]:
+    """Kafka's classes and a Java to run them; many programs in one JVM."""
     pytest.importorskip("cramjam", reason="Kafka's codecs need the extra replog[compression]")
     try:
-        return install()
+        found = install()
     except KafkaUnavailableError as error:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
         pytest.skip(f"Apache Kafka cannot be had: {error}")
+    with contextlib.closing(found):
+        yield found
 
 
 @pytest.fixture(scope="session")

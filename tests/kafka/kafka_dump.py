@@ -1,6 +1,6 @@
 """Kafka's DumpLogSegments: run on many files at once, and what it prints as rows.
 
-One start of the JVM costs about a second, so files are dumped together.  Keys and values come as hex (`java/HexDecoder`).
+Files are dumped together.  Keys and values come as hex (`java/HexDecoder`).
 """
 
 from __future__ import annotations

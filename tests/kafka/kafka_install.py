@@ -19,9 +19,11 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from many_calls import ManyCalls
 
 from tests import short_lived_java
 
@@ -58,15 +60,30 @@ class KafkaInstall:
 
     java: str
     class_path: str
+    _calls: ManyCalls = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_calls", ManyCalls(lambda: self.command("ManyCalls")))
 
     def command(self, main_class: str, *arguments: str, options: Sequence[str] = SMALL_JVM) -> list[str]:
         """The command line that runs a class."""
         return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
 
-    def run(
+    def run(self, main_class: str, *arguments: str, stdin: str = "", status: int = 0) -> Printed:
+        """Runs a class to its end, in one JVM with all others that are run so.
+
+        Raises:
+            AssertionError: it ended with another status.
+        """
+        done = self._calls.call(main_class, *arguments, stdin=stdin)
+        text = f"{main_class} {arguments[:2]}: {done.output[-2000:]}\n{done.errors[-4000:]}"
+        assert done.status == status, text
+        return Printed(done.output, done.errors)
+
+    def run_alone(
         self, main_class: str, *arguments: str, timeout_s: float = 120, stdin: str = "", status: int = 0
     ) -> Printed:
-        """Runs a class to its end.
+        """Runs a class as its users do: in a JVM of its own.
 
         Raises:
             AssertionError: it ended with another status.
@@ -83,6 +100,10 @@ class KafkaInstall:
         assert done.returncode == status, text
         errors = done.stderr.splitlines(keepends=True)
         return Printed(done.stdout, "".join(line for line in errors if not line.startswith(short_lived_java.NOTE)))
+
+    def close(self) -> None:
+        """Ends the JVM of `run`."""
+        self._calls.close()
 
 
 def install() -> KafkaInstall:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kafka_install import KafkaInstall, Printed
 
@@ -37,18 +37,27 @@ NO_SERVERS_OPTION = {"kafka-producer-perf-test"}
 VERB_FIRST = {"kafka-cluster"}
 """Tools that want what they shall do before where brokers are; the others want it after."""
 
+ENDS_WITH_ITS_JVM = {"kafka-verifiable-producer"}
+"""Tools that end by what the JVM ends with, and so need one of their own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Kafka's tools, each run in a JVM of its own.
+    """Kafka's tools, in one JVM one after another.
 
     Attributes:
         kafka: The classes.
         servers: host:port, separated by commas, of the brokers.
+        is_each_alone: Whether each call has a JVM of its own, as users run the tools.
     """
 
     kafka: KafkaInstall
     servers: str
+    is_each_alone: bool = False
+
+    def alone(self) -> Tools:
+        """Returns the same tools, each call in a JVM of its own."""
+        return replace(self, is_each_alone=True)
 
     def run(self, tool: str, *arguments: str, stdin: str = "", status: int = 0) -> str:
         """Returns what a tool prints; it must end with the status."""
@@ -62,4 +71,6 @@ class Tools:
     def _printed(self, tool: str, arguments: tuple[str, ...], stdin: str, status: int) -> Printed:
         servers = () if tool in NO_SERVERS_OPTION else ("--bootstrap-server", self.servers)
         verbs = arguments[: tool in VERB_FIRST]
-        return self.kafka.run(TOOLS[tool], *verbs, *servers, *arguments[len(verbs) :], stdin=stdin, status=status)
+        is_alone = self.is_each_alone or tool in ENDS_WITH_ITS_JVM
+        run = self.kafka.run_alone if is_alone else self.kafka.run
+        return run(TOOLS[tool], *verbs, *servers, *arguments[len(verbs) :], stdin=stdin, status=status)

@@ -54,6 +54,12 @@ def offsets(tools: Tools, topic: str, *arguments: str) -> dict[int, int]:
     return {int(partition): int(offset) for _, partition, offset in found}
 
 
+def fill(tools: Tools, topic: str, count: int) -> None:
+    """Writes records to all partitions of a topic: the values are numbers, the keys too."""
+    lines = "".join(f"{number}\t{number}\n" for number in range(count))
+    tools.run("kafka-console-producer", "--topic", topic, "--property", "parse.key=true", stdin=lines)
+
+
 def partitions(tools: Tools, topic: str) -> list[dict[str, str]]:
     """What kafka-topics says of each partition, by the names that it prints."""
     lines = tools.run("kafka-topics", "--describe", "--topic", topic).splitlines()
@@ -125,7 +131,8 @@ def test_producer_performance(tools: Tools, broker: Broker) -> None:
 @served("kafka-console-producer", "keys, headers, compressed")
 @served("kafka-console-consumer", "`--partition`, from an offset")
 def test_console(tools: Tools, broker: Broker) -> None:
-    topic = broker.topic()
+    """In JVMs of their own, as it comes: what is read from standard input, and done when a JVM ends."""
+    tools, topic = tools.alone(), broker.topic()
     read = ("--topic", topic, "--partition", "0", "--timeout-ms", "60000")
     lines = "h:1\tk\tone\nh:2\tk\ttw\u00f6\n"
     parsing = ("--property", "parse.key=true", "--property", "parse.headers=true")
@@ -150,7 +157,7 @@ def test_verifiable_producer(tools: Tools, broker: Broker) -> None:
 @served("kafka-delete-records", "up to an offset, up to the end")
 def test_delete_records(tools: Tools, broker: Broker, tmp_path: Path) -> None:
     topic = broker.topic(partitions=2)
-    tools.run("kafka-verifiable-producer", "--topic", topic, "--max-messages", "20", "--repeating-keys", "9")
+    fill(tools, topic, 20)
     ends = offsets(tools, topic)
     assert min(ends.values()) > 3
     below = [
@@ -169,7 +176,7 @@ def test_delete_records(tools: Tools, broker: Broker, tmp_path: Path) -> None:
 @served("kafka-log-dirs", "sizes and lags of replicas")
 def test_log_dirs(tools: Tools, broker: Broker) -> None:
     topic = broker.topic(partitions=2)
-    tools.run("kafka-verifiable-producer", "--topic", topic, "--max-messages", "10")
+    fill(tools, topic, 10)
     told = tools.run("kafka-log-dirs", "--describe", "--topic-list", topic).splitlines()
     (of_broker,) = json.loads(told[-1])["brokers"]
     (folder,) = of_broker["logDirs"]
@@ -270,7 +277,7 @@ def test_reassignment_and_election(of_three: Tools, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_served_is_told(ours: Tools, tool: str, arguments: list[str], status: int, text: str) -> None:
-    assert text in ours.errors(tool, *arguments, status=status)
+    assert text in ours.alone().errors(tool, *arguments, status=status)
 
 
 # ---- groups ----------------------------------------------------------------------------------------------------------
@@ -288,7 +295,7 @@ def described(tools: Tools, group: str) -> dict[int, tuple[str, str, str]]:
 @served("kafka-groups", "list")
 def test_groups(tools: Tools, broker: Broker) -> None:
     topic, group = broker.topic(), f"by-tools-{broker.name}"
-    tools.run("kafka-verifiable-producer", "--topic", topic, "--max-messages", "5")
+    fill(tools, topic, 5)
     reading = ("--topic", topic, "--group", group, "--from-beginning", "--max-messages", "5")
     assert tools.run("kafka-console-consumer", *reading).split() == ["0", "1", "2", "3", "4"]
     assert described(tools, group) == {0: ("5", "5", "0")}
@@ -304,7 +311,7 @@ def test_groups(tools: Tools, broker: Broker) -> None:
 @served("kafka-consumer-perf-test", "it subscribes")
 def test_performance_of_who_subscribes(ours: Tools, replog_broker: ServedCluster) -> None:
     replog_broker.create_topic("subscribed-by-tools")
-    ours.run("kafka-verifiable-producer", "--topic", "subscribed-by-tools", "--max-messages", "5")
+    fill(ours, "subscribed-by-tools", 5)
     asked = ("--topic", "subscribed-by-tools", "--messages", "5", "--timeout", "20000")
     performance = ours.run("kafka-consumer-perf-test", *asked)
     assert "exceeded" not in performance
