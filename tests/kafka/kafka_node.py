@@ -146,6 +146,10 @@ class KafkaClients:
         """Every record, in the shape of `tests.kafka_fixtures.Row`."""
         return [_row(line) for line in self._driver.ask("consume", topic, partition, isolation)]
 
+    def read_as_member(self, group: str, protocol: str, topic: str, count: int) -> None:
+        """Subscribes for a group, reads so many records, commits behind them and leaves; protocol: "classic", "consumer"."""
+        self._driver.ask("read-as-member", group, protocol, topic, count)
+
     def offsets_for_times(self, topic: str, partition: int, times_ms: Sequence[int]) -> list[tuple[int, int] | None]:
         """(offset, timestamp) for each time, or None."""
         found = [line.split("\t") for line in self._driver.ask("offsets-for-times", topic, partition, *times_ms)]

@@ -2,7 +2,7 @@
 
 | station | what happens                                                                  | kept                      |
 |---------|-------------------------------------------------------------------------------|---------------------------|
-| 1       | Kafka is written to: every codec, transactions, LogAppendTime, segments         | `stopped`, after a clean stop |
+| 1       | Kafka is written to: every codec, transactions, LogAppendTime, segments; groups of both protocols read and leave | `stopped`, after a clean stop |
 | 2       | our folders take the places of topic `ours`; a clean start serves them           | `served_clean`            |
 | 3       | Kafka appends to all of them, a transaction stays open                           | `killed`, after kill -9      |
 | 4       | our folders take the places of topic `found`; an unclean start recovers all      | `served_unclean`, `recovered` after a clean stop |
@@ -35,6 +35,11 @@ EPOCHS: Final = (0, 1)
 """Of our logs: below what the controller has given the topics by the time they are served."""
 ROLLED_BYTES: Final = 1 << 20
 DELETED_BELOW: Final = 70
+GROUPS: Final = ("classic", "consumer")
+"""Named as the protocols that they speak."""
+GROUP_TOPIC: Final = "flights"
+GROUP_RECORDS_COUNT: Final = 7
+"""In partition 1 of two; each group has read them."""
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition."""
@@ -81,6 +86,7 @@ def _live(run: KafkaRun, node: KafkaNode) -> None:
     with _running(node) as clients:
         ids = {topic: clients.create(topic, partitions=len(SHAPES)) for topic in (OURS, FOUND)}
         _write(clients)
+        _read_by_groups(clients)
         run.consumed["stopped"] = _consume(clients, WRITTEN)
         run.times = {place: _times(clients, *place, run.consumed["stopped"]) for place in WRITTEN}
         node.stop()
@@ -132,6 +138,13 @@ def _write(clients: KafkaClients) -> None:
         records = mixed_records(7 + number, seed=number)
         clients.transact("transactions", 0, records, transactional_id=f"t{number % 2}", end=end)
         clients.produce("transactions", 0, mixed_records(3, seed=50 + number))
+
+
+def _read_by_groups(clients: KafkaClients) -> None:
+    clients.create(GROUP_TOPIC, partitions=2)
+    clients.produce(GROUP_TOPIC, 1, [(1, None, b"x", ())] * GROUP_RECORDS_COUNT)
+    for protocol in GROUPS:
+        clients.read_as_member(protocol, protocol, GROUP_TOPIC, GROUP_RECORDS_COUNT)
 
 
 def _consume(clients: KafkaClients, places: Iterable[Place]) -> Consumed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -143,10 +142,10 @@ def test_confluents_consumer_subscribes_by_pattern(broker: Broker) -> None:
         consumer.close()
 
 
-@pytest.fixture
-def java(kafka: KafkaInstall, broker: Broker, tmp_path: Path) -> Iterator[Driver]:
+@pytest.fixture(scope="module")
+def java(kafka: KafkaInstall, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     """Kafka's clients in Java."""
-    with driver(kafka.command("KafkaDriver", broker.servers), tmp_path) as found:
+    with driver(kafka.command("KafkaDriver", broker.servers), tmp_path_factory.mktemp("java")) as found:
         yield found
 
 
