@@ -1,32 +1,40 @@
 """Which tests run in one process, and in which order the processes get them (`pytest -n`).
 
-A file is run by one process: what its tests share is started once.  Kafka and the Spark session take seconds to start, so
-that their folders are run by one process each; what is in a folder and shares nothing is not held up by it.  Clusters,
-which mostly wait, are begun first, then the units that take longest, so that no process is left with one at the end.  The
-other files come in the order in which they are collected: campaigns, and at the end the many short files of tests/unit.
+A file is run by one process: what its tests share is started once.  Apache Kafka, its JVMs and the Spark session take seconds to
+start, so files that share one of them are one unit, too; what shares nothing is not held up by them.  Clusters, which mostly
+wait, are begun first, then the units that take longest, so that no process is left with one at the end.  The other files come in
+the order in which they are collected: campaigns, and at the end the many short files of tests/unit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-SHARE_ONE_FIXTURE = ("tests/kafka/", "tests/spark/")
-SHARE_NOTHING = ("tests/spark/test_spark_examples.py",)
-"""Files of those folders whose tests start what they need: minutes that another process can use."""
+SHARE_NOTHING = ("tests/spark/test_spark_examples.py", "tests/kafka/test_kafka_full_groups_alike.py")
+"""Files that fit a pattern of SHARED, and whose tests start what they need: minutes that another process can use."""
 
-LONGEST = ("tests/spark/", "tests/kafka/", *SHARE_NOTHING)
+SHARED: Mapping[str, str] = {
+    "tests/spark/": r"tests/spark/",
+    "tests/kafka/: a broker of each kind": r"tests/kafka/test_kafka_\w+_(alike|conversions)\.py",
+    "tests/kafka/: the life of a node of Kafka": r"tests/kafka/test_kafka_(wrote_it|serves_ours|group_folder)\.py",
+    "tests/kafka/: one JVM": r"tests/kafka/test_kafka_(tools|dump|group_records|reads_messages|java)\.py",
+}
+"""The files of units that share a fixture of the session, by the name of the unit."""
+
+LONGEST = ("tests/spark/", "tests/kafka/: a broker of each kind", "tests/kafka/test_kafka_clients.py", *SHARE_NOTHING)
 
 
 def unit_of(nodeid: str) -> str:
-    """What is run by the same process as this test: its file, or its folder."""
+    """What is run by the same process as this test: its file, or the unit of `SHARED` that this belongs to."""
     file = nodeid.partition("::")[0]
     if file in SHARE_NOTHING:
         return file
-    return next((folder for folder in SHARE_ONE_FIXTURE if file.startswith(folder)), file)
+    return next((unit for unit, files in SHARED.items() if re.match(files, file)), file)
 
 
 def in_order(nodeids: Iterable[str]) -> list[str]:

@@ -72,9 +72,11 @@ def replog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCl
         yield cluster
 
 
-@pytest.fixture(scope="session", params=["replog", pytest.param("kafka", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    scope="session", params=["replog", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.campaign])]
+)
 def broker(request: pytest.FixtureRequest) -> Broker:
-    """Ours, and Kafka itself, so that a wrong test is seen."""
+    """Ours, and Kafka itself, so that a wrong test is seen: in campaigns, and when a file of tests has changed."""
     if request.param == "kafka":
         return of_kafka(request.getfixturevalue("kafka_broker"))
     return of_replog(request.getfixturevalue("replog_broker"))

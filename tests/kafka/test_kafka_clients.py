@@ -1,6 +1,6 @@
 """Kafka's clients work with our brokers: what each writes is read by every other and by our own, byte for byte.
 
-The same tests run with Apache Kafka itself where it can be had, so that a test which asks for the wrong thing is seen.
+In campaigns (`mark.campaign`) the same tests run with Apache Kafka itself, so that a test which asks for the wrong thing is seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kcat, as distributions have it, works with our brokers; the same tests run with Apache Kafka itself."""
+"""kcat, as distributions have it, works with our brokers; in campaigns (`mark.campaign`) the same with Apache Kafka itself."""
 
 from __future__ import annotations
 

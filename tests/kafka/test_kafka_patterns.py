@@ -1,4 +1,4 @@
-"""Groups whose coordinator resolves the patterns of its members (KIP-848): the same at Kafka and at our brokers."""
+"""Groups whose coordinator resolves the patterns of its members (KIP-848): with our brokers, and in campaigns (`mark.campaign`) with Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka's own tools, unchanged, work with our brokers; the same tests run with Apache Kafka itself.
+"""Kafka's own tools, unchanged, work with our brokers; in campaigns (`mark.campaign`) the same tests run with Apache Kafka itself.
 
 What a tool prints is compared word by word where it says the same of every broker.
 """

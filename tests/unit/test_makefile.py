@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.side_by_side import LONGEST, SHARE_NOTHING, Scheduler, in_order, unit_of
+from tests.side_by_side import LONGEST, SHARE_NOTHING, SHARED, Scheduler, in_order, unit_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,12 +32,35 @@ def _part_of(path: Path) -> str:
     return next(asked, f"tests/{path.parts[1]}")
 
 
-@pytest.mark.parametrize("folder", ["tests/kafka/", "tests/spark/"])
-def test_what_takes_long_to_start_is_started_once(folder: str) -> None:
-    found = {str(path.relative_to(ROOT)) for path in (ROOT / folder).glob("test_*.py")}
-    files = found.difference(SHARE_NOTHING)
+STARTED_ONCE = {
+    "the Spark session": ("tests/spark", ""),
+    "a broker of each kind": ("tests/kafka", r"\b(both: Sides|members: Members|kafka_broker: KafkaNode)\b"),
+    "the life of a node of Kafka": ("tests/kafka", r"\bkafka_run: KafkaRun\b"),
+    "one JVM for Kafka's programs": ("tests/kafka", r"\bkafka: KafkaInstall\b"),
+}
+"""What a session starts: where, and how a file of tests says that it uses it; all files of tests/spark do."""
+
+OF_ITS_OWN = {
+    "tests/spark/test_spark_examples.py": "starts sessions of its own",
+    "tests/kafka/test_kafka_full_groups_alike.py": "brokers with keys of their own",
+    "tests/kafka/test_kafka_patterns.py": "runs no program but the driver of its clients",
+    "tests/kafka/test_kafka_mixed_groups.py": "starts consoles that run at the same time",
+}
+"""Files that say so, and use nothing that others have started: why."""
+
+
+@pytest.mark.parametrize("shared", STARTED_ONCE)
+def test_what_takes_long_to_start_is_started_once(shared: str) -> None:
+    folder, said = STARTED_ONCE[shared]
+    users = [path for path in sorted((ROOT / folder).glob("test_*.py")) if re.search(said, path.read_text())]
+    files = {str(path.relative_to(ROOT)) for path in users}.difference(OF_ITS_OWN)
     assert len(files) > 1
-    assert {unit_of(f"{file}::test_it[a::b]") for file in files} == {folder}
+    assert len({unit_of(f"{file}::test_it[a::b]") for file in files}) == 1
+
+
+def test_no_unit_is_without_files() -> None:
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")]
+    assert {*SHARED, *LONGEST} <= {unit_of(file) for file in files}
 
 
 def test_a_file_is_run_by_one_process() -> None:
@@ -45,15 +68,22 @@ def test_a_file_is_run_by_one_process() -> None:
 
 
 def test_what_shares_nothing_is_run_by_a_process_of_its_own() -> None:
-    assert all((ROOT / file).is_file() for file in SHARE_NOTHING)
     assert [unit_of(f"{file}::test_it") for file in SHARE_NOTHING] == list(SHARE_NOTHING)
 
 
 def test_what_takes_longest_is_begun_before_what_is_short() -> None:
     """Example: one process would still run the Spark tests while the others have nothing left."""
     short = ["tests/sim/test_c.py", "tests/unit/test_d.py"]
-    collected = ["tests/cluster/test_a.py::x", "tests/kafka/test_b.py::x", *(f"{file}::x" for file in short)]
-    collected += ["tests/spark/test_b.py::x", *(f"{file}::x" for file in SHARE_NOTHING)]
+    collected = [
+        "tests/cluster/test_a.py::x",
+        "tests/kafka/test_kafka_b_alike.py::x",
+        *(f"{file}::x" for file in short),
+    ]
+    collected += [
+        "tests/spark/test_b.py::x",
+        "tests/kafka/test_kafka_clients.py::x",
+        *(f"{file}::x" for file in SHARE_NOTHING),
+    ]
     assert in_order(collected) == ["tests/cluster/test_a.py", *LONGEST, *short]
 
 
