@@ -33,7 +33,7 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
     directory = tmp_path_factory.mktemp("spark")
     try:
         ours = {name: value for name, value in os.environ.items() if name not in {WORKER_PYTHON, DRIVER_PYTHON}}
-        changed = environment_for_spark(ours, directory / "environment")
+        changed = environment_for_spark(ours, directory / "environment", is_local=True)
     except ConfigError as error:
         pytest.skip(f"no Java for Spark: {error}")
     paths = [*SOURCE_ROOTS, *filter(None, [os.environ.get("PYTHONPATH")])]

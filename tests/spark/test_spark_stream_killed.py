@@ -1,4 +1,8 @@
-"""The driver of a streaming query is killed: the next one goes on where the checkpoint says, and each row comes once."""
+"""The driver of a streaming query is killed: the next one goes on where the checkpoint says, and each row comes once.
+
+The driver that is killed has Python as Spark starts it on any machine, with its own zips before all else; the session that goes
+on, as all tests of this folder, the one of `prepare(is_local=True)`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 from tests.spark.spark_kit import SparkCluster, wait_until
 from tests.spark.spark_stream_kit import END_TIMEOUT_S
 
@@ -49,8 +54,12 @@ def test_each_row_comes_once_though_the_driver_is_killed(
     for partition in (0, 1):
         spark_cluster.send_values(topic, [value for p, _, value in sent if p == partition], partition)
     command = [sys.executable, "-c", DRIVER, spark_cluster.bootstrap_servers, topic, str(tmp_path)]
+    ours = {name: value for name, value in os.environ.items() if name not in {WORKER_PYTHON, DRIVER_PYTHON}}
+    environment = environment_for_spark(ours, tmp_path / "environment")
     with (tmp_path / "driver.log").open("w") as log:
-        driver = subprocess.Popen(command, cwd=tmp_path, stdout=log, stderr=log, start_new_session=True)
+        driver = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         wait_until(lambda: commits(tmp_path / "checkpoint" / "commits") >= COMMITS or driver.poll() is not None, 300)
         assert driver.poll() is None, (tmp_path / "driver.log").read_text()[-3_000:]
