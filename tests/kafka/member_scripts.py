@@ -24,6 +24,7 @@ from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindC
 from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from replog.kafka.messages.leave_group import LeaveGroupRequest
+from replog.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from replog.kafka.messages.offset_commit import OffsetCommitRequest
 from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from replog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
@@ -68,6 +69,11 @@ class Members:
         fetched = client.ask(self.fetch()(side), FETCH, OffsetFetchResponse)
         return not fetched.groups[0].error_code
 
+    def _is_kept(self, side: Side) -> bool:
+        """Whether the group's first record is committed: Kafka answers the first join before, and nobody else finds the group."""
+        told = self._client(side, "somebody who looks").ask(ListGroupsRequest(), 5, ListGroupsResponse)
+        return any(each.group_id == self.group for each in told.groups)
+
     def id(self, side: Side, name: str) -> str:
         """The id of a member; its name where it has chosen that itself."""
         return self._ids.get((side.name, name), name)
@@ -86,6 +92,8 @@ class Members:
             if name and is_told and (member_id := getattr(response, "member_id", "")):
                 self._ids[side.name, name] = member_id
             told.append(self._named(side, side.plain(response)))
+            if side is self._both.kafka and isinstance(response, JoinGroupResponse) and not response.error_code:
+                until(partial(self._is_kept, side))
         found = list(differences(*told, {*EXPLAINED, *beside}))
         assert found == [], f"{answer.__name__} {version} to {name!r}: {found}"
         return told[1]
