@@ -1,13 +1,15 @@
-"""What the tests of bad input share: a node with records, bytes that are no message, and the look at what they did."""
+"""What the tests of bad input share: a topic with records, bytes that are no message, and the look at what they did."""
 
 from __future__ import annotations
 
+import contextlib
 import random
 from uuid import UUID
 
-from cluster_kit import Cluster, StartCluster, read_to_the_end
+from cluster_kit import Cluster, read_to_the_end
 
 from replog.client import Producer
+from replog.errors import UnknownTopicOrPartitionError
 from replog.testing.history import History
 
 TOPIC = "flights"
@@ -22,15 +24,17 @@ GARBAGE = [
 ]
 
 
-async def node_with_records(start_cluster: StartCluster, history: History) -> tuple[Cluster, UUID]:
-    cluster = await start_cluster(1)
+async def fresh_records(cluster: Cluster, history: History) -> UUID:
+    """Makes the topic anew and writes some records; returns its id."""
+    with contextlib.suppress(UnknownTopicOrPartitionError):
+        await cluster.admin.delete_topic(TOPIC)
     info = await cluster.admin.create_topic(TOPIC, 1, 1)
     async with Producer(cluster.bootstrap_servers) as producer:
         for number in range(20):
             send = history.send("p", b"%d" % number)
             place = await (await producer.send(TOPIC, send.value))
             send.acknowledged((place.topic, place.partition), place.offset)
-    return cluster, info.topic_id
+    return info.topic_id
 
 
 async def check_unharmed(cluster: Cluster, history: History) -> None:

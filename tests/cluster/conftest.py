@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import time
@@ -82,11 +83,28 @@ async def start_cluster(tmp_path: Path) -> AsyncIterator[StartCluster]:
             await cluster.local.kill_all()
 
 
+@pytest.fixture(scope="module")
+def _node_of_a_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Runs one node for all tests of a file."""
+    local = asyncio.run(LocalCluster.start(tmp_path_factory.mktemp("kept") / "cluster", nodes=1, config=QUICK))
+    yield local
+    asyncio.run(local.kill_all())
+
+
+@pytest.fixture
+async def cluster(_node_of_a_file: LocalCluster) -> AsyncIterator[Cluster]:
+    """Gives a node that other tests of the file have used: for tests that leave it as it was."""
+    async with Admin(_node_of_a_file.bootstrap_servers) as admin:
+        yield Cluster(_node_of_a_file, admin)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """A failure shows where the brokers' directories are, and the ends of their logs."""
     report = yield
-    directory = getattr(item, "funcargs", {}).get("tmp_path")
+    given = getattr(item, "funcargs", {})
+    kept = given.get("cluster")
+    directory = kept.local.directory if isinstance(kept, Cluster) else given.get("tmp_path")
     if report.failed and isinstance(directory, Path):
         for log in sorted(directory.rglob("*.log")):
             if log.parent.name.startswith("node-") and log.name == "server.log":

@@ -1,4 +1,7 @@
-"""What no good client sends: each is refused with an error that says what is wrong, and the broker goes on."""
+"""What no good client sends: each is refused with an error that says what is wrong, and the broker goes on.
+
+One broker takes all of it, and has to be unharmed after each test.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ import struct
 from uuid import UUID
 
 import pytest
-from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, mutate, node_with_records
-from cluster_kit import Cluster, StartCluster, say
+from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, fresh_records, mutate
+from cluster_kit import Cluster, say
 from cluster_raw import T0_MS, RawClient, hello_to
 
 from replog.client import Admin, Consumer, Producer
@@ -111,10 +114,10 @@ async def refusal(cluster: Cluster, opened: bytes, then: bytes = b"") -> tuple[E
 # ---- frames --------------------------------------------------------------------------------------------------------------
 
 
-async def test_bytes_that_are_no_request_end_the_connection(start_cluster: StartCluster) -> None:
+async def test_bytes_that_are_no_request_end_the_connection(cluster: Cluster) -> None:
     """Half a request, one that is too large, another protocol, a message before its stream is open; then the client's end."""
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     good = begun(cluster, StreamKind.FETCH)
     for data in [*GARBAGE, good[:-1], good + message(b"too early"), struct.pack(">i", -1), struct.pack(">i", 1 << 30)]:
         reader, writer = await asyncio.open_connection(*cluster.address(1).split(":"))
@@ -131,10 +134,10 @@ async def test_bytes_that_are_no_request_end_the_connection(start_cluster: Start
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name.lower()) for kind in HELLOS])
-async def test_malformed_stream_messages(start_cluster: StartCluster, kind: StreamKind) -> None:
+async def test_malformed_stream_messages(cluster: Cluster, kind: StreamKind) -> None:
     """In place of the hello, and after a good one."""
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     good = begun(cluster, kind)
     hello = HELLOS[kind](hello_to(cluster))
     for data in GARBAGE:
@@ -151,9 +154,9 @@ async def test_malformed_stream_messages(start_cluster: StartCluster, kind: Stre
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name.lower()) for kind in WATCHES])
-async def test_malformed_watches(start_cluster: StartCluster, kind: StreamKind) -> None:
+async def test_malformed_watches(cluster: Cluster, kind: StreamKind) -> None:
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     for data in GARBAGE[2:]:
         code, text = await refusal(cluster, opening(kind, (data,)))
         assert code is ErrorCode.INVALID_REQUEST, (data, code, text)
@@ -170,9 +173,9 @@ async def test_malformed_watches(start_cluster: StartCluster, kind: StreamKind) 
     await check_unharmed(cluster, history)
 
 
-async def test_a_kind_and_a_version_that_there_are_not(start_cluster: StartCluster) -> None:
+async def test_a_kind_and_a_version_that_there_are_not(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     good = bytearray(begun(cluster, StreamKind.FETCH))
     for at in (7, 11):  # the last byte of the version, and of the kind
         other = bytearray(good)
@@ -183,9 +186,9 @@ async def test_a_kind_and_a_version_that_there_are_not(start_cluster: StartClust
     await check_unharmed(cluster, history)
 
 
-async def test_first_message_is_not_hello(start_cluster: StartCluster) -> None:
+async def test_first_message_is_not_hello(cluster: Cluster) -> None:
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     batch = encode_batch([(T0_MS, None, b"v", ())])
     request = ProduceRequest(1, 1_000, ACKS_ALL, (ProducePartition(topic_id, 0),), (batch,))
     code, text = await refusal(cluster, opening(StreamKind.PRODUCE, (frames.encode_produce_request(request),)))
@@ -194,10 +197,10 @@ async def test_first_message_is_not_hello(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_who_stops_within_a_frame_keeps_nobody_from_the_node(start_cluster: StartCluster) -> None:
+async def test_who_stops_within_a_frame_keeps_nobody_from_the_node(cluster: Cluster) -> None:
     """Many half frames of the largest size at a time: the node serves others meanwhile."""
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     half = struct.pack(">iB", MAX_MESSAGE_BYTES, Tag.MESSAGE) + bytes(100_000)
     ends = [await asyncio.open_connection(*cluster.address(1).split(":")) for _ in range(20)]
     try:
@@ -212,10 +215,10 @@ async def test_who_stops_within_a_frame_keeps_nobody_from_the_node(start_cluster
             writer.close()
 
 
-async def test_mutated_messages(start_cluster: StartCluster) -> None:
+async def test_mutated_messages(cluster: Cluster) -> None:
     """Good messages with bytes changed, cut and doubled: refused or answered, never a bug."""
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     rng = random.Random(11)
     batch = encode_batch([(T0_MS, None, b"mutated", ())])
     produce = ProduceRequest(1, 100, ACKS_ALL, (ProducePartition(UUID(int=7), 0),), (batch,))
@@ -250,9 +253,9 @@ async def test_mutated_messages(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_wrong_cluster_id(start_cluster: StartCluster) -> None:
+async def test_wrong_cluster_id(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     connection = TcpTransport().connect(cluster.address(1), purpose="raw")
     hello = hello_to(cluster, "another-cluster")
     try:
@@ -273,10 +276,10 @@ async def test_wrong_cluster_id(start_cluster: StartCluster) -> None:
 # ---- requests that are well formed -----------------------------------------------------------------------------------
 
 
-async def test_oversized_record(start_cluster: StartCluster) -> None:
+async def test_oversized_record(cluster: Cluster) -> None:
     """Refused by the client's own limit, by the topic's, and by the transport's; records around it are not touched."""
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     huge = bytes(2 << 20)
     async with Producer(cluster.bootstrap_servers) as producer:
         with pytest.raises(RecordTooLargeError, match="max_request_bytes"):
@@ -296,10 +299,10 @@ async def test_oversized_record(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_bad_batches(start_cluster: StartCluster) -> None:
+async def test_bad_batches(cluster: Cluster) -> None:
     """Damaged on the way, or not one batch: nothing of it is written, and the stream goes on."""
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     good = encode_batch([(T0_MS, None, b"good", ())])
     flipped = good[:-1] + bytes([good[-1] ^ 1])
     bad = {"flipped": flipped, "cut": good[:-1], "two": good * 2, "empty": b"", "short": good[:20], "zeros": bytes(100)}
@@ -318,10 +321,10 @@ async def test_bad_batches(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_absurd_requests(start_cluster: StartCluster) -> None:
+async def test_absurd_requests(cluster: Cluster) -> None:
     """Numbers that make no sense get an error each, on a stream that goes on."""
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     batch = encode_batch([(T0_MS, None, b"v", ())])
     connection = TcpTransport().connect(cluster.address(1), purpose="raw")
     hello = hello_to(cluster)
@@ -358,8 +361,7 @@ async def test_absurd_requests(start_cluster: StartCluster) -> None:
 # ---- addresses and names -------------------------------------------------------------------------------------------------
 
 
-async def test_missing_topic(start_cluster: StartCluster) -> None:
-    cluster = await start_cluster(1)
+async def test_missing_topic(cluster: Cluster) -> None:
     async with Producer(cluster.bootstrap_servers) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="replog topics create"):
             await producer.send("missing", b"v")

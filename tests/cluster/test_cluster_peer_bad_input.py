@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 import pytest
-from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, mutate, node_with_records
-from cluster_kit import Cluster, StartCluster
+from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, fresh_records, mutate
+from cluster_kit import Cluster
 from cluster_raw import hello_to
 
 from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
@@ -63,9 +63,9 @@ async def end_of_stream(channel: Any, method: str, *messages: bytes) -> tuple[gr
 # ---- frames --------------------------------------------------------------------------------------------------------------
 
 
-async def test_malformed_unary_calls(start_cluster: StartCluster) -> None:
+async def test_malformed_unary_calls(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     async with channel_to(cluster) as channel:
         for data in GARBAGE:
             with pytest.raises(InvalidRequestError):
@@ -77,10 +77,10 @@ async def test_malformed_unary_calls(start_cluster: StartCluster) -> None:
 
 
 @pytest.mark.parametrize("method", STREAMS)
-async def test_malformed_stream_messages(start_cluster: StartCluster, method: str) -> None:
+async def test_malformed_stream_messages(cluster: Cluster, method: str) -> None:
     """In place of the hello, and after a good one."""
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     hello = hello_to(cluster)
     good = {
         "Fetch": frames.encode_fetch_request(hello),
@@ -97,9 +97,9 @@ async def test_malformed_stream_messages(start_cluster: StartCluster, method: st
     await check_unharmed(cluster, history)
 
 
-async def test_first_message_is_not_hello(start_cluster: StartCluster) -> None:
+async def test_first_message_is_not_hello(cluster: Cluster) -> None:
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     request = FetchRequest(1, 100, -1, -1, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
     async with channel_to(cluster) as channel:
         _, details, code = await end_of_stream(channel, "Fetch", frames.encode_fetch_request(request))
@@ -108,9 +108,9 @@ async def test_first_message_is_not_hello(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_a_follower_that_there_is_not(start_cluster: StartCluster) -> None:
+async def test_a_follower_that_there_is_not(cluster: Cluster) -> None:
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="raw")
     stream = await connection.open_fetch(hello_to(cluster))
     await stream.send(FetchRequest(1, -1, 99, -1, -1, -1, 1 << 30, (FetchPartition(topic_id, 0, 0),)))
@@ -120,9 +120,9 @@ async def test_a_follower_that_there_is_not(start_cluster: StartCluster) -> None
     await check_unharmed(cluster, history)
 
 
-async def test_a_response_where_a_request_belongs(start_cluster: StartCluster) -> None:
+async def test_a_response_where_a_request_belongs(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     hello = quorum_codec.encode_quorum_message(hello_to(cluster))
     response = QuorumFetchResponse(1, 1, QuorumError.NONE, 1, 1, 5, 0)
     async with channel_to(cluster) as channel:
@@ -131,9 +131,9 @@ async def test_a_response_where_a_request_belongs(start_cluster: StartCluster) -
     await check_unharmed(cluster, history)
 
 
-async def test_a_message_over_the_limit(start_cluster: StartCluster) -> None:
+async def test_a_message_over_the_limit(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     async with channel_to(cluster) as channel:
         status, details, _ = await end_of_stream(
             channel, "Fetch", frames.encode_fetch_request(hello_to(cluster)), bytes(65 << 20)
@@ -142,10 +142,10 @@ async def test_a_message_over_the_limit(start_cluster: StartCluster) -> None:
     await check_unharmed(cluster, history)
 
 
-async def test_mutated_messages(start_cluster: StartCluster) -> None:
+async def test_mutated_messages(cluster: Cluster) -> None:
     """Good messages with bytes changed, cut and doubled: refused or answered, never a bug."""
     history = History()
-    cluster, topic_id = await node_with_records(start_cluster, history)
+    topic_id = await fresh_records(cluster, history)
     rng = random.Random(11)
     hello = hello_to(cluster)
     fetch = FetchRequest(1, 100, -1, -1, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
@@ -181,9 +181,9 @@ async def send_and_hang_up(channel: Any, method: str, *messages: bytes) -> None:
         call.cancel()
 
 
-async def test_wrong_cluster_id(start_cluster: StartCluster) -> None:
+async def test_wrong_cluster_id(cluster: Cluster) -> None:
     history = History()
-    cluster, _ = await node_with_records(start_cluster, history)
+    await fresh_records(cluster, history)
     connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="raw")
     hello = hello_to(cluster, "another-cluster")
     try:
