@@ -1,4 +1,4 @@
-"""``python -m bench list``, ``run NAME``, ``profile NAME`` and ``page FILES``."""
+"""``python -m bench list``, ``run NAME``, ``guard COMMIT``, ``profile NAME`` and ``page FILES``."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from bench import environment, harness, profile, report
+from bench.guard import command
 from bench.model import Scenario, WrongResultError
 from bench.page import document, results
 from bench.registry import scenarios
@@ -27,6 +28,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.command == "list":
         return list_scenarios()
+    if options.command == "guard":
+        return command.main(options)
     if options.command == "page":
         return write_page(options.files, options.output)
     known = scenarios()
@@ -77,6 +80,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="where the systems write; the disk under it is what is measured (default %(default)s)",
     )
+    command.add_options(commands.add_parser("guard", help="show which figures are better or worse than at a commit"))
     profiles = commands.add_parser("profile", help="show where the CPU time of a broker scenario goes")
     profiles.add_argument("name", choices=("ack-latency", "consume", "produce"))
     profiles.add_argument("--case", type=natural, default=0, metavar="N", help="which of its cases, from 0 (default 0)")

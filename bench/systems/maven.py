@@ -1,9 +1,7 @@
 """Java peers in a cache folder that stays: jars from Maven, and classes that are compiled from `bench/java` at run time.
 
-    ~/.cache/replog-bench/<name>-<digest of the pom>/*.jar
-                         /<folder>-classes-<digest of the sources and the pom>/*.class
-
-A folder gets its name when it is complete, so that a broken download is never used.
+~/.cache/replog-bench/<name>-<digest of the pom>/*.jar
+                     /<folder>-classes-<digest of the sources and the pom>/*.class
 """
 
 from __future__ import annotations
@@ -12,10 +10,11 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+
+from bench.cache import kept
 
 POMS = Path(__file__).resolve().parents[1] / "java"
 TOOL_TIMEOUT_S = 300
@@ -46,10 +45,8 @@ def jars(pom: str) -> Sequence[Path]:
         PeerUnavailableError: no Maven, or it cannot resolve them (no network?).
     """
     source = POMS / f"{pom}-pom.xml"
-    folder = _cache() / f"{pom}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
-    if not folder.is_dir():
-        _resolve(source, folder)
-    return sorted(folder.glob("*.jar"))
+    name = f"{pom}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    return sorted(kept(name, partial(_resolve, source)).glob("*.jar"))
 
 
 def why_missing(*poms: str) -> str | None:
@@ -73,28 +70,18 @@ def class_path(pom: str, sources: str) -> str:
     libraries = os.pathsep.join(map(str, jars(pom)))
     files = sorted((POMS / sources).glob("*.java"))
     content = b"".join(path.read_bytes() for path in [POMS / f"{pom}-pom.xml", *files])
-    folder = _cache() / f"{sources}-classes-{hashlib.sha256(content).hexdigest()[:12]}"
-    if not folder.is_dir():
-        with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as name:
-            making = Path(name) / folder.name
-            command = [program("javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", str(making)]
-            _must([*command, *map(str, files)], sources)
-            _keep(making, folder)
+
+    def compile_into(folder: Path) -> None:
+        command = [program("javac"), "-encoding", "UTF-8", "-cp", libraries, "-d", str(folder)]
+        _must([*command, *map(str, files)], sources)
+
+    folder = kept(f"{sources}-classes-{hashlib.sha256(content).hexdigest()[:12]}", compile_into)
     return os.pathsep.join([str(folder), libraries])
 
 
-def _cache() -> Path:
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "replog-bench"
-    root.mkdir(parents=True, exist_ok=True)
-    return root
-
-
 def _resolve(source: Path, folder: Path) -> None:
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="making-") as name:
-        making = Path(name) / folder.name
-        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={making}"]
-        _must([program("mvn"), "-q", "-B", "-Dstyle.color=never", "-f", str(source), *goal], source.name)
-        _keep(making, folder)
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={folder}"]
+    _must([program("mvn"), "-q", "-B", "-Dstyle.color=never", "-f", str(source), *goal], source.name)
 
 
 def _must(command: Sequence[str], what: str) -> None:
@@ -106,8 +93,3 @@ def _must(command: Sequence[str], what: str) -> None:
     if done.returncode:
         lines = "; ".join(line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip())
         raise PeerUnavailableError(f"{tool} cannot make {what}: {lines[:_REASON_LENGTH_MAX]}")
-
-
-def _keep(making: Path, folder: Path) -> None:
-    if not folder.is_dir():  # another run may have been faster
-        making.rename(folder)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,7 @@ import pytest
 from cluster_kit import QUICK
 
 from bench import harness
+from bench.guard.lines import LINES
 from bench.meter import Meter
 from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
@@ -191,6 +195,18 @@ def test_small_measurement(name: str, tmp_path: Path) -> None:
     assert scenario.name == name
     assert {metric.name for measured in found for metric in measured} == metrics
     assert all(is_plausible(metric.name, value) for measured in found for metric, value in measured.items())
+
+
+@pytest.mark.usefixtures("nothing_is_left")
+def test_the_guard_measures_all_its_lines(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Eight nodes are started, and the modules of two more imported: some twelve seconds of CPU in all."""
+    output = tmp_path_factory.mktemp("told") / "found.jsonl"
+    options = ["--output", str(output), "--directory", str(tmp_path), "--scale", "0.001"]
+    subprocess.run([sys.executable, "-m", "bench.guard.worker", *LINES, *options], check=True)
+    told = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
+    assert {each["line"]: each["error"] for each in told if "error" in each} == {}
+    assert [each["line"] for each in told] == list(LINES)
+    assert all(each["values"]["figure"][0] > 0 for each in told)
 
 
 @pytest.mark.usefixtures("nothing_is_left")

@@ -1,0 +1,35 @@
+"""What does the process of a node cost before it serves anybody?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench.meter import Meter
+from bench.model import Measured, Metric, Params, Scenario
+from bench.systems.replog_process import ReplogProcess
+
+TOOK_MS = Metric("took_ms", "ms")
+CPU_MS = Metric("cpu_ms", "ms")
+
+
+class ProcessStartScenario(Scenario[ReplogProcess]):
+    """Starts a node as operations do, `python -m replog.broker`, with an empty folder, until it says that it listens.
+
+    `imported` is the part of it until all modules are there.
+    """
+
+    name = "process-start"
+    question = "What does the process of a node cost before it serves anybody?"
+
+    def systems(self) -> Sequence[ReplogProcess]:
+        return [ReplogProcess()]
+
+    def cases(self) -> Sequence[Params]:
+        return [{"until": "imported"}, {"until": "listening"}]
+
+    def measure(self, system: ReplogProcess, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 -- its process begins in between
+        took = system.imported() if params["until"] == "imported" else system.listening()
+        return {TOOK_MS: took.wall_s * 1000, CPU_MS: took.cpu_s * 1000}
+
+
+SCENARIO = ProcessStartScenario()
