@@ -116,11 +116,13 @@ class OffsetControl:
 
     def is_one_batch(self, records: Sequence[MetadataRecord]) -> bool:
         """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
-        if len(records) > self._max_records_per_batch:
-            return False
+        return len(records) <= self._max_records_per_batch and self.bytes_max(records) <= self._max_bytes_per_batch
+
+    def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
+        """Returns a size that all records of a change together do not exceed."""
         if records is not self._measured[0]:  # asked several times on the way of one change
             self._measured = records, sum(map(encoded_bytes_max, records))
-        return self._measured[1] <= self._max_bytes_per_batch
+        return self._measured[1]
 
     def batches(self, records: tuple[MetadataRecord, ...]) -> list[tuple[MetadataRecord, ...]]:
         """Splits one change into the batches to append: one, or a transaction of several."""

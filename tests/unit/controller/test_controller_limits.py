@@ -11,6 +11,8 @@ import pytest
 from controller_kit import Quorum, alterable
 
 from replog.controller.config import ControllerConfig
+from replog.controller.events import offset_control
+from replog.controller.managers import table
 from replog.controller.messages import (
     REPLICAS_PER_REQUEST_MAX,
     AlterConfigs,
@@ -39,7 +41,8 @@ from replog.controller.messages import (
 )
 from replog.controller.requests import AlterPartitionReassignments
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
-from replog.metadata.records import ElectionType, ResourceType
+from replog.metadata.record_sizes import encoded_bytes_max
+from replog.metadata.records import ElectionType, MetadataRecord, PartitionRecord, ResourceType, TopicRecord
 
 RETENTION = ConfigEntry("retention.ms", "5")
 LIMITS = ControllerConfig(max_records_per_request=10, max_replicas_per_request=15, max_bytes_per_record=2_000)
@@ -152,6 +155,30 @@ def test_a_record_that_is_too_large_is_refused_before_anything_has_changed(quoru
         quorum.ask(request)
     assert (quorum.leader.committed_state_hash(), quorum.end_offset) == (before, end_offset)
     quorum.register(4)
+
+
+def test_records_that_are_large_together_are_no_large_record() -> None:
+    quorum = Quorum(1, config=ControllerConfig(max_bytes_per_record=300))
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1)
+    assert quorum.ask_create(NewTopic("t", 20, 1)).error is ErrorCode.NONE
+    with pytest.raises(InvalidRequestError, match="a TopicRecord of up to 313 bytes"):
+        quorum.ask_create(NewTopic("u" * 249, 1, 1))
+
+
+def test_each_record_of_a_request_is_measured_once(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three times was a fifth of what the controller computes for a topic."""
+    measured: list[MetadataRecord] = []
+
+    def measure(record: MetadataRecord) -> int:
+        measured.append(record)
+        return encoded_bytes_max(record)
+
+    monkeypatch.setattr(table, "encoded_bytes_max", measure)
+    monkeypatch.setattr(offset_control, "encoded_bytes_max", measure)
+    assert quorum.ask_create(NewTopic("t", 4, 1)).error is ErrorCode.NONE
+    assert [type(record) for record in measured] == [TopicRecord, *[PartitionRecord] * 4]
 
 
 def test_a_broker_id_of_thousands_of_digits_is_none(quorum: Quorum) -> None:
