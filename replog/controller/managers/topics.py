@@ -150,19 +150,19 @@ class TopicControl:
             raise PolicyViolationError(
                 f"the cluster may have {config.max_partitions} partitions, with these {partitions}"
             )
+        if len(batch.records) + records_count > config.max_records_per_request:
+            too_many = (
+                f"{config.max_records_per_request:,} records (partitions, topics, configurations); "
+                f"these {partitions_count:,} partitions"
+            )
+        elif batch.replicas_count + replicas_count > config.max_replicas_per_request:
+            too_many = f"{config.max_replicas_per_request:,} replicas; these {replicas_count:,}"
+        else:
+            return
         others_count = len(batch.records) + records_count - partitions_count
         replication_factor = max(1, replicas_count // partitions_count)
         advice = self._how_to_grow(replication_factor, others_count, batch, is_new=bool(new_topics))
-        if len(batch.records) + records_count > config.max_records_per_request:
-            raise PolicyViolationError(
-                f"one request makes at most {config.max_records_per_request:,} records (partitions, topics, configurations); "
-                f"these {partitions_count:,} partitions are too many. {advice}"
-            )
-        if batch.replicas_count + replicas_count > config.max_replicas_per_request:
-            raise PolicyViolationError(
-                f"one request makes at most {config.max_replicas_per_request:,} replicas; these {replicas_count:,} are too "
-                f"many. {advice}"
-            )
+        raise PolicyViolationError(f"one request makes at most {too_many} are too many. {advice}")
 
     def _how_to_grow(self, replication_factor: int, others_count: int, batch: _Batch, *, is_new: bool) -> str:
         """Says with how many partitions a topic can begin, and by how many it can grow at a time.
