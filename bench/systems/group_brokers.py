@@ -21,6 +21,8 @@ COMMIT_VERSION = 9
 FIND_TIMEOUT_S = 60.0
 FIND_PAUSE_S = 0.1
 STABLE_TIMEOUT_S = 120.0
+UNKNOWN_TOPIC = 3
+"""What a coordinator answers that has not heard yet of a topic whose leaders are all there."""
 MEMBERS_A_CONNECTION = 50
 
 T = TypeVar("T")
@@ -203,12 +205,12 @@ class Committer:
         self._offset = 0
 
     async def start(self) -> None:
-        """Finds the coordinators, and commits once at each: it may have been elected just now."""
+        """Finds the coordinators, and commits once at each: it, and the topic, may have been made just now."""
         for group_id in self._group_ids:
             address = await self._brokers.coordinator(group_id)
             self._ways.append((group_id, await ProtocolConnection.connect(address)))
         for number in range(len(self._ways)):
-            while await self._commit(number) in NOT_YET:
+            while await self._commit(number) in NOT_YET | {UNKNOWN_TOPIC}:
                 await asyncio.sleep(NOT_YET_S)
 
     async def commit(self, number: int) -> None:
