@@ -139,10 +139,17 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
 
 @pytest.fixture
 def nothing_is_left(tmp_path: Path) -> Iterator[None]:
-    before = {process.pid for process in psutil.Process().children(recursive=True)}
+    before = processes()
     yield
     assert list(tmp_path.iterdir()) == []
-    assert {process.pid for process in psutil.Process().children(recursive=True)} <= before
+    assert processes() <= before
+
+
+def processes() -> set[int]:
+    """The processes under this one that run, without those that fork nodes, which stay until it ends; their nodes count."""
+    children = psutil.Process().children(recursive=True)
+    running = [process for process in children if process.status() != psutil.STATUS_ZOMBIE]
+    return {process.pid for process in running if "replog.broker.fork_server" not in process.cmdline()}
 
 
 @pytest.fixture(scope="module")
