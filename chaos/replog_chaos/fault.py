@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from replog.client import Admin
 from replog.cluster import LocalCluster
@@ -46,8 +47,7 @@ class FaultMissedError(ReplogError):
     """The fault came when what it was meant for was over already, so that the run would show nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """The cluster that suffers.
 
     Attributes:
@@ -102,8 +102,7 @@ class Target:
         await self.admin.elect_leaders(replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """Something that goes wrong, and how it is mended.
 
     Attributes:

@@ -15,9 +15,10 @@ from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from msgspec import Struct, field
 
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import BrokerNotAvailableError
@@ -57,8 +58,7 @@ RESTARTS: Final = (STOPPED, KILLED, STOPPED, KILLED, IN_REBALANCE, STOPPED, KILL
 Place = tuple[int, int]
 
 
-@dataclass(slots=True)
-class Restart:
+class Restart(Struct):
     """One restart.
 
     Attributes:
@@ -72,8 +72,7 @@ class Restart:
     settled_s: float = 0.0
 
 
-@dataclass(slots=True)
-class GroupOutcome:
+class GroupOutcome(Struct):
     """What has become of a run.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
+
+from msgspec import Struct
 
 from replog.client import Consumer, Delivery, Producer
 from replog.errors import ReplogError
@@ -17,8 +18,7 @@ PADDING = b"." * 900
 PRODUCER = "replog"
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
+class Acknowledgement(Struct, frozen=True):
     """One acknowledged record.  Times are seconds of the event loop; `due_s` is when it was to be sent."""
 
     partition: int

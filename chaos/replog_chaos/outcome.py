@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from replog.testing.history import Anomaly, AnomalyKind
 from replog_chaos.load import Acknowledgement
@@ -13,8 +15,7 @@ from replog_chaos.load import Acknowledgement
 _LOST = frozenset({AnomalyKind.LOST_WRITE, AnomalyKind.UNSEEN, AnomalyKind.STALE_READ})
 
 
-@dataclass(frozen=True, slots=True)
-class Injected:
+class Injected(Struct, frozen=True):
     """One fault that happened.  Times are seconds of the event loop.
 
     Attributes:
@@ -35,8 +36,7 @@ class Injected:
     duplicated_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class FaultOutcome:
+class FaultOutcome(Struct, frozen=True):
     """What came of one run.
 
     Attributes:

@@ -11,7 +11,8 @@ import asyncio
 import itertools
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.client.admin.operations import CLUSTER
 from replog.errors import ErrorCode
@@ -29,8 +30,7 @@ THROTTLE_BYTES_PER_S = 1_000_000
 _numbers = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """A partition that moves from `source`, which leads it, to `goal`; `stays` keeps its replica.
 
     `stays` is the active controller, so that each of the three dies for one reason only.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from html import escape
 from math import log10
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog_chaos.faults import FAULTS
 from replog_chaos.outcome import FaultOutcome, Injected, percentile
@@ -18,8 +20,7 @@ LATENCY_MS_MIN, DECADES = 1.0, 5
 """The axis of latencies: 1 ms to 100 s, logarithmic."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(Struct, frozen=True):
     """One kind of fault: how often it happened, what became of records, and its unavailability in seconds."""
 
     name: str

@@ -22,8 +22,9 @@ A damaged marker is an error to its reader, who treats the stop as unclean.  Sou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog_checkpoints.atomic_file import parent_of, read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX, INT64_MAX
@@ -35,8 +36,7 @@ NO_BROKER_EPOCH: Final = -1
 _VERSION: Final = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CleanShutdown:
+class CleanShutdown(Struct, frozen=True):
     """What the marker says.
 
     Attributes:

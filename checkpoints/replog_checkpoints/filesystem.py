@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -24,8 +25,7 @@ class OpenMode(Enum):
     REPLACE = "replace"  # created empty, an existing file is emptied; reads allowed
 
 
-@dataclass(frozen=True, slots=True)
-class DiskUsage:
+class DiskUsage(Struct, frozen=True):
     """Room on a disk.
 
     Attributes:

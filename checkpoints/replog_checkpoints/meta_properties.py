@@ -26,9 +26,10 @@ Source: docs/KAFKA.md 1.11.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog_checkpoints.atomic_file import read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX, parse_number
@@ -43,8 +44,7 @@ _VERSION: Final = 1
 _KNOWN_KEYS: Final = ("node.id", "directory.id", "version", "cluster.id")
 
 
-@dataclass(frozen=True, slots=True)
-class MetaProperties:
+class MetaProperties(Struct, frozen=True):
     """Identity of one log directory.
 
     Attributes:

@@ -20,9 +20,10 @@ Source: docs/KAFKA.md 1.11.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_checkpoints.atomic_file import read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX, parse_number
@@ -36,8 +37,7 @@ _VERSION: Final = 0
 _SEPARATOR: Final = re.compile(r":\s+")
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionMetadata:
+class PartitionMetadata(Struct, frozen=True):
     """Which topic a partition folder belongs to.
 
     Attributes:

@@ -32,9 +32,10 @@ Absent means "never took part in an election"; damaged means the node must not s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_checkpoints.atomic_file import read_file, replace_file
 from replog_checkpoints.entry_lines import INT32_MAX
@@ -47,8 +48,7 @@ _NONE_ID: Final = -1
 _VERSION_MAX: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumState:
+class QuorumState(Struct, frozen=True):
     """Leader, epoch and vote of one node.
 
     Attributes:

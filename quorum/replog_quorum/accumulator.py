@@ -7,7 +7,8 @@ appends share a batch as long as they fit.  Pure: the host writes what it drains
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from replog_quorum.errors import (
     AccumulatorFullError,
@@ -18,8 +19,7 @@ from replog_quorum.errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PendingBatch:
+class PendingBatch(Struct, frozen=True):
     """Values for consecutive offsets from `base_offset`; `created_ms` is the time of the first append in it."""
 
     base_offset: int
@@ -27,8 +27,7 @@ class PendingBatch:
     created_ms: int
 
 
-@dataclass(slots=True)
-class _OpenBatch:
+class _OpenBatch(Struct):
     base_offset: int
     created_ms: int
     values: list[bytes] = field(default_factory=list[bytes])

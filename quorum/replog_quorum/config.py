@@ -5,7 +5,7 @@ Times are milliseconds on the monotonic clock that the host passes to `Quorum.st
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from msgspec import Struct
 
 from replog_quorum.errors import QuorumConfigError
 
@@ -13,8 +13,7 @@ _MAX_MS = 3_600_000
 _MAX_CHUNK_BYTES = 8 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumConfig:
+class QuorumConfig(Struct, frozen=True):
     """How long the core waits before it acts.
 
     Raises:
@@ -54,13 +53,13 @@ class QuorumConfig:
     committed is applied late elsewhere."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value: object = getattr(self, field.name)
-            is_size = field.name.endswith("_bytes")
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            is_size = name.endswith("_bytes")
             highest, unit = (_MAX_CHUNK_BYTES, "bytes") if is_size else (_MAX_MS, "milliseconds")
-            lowest = 0 if field.name == "commit_notice_ms" else 1
+            lowest = 0 if name == "commit_notice_ms" else 1
             if not isinstance(value, int) or isinstance(value, bool) or not lowest <= value <= highest:
-                raise QuorumConfigError(field.name, value, f"must be an int from {lowest} to {highest} ({unit})")
+                raise QuorumConfigError(name, value, f"must be an int from {lowest} to {highest} ({unit})")
         ceiling = min(self.fetch_timeout_ms, self.request_timeout_ms)
         if self.fetch_max_wait_ms >= ceiling:
             raise QuorumConfigError(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.config import QuorumConfig

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_quorum.peer_messages import (
     EpochEnd,
@@ -18,8 +19,7 @@ from replog_quorum.peer_messages import (
 from replog_quorum.voters import VoterSet
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionState:
+class ElectionState(Struct, frozen=True):
     """What must survive a crash: docs/KAFKA.md 1.11, quorum-state."""
 
     epoch: int = 0
@@ -28,16 +28,14 @@ class ElectionState:
     voted_directory_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Deliver to a node; a response goes back on the way its request came."""
 
     destination: int
     message: Request | Response
 
 
-@dataclass(frozen=True, slots=True)
-class SendFetchedData:
+class SendFetchedData(Struct, frozen=True):
     """Read `[fetch_offset, log end)` (bounded by the driver's byte limit), put it into `response`, send that.
 
     If the log was cleaned past `fetch_offset` meanwhile: send the response with OFFSET_OUT_OF_RANGE.
@@ -48,8 +46,7 @@ class SendFetchedData:
     fetch_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendSnapshotChunk:
+class SendSnapshotChunk(Struct, frozen=True):
     """Read `[response.position, + max_bytes)` of that snapshot, fill in `size` and `data`, send.
 
     At its end `data` is empty.  Not there (any more): send the response with SNAPSHOT_NOT_FOUND; a position past the
@@ -61,16 +58,14 @@ class SendSnapshotChunk:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class PersistElectionState:
+class PersistElectionState(Struct, frozen=True):
     """Write and fsync quorum-state, then perform `then`.  A barrier: no later effect runs before it is done."""
 
     state: ElectionState
     then: tuple[Effect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AppendLeaderChange:
+class AppendLeaderChange(Struct, frozen=True):
     """Append the LeaderChange control batch of a new epoch and answer with `Appended`, then `Flushed`."""
 
     leader_epoch: int
@@ -79,8 +74,7 @@ class AppendLeaderChange:
     granting_voters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendVoters:
+class AppendVoters(Struct, frozen=True):
     """Append the voter set as ONE control batch, behind KRaftVersion = 1 if `writes_version`.
 
     Answered with `Appended(..., voter_sets=((offset of the set's record, voters),))`, then `Flushed`.
@@ -91,8 +85,7 @@ class AppendVoters:
     writes_version: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AppendBatches:
+class AppendBatches(Struct, frozen=True):
     """Append what a leader sent, fsync, answer with `Appended`, then `Flushed`.  Not a barrier.
 
     The driver skips batches whose epoch is above `leader_epoch`, with everything after them.
@@ -102,23 +95,20 @@ class AppendBatches:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateTo:
+class TruncateTo(Struct, frozen=True):
     """Cut the log at `end_offset`, make that durable, answer with `Truncated`."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class OpenSnapshot:
+class OpenSnapshot(Struct, frozen=True):
     """Open the file of a download, answer with `SnapshotOpened`; `restart` throws away what is there."""
 
     snapshot_id: EpochEnd
     restart: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshotChunk:
+class WriteSnapshotChunk(Struct, frozen=True):
     """Write `data` at `position` of the open download, answer with `SnapshotChunkWritten`."""
 
     snapshot_id: EpochEnd
@@ -126,8 +116,7 @@ class WriteSnapshotChunk:
     data: bytes | memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(Struct, frozen=True):
     """The download is complete: check it, fsync, rename, cut the log fully to its end, load it.
 
     Answered with `SnapshotInstalled`, or `SnapshotDamaged` when the check fails and nothing was changed.
@@ -136,45 +125,39 @@ class InstallSnapshot:
     snapshot_id: EpochEnd
 
 
-@dataclass(frozen=True, slots=True)
-class HighWatermarkAdvanced:
+class HighWatermarkAdvanced(Struct, frozen=True):
     """Records below are committed and may be applied."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChanged:
+class LeaderChanged(Struct, frozen=True):
     """Who leads, as far as this node knows.  Comes once per change of (leader_id, epoch)."""
 
     leader_id: int | None
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BecameLeader:
+class BecameLeader(Struct, frozen=True):
     """This node leads `epoch`; its own first record (the LeaderChange) is at `epoch_start_offset`."""
 
     epoch: int
     epoch_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class LostLeadership:
+class LostLeadership(Struct, frozen=True):
     """This node no longer leads `epoch`; nothing more may be appended in it."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class VoterSetChanged:
+class VoterSetChanged(Struct, frozen=True):
     """This set is in force now: be ready to reach all of its voters.  At start only if not the configured one."""
 
     voters: VoterSet
 
 
-@dataclass(frozen=True, slots=True)
-class PeerLearned:
+class PeerLearned(Struct, frozen=True):
     """A leader that no voter set here names with this endpoint: be ready to reach it there.
 
     A later `VoterSetChanged` that names the node outdates it.
@@ -184,8 +167,7 @@ class PeerLearned:
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True)
-class VoterChangeAnswered:
+class VoterChangeAnswered(Struct, frozen=True):
     """The end of a `ChangeVoters`; `reason` is empty for NONE, else it says the cause and the next step."""
 
     request_id: int

@@ -7,9 +7,10 @@ both can be imported from here.  Offsets are half-open; a node id is a non-negat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_quorum.effects import (
     AppendBatches,
@@ -154,21 +155,18 @@ class LogView(Protocol):
 # ---- messages from the driver -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look at the timers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A request or response of another node."""
 
     source: int
     message: Request | Response
 
 
-@dataclass(frozen=True, slots=True)
-class SendFailed:
+class SendFailed(Struct, frozen=True):
     """A request could not be delivered or timed out; its answer will not come.
 
     `refused`: nobody listens there, so the process is gone (a machine that does not answer at all is not this).
@@ -179,8 +177,7 @@ class SendFailed:
     refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """The log now ends here (page cache), after an append of the leader or of a follower.
 
     `voter_sets`: (offset, set) of the voter sets in what was appended, ascending.
@@ -190,83 +187,72 @@ class Appended:
     voter_sets: tuple[tuple[int, VoterSet], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(Struct, frozen=True):
     """Everything below is on stable storage."""
 
     flushed_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Truncated:
+class Truncated(Struct, frozen=True):
     """The log was cut, as `TruncateTo` asked."""
 
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotOpened:
+class SnapshotOpened(Struct, frozen=True):
     """A download may go on at `position`: so many bytes an interrupted one has left, 0 for a new one."""
 
     snapshot_id: EpochEnd
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotChunkWritten:
+class SnapshotChunkWritten(Struct, frozen=True):
     """The download now has everything below `position`."""
 
     snapshot_id: EpochEnd
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotInstalled:
+class SnapshotInstalled(Struct, frozen=True):
     """The log is empty from the snapshot's end on, durably; `voters` is the set in it, None for none."""
 
     snapshot_id: EpochEnd
     voters: VoterSet | None
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotDamaged:
+class SnapshotDamaged(Struct, frozen=True):
     """A complete download failed its check; log and snapshots are as before."""
 
     snapshot_id: EpochEnd
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoter:
+class AddVoter(Struct, frozen=True):
     """Let an observer that has caught up vote.  Its directory must be known."""
 
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoter:
+class RemoveVoter(Struct, frozen=True):
     """Take a voter's vote away; `directory_id` None means whichever it has."""
 
     voter_id: int
     directory_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeVoters:
+class ChangeVoters(Struct, frozen=True):
     """An operator's wish, for the leader; answered by `VoterChangeAnswered` with the same id."""
 
     request_id: int
     change: AddVoter | RemoveVoter
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """Give up leadership now (controller failure); no effect on a node that does not lead."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shutdown:
+class Shutdown(Struct, frozen=True):
     """The node stops: a leader resigns and tells the others."""
 
 

@@ -6,10 +6,11 @@ response names the leader as far as its sender knows one, and where it listens (
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_quorum.voters import Voter
 
@@ -34,16 +35,14 @@ class QuorumError(IntEnum):
     VOTER_NOT_FOUND = 127
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEnd:
+class EpochEnd(Struct, frozen=True):
     """An epoch and the offset at which it ends (exclusive); also the id of a snapshot of everything below."""
 
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(Struct, frozen=True):
     """`voter_directory_id`: whom the sender means; None when it knows the voter by its id only (static set)."""
 
     correlation_id: int
@@ -57,8 +56,7 @@ class VoteRequest:
     voter_directory_id: UUID | None
 
 
-@dataclass(frozen=True, slots=True)
-class VoteResponse:
+class VoteResponse(Struct, frozen=True):
     correlation_id: int
     replica_id: int  # who answers
     error: QuorumError
@@ -68,8 +66,7 @@ class VoteResponse:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochRequest:
+class BeginQuorumEpochRequest(Struct, frozen=True):
     correlation_id: int
     voter_id: int
     leader_id: int
@@ -78,8 +75,7 @@ class BeginQuorumEpochRequest:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginQuorumEpochResponse:
+class BeginQuorumEpochResponse(Struct, frozen=True):
     correlation_id: int
     replica_id: int
     error: QuorumError
@@ -88,8 +84,7 @@ class BeginQuorumEpochResponse:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochRequest:
+class EndQuorumEpochRequest(Struct, frozen=True):
     correlation_id: int
     voter_id: int
     leader_id: int
@@ -98,8 +93,7 @@ class EndQuorumEpochRequest:
     voter_directory_id: UUID | None
 
 
-@dataclass(frozen=True, slots=True)
-class EndQuorumEpochResponse:
+class EndQuorumEpochResponse(Struct, frozen=True):
     correlation_id: int
     replica_id: int
     error: QuorumError
@@ -108,8 +102,7 @@ class EndQuorumEpochResponse:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumFetchRequest:
+class QuorumFetchRequest(Struct, frozen=True):
     """A follower's or observer's pull.  `fetch_offset` of a voter is flushed: it counts toward the majority.
 
     `leader_time_ms` is that of the last good answer of this leader in this epoch: it proves when that answer had not
@@ -127,8 +120,7 @@ class QuorumFetchRequest:
     leader_time_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumFetchResponse:
+class QuorumFetchResponse(Struct, frozen=True):
     """`batches` is filled by the driver of the leader (see `SendFetchedData`) and opaque to the core.
 
     `snapshot_id`: the log does not go back that far (or the replica has nothing yet): fetch this snapshot instead.
@@ -149,8 +141,7 @@ class QuorumFetchResponse:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotRequest:
+class FetchSnapshotRequest(Struct, frozen=True):
     """The bytes `[position, position + max_bytes)` of a snapshot, please.  Counts as a fetch for check-quorum."""
 
     correlation_id: int
@@ -163,8 +154,7 @@ class FetchSnapshotRequest:
     leader_time_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSnapshotResponse:
+class FetchSnapshotResponse(Struct, frozen=True):
     """`size` (of the whole snapshot, bytes) and `data` are filled by the driver (see `SendSnapshotChunk`)."""
 
     correlation_id: int
@@ -180,8 +170,7 @@ class FetchSnapshotResponse:
     leader_endpoint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterRequest:
+class UpdateVoterRequest(Struct, frozen=True):
     """A voter whose endpoint is no longer what the voter set says tells its leader."""
 
     correlation_id: int
@@ -190,8 +179,7 @@ class UpdateVoterRequest:
     voter: Voter
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateVoterResponse:
+class UpdateVoterResponse(Struct, frozen=True):
     correlation_id: int
     replica_id: int
     error: QuorumError

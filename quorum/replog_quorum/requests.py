@@ -7,11 +7,11 @@ peer that is down must not be asked in a busy loop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class _Peer:
+class _Peer(Struct, frozen=True):
     """Waiting for `correlation_id` until `until_ms`; pausing until then when it is None."""
 
     correlation_id: int | None

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_quorum.voters import VoterSet
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReplicaStatus:
+class QuorumReplicaStatus(Struct, frozen=True):
     """What a leader knows of one replica.
 
     Attributes:
@@ -30,8 +30,7 @@ class QuorumReplicaStatus:
     last_caught_up_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumStatus:
+class QuorumStatus(Struct, frozen=True):
     """A snapshot of one node's view; plain values, safe to keep.
 
     Attributes:

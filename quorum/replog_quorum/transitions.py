@@ -8,10 +8,11 @@ by `tools/quorum_roles.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, unique
 from types import MappingProxyType
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from replog_quorum.errors import QuorumInvariantError
 
@@ -50,8 +51,7 @@ class EpochRule(Enum):
                 return new_epoch >= old_epoch
 
 
-@dataclass(frozen=True, slots=True)
-class Way:
+class Way(Struct, frozen=True):
     """One legal transition: how the epoch may move, and when it is taken."""
 
     epoch: EpochRule
@@ -95,41 +95,35 @@ TRANSITIONS: Mapping[RoleName, Mapping[RoleName, Way]] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToUnattached:
+class ToUnattached(Struct, frozen=True):
     """Know `epoch`, know no leader.  `election_deadline_ms` keeps a running timer; None draws a new one."""
 
     epoch: int
     election_deadline_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToProspective:
+class ToProspective(Struct, frozen=True):
     """Ask who would vote for this node (pre-vote, KIP-996); epoch and known leader stay."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToCandidate:
+class ToCandidate(Struct, frozen=True):
     """Vote for itself in the next epoch and ask the others."""
 
 
-@dataclass(frozen=True, slots=True)
-class ToFollower:
+class ToFollower(Struct, frozen=True):
     """Follow `leader_id` in `epoch`."""
 
     leader_id: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ToLeader:
+class ToLeader(Struct, frozen=True):
     """Lead the epoch this node was elected in by `granting_voters`."""
 
     granting_voters: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ToResigned:
+class ToResigned(Struct, frozen=True):
     """Stop leading; tell the voters who should go first (`preferred_candidates`)."""
 
     preferred_candidates: tuple[int, ...]

@@ -7,15 +7,15 @@ back under the same id with an empty one, and must not be taken for the voter th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog_quorum.errors import QuorumConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class Voter:
+class Voter(Struct, frozen=True):
     """One voter.
 
     Attributes:
@@ -33,8 +33,7 @@ class Voter:
         return voter_id == self.voter_id and (self.directory_id is None or directory_id == self.directory_id)
 
 
-@dataclass(frozen=True)
-class VoterSet:
+class VoterSet(Struct, frozen=True, dict=True):
     """All voters, ascending by id.
 
     Raises:

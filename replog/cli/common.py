@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import dataclasses
 import json
 import os
 import socket
@@ -15,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog.cli.terminal.interrupts import GRACE_S, Interrupt
 
@@ -258,14 +259,14 @@ def shown_bytes(data: bytes | None) -> object:
         return {"base64": base64.b64encode(data).decode("ascii")}
 
 
-def json_line(value: object, **more: object) -> str:
-    """Returns a dataclass, and more beside its fields, as one line of JSON; ids that are UUIDs as text."""
-    return json_object(dataclasses.asdict(value) | more)  # type: ignore[call-overload]  # whatever command calls it
+def json_line(value: Struct, **more: object) -> str:
+    """Returns a struct, and more beside its fields, as one line of JSON; ids that are UUIDs as text."""
+    return json_object(asdict(value) | more)
 
 
 def json_object(values: Mapping[str, object]) -> str:
-    """Returns a mapping as one line of JSON; values that JSON does not know become text."""
-    return json.dumps(values, default=str)
+    """Returns a mapping as one line of JSON; other values that JSON does not know than structs become text."""
+    return json.dumps(values, default=lambda value: asdict(value) if isinstance(value, Struct) else str(value))
 
 
 def counted(number: int, noun: str) -> str:

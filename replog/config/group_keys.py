@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
+
+from msgspec import Struct
 
 from replog.config.keys import Differs
 from replog.config.kinds import Choice, Number, milliseconds, size_bytes
@@ -20,9 +21,8 @@ class MigrationPolicy(Enum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, kw_only=True)
-class GroupKeys:
-    """The keys as fields, in the order of the page; without slots, which a class takes from one of its bases only."""
+class GroupKeys(Struct, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page."""
 
     # ---- the topic of groups and offsets ----------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The table of configuration keys, made from the fields of a configuration dataclass.
+"""The table of configuration keys, made from the fields of a configuration class.
 
 Why: `ServerKeys` states each key once; messages, `--config` files and documents read this table.  A field looks
 like ``name: Annotated[int, milliseconds(1, DAY_MS)] = 10_000``, with its meaning in the string under it.
@@ -10,10 +10,12 @@ import contextlib
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
 from inspect import get_annotations
 from pathlib import Path
 from typing import Any, get_type_hints
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 from replog.config.kinds import Kind, Paths
 from replog.errors import ConfigError
@@ -24,23 +26,21 @@ NEAR_ENOUGH = 0.6
 """Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
 
 
-@dataclass(frozen=True, slots=True)
-class Differs:
+class Differs(Struct, frozen=True):
     """Marks a default that is not Kafka's: what Kafka has, and why ours is another."""
 
     kafka: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(Struct, frozen=True):
     """Everything about one key.
 
     Attributes:
         name: Kafka's dotted name.
-        field_name: The name of the dataclass' field: dots are underscores.
+        field_name: The name of the field: dots are underscores.
         kind: The type, unit and range.
-        default: The typed default; `dataclasses.MISSING` for a required key.
+        default: The typed default; `msgspec.NODEFAULT` for a required key.
         differs: The difference from Kafka's default; None where there is none.
     """
 
@@ -52,7 +52,7 @@ class Key:
 
     @property
     def is_required(self) -> bool:
-        return self.default is MISSING
+        return self.default is NODEFAULT
 
     @property
     def is_optional(self) -> bool:
@@ -85,7 +85,7 @@ class Key:
 
 
 def keys_of(config_class: type[Any]) -> dict[str, Key]:
-    """Makes the table of a configuration dataclass: keys by dotted name, in the order in which they are written.
+    """Makes the table of a configuration class: keys by dotted name, in the order in which they are written.
 
     Those that it has from other classes come behind its own, one class after the other.
     """

@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 PORT_MAX = 65_535
 
 EnumT = TypeVar("EnumT", bound=Enum)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True, order=True):
     """Where a server listens or is reached.  Port 0 means any free port, known only after binding."""
 
     host: str
@@ -53,8 +54,7 @@ class Endpoint:
             return False
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class VoterAddress:
+class VoterAddress(Struct, frozen=True, order=True):
     """One member of the metadata quorum: its node id and where it is reached."""
 
     voter_id: int

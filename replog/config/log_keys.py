@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
+from replog.config.group_keys import GroupKeys
 from replog.config.keys import Differs
 from replog.config.kinds import Choice, Choices, Fraction, Number, milliseconds, size_bytes
 from replog.config.units import DAY_MS, GIB, HOUR_MS, INT_MAX, KIB, LONG_MAX, MIB, YEAR_MS
 from replog.metadata.config_keys import CleanupPolicy, FlushPolicy
 
 
-@dataclass(frozen=True, kw_only=True)
-class LogKeys:
-    """The keys as fields, in the order of the page; without slots, which a class takes from one of its bases only."""
+class LogKeys(GroupKeys, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page; `GroupKeys` are its base because a struct has one base only."""
 
     # ---- log --------------------------------------------------------------------------------------------------------
 

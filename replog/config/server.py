@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import force_setattr
 
 from replog.config.checks import check_together
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
@@ -29,8 +30,7 @@ from replog.metadata.config_keys import FlushPolicy
 __all__ = ["Endpoint", "FlushPolicy", "ProcessRole", "ServerConfig", "VoterAddress"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerConfig(ServerKeys):
+class ServerConfig(ServerKeys, frozen=True, kw_only=True):
     """All settings of one node, typed and checked.  Build it in code, or with `from_toml` or `from_mapping`.
 
     Invariants:
@@ -43,7 +43,7 @@ class ServerConfig(ServerKeys):
 
     def __post_init__(self) -> None:
         for key in KEYS.values():
-            object.__setattr__(self, key.field_name, key.parse(getattr(self, key.field_name)))
+            force_setattr(self, key.field_name, key.parse(getattr(self, key.field_name)))
         check_together(self)
 
     @classmethod

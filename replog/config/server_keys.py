@@ -1,7 +1,7 @@
 """Every configuration key of a node once, with Kafka's name, type, unit, range, default and meaning.
 
 Why here: reading a file, command-line overrides, error messages and `docs/CONFIGURATION.md` are all made from the
-fields of `ServerKeys`, of which `LogKeys` and `GroupKeys` are parts.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
+fields of `ServerKeys`, of which `LogKeys` and, its base, `GroupKeys` are parts.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
 is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be set for a topic or while a cluster runs stands in
 `replog.metadata.config_keys`, too; what a core is told of a key, in `replog.broker.node.core_settings`.
 """
@@ -9,11 +9,9 @@ is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be se
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated
 
-from replog.config.group_keys import GroupKeys
 from replog.config.keys import Differs, Key, keys_of
 from replog.config.kinds import (
     Choice,
@@ -57,8 +55,7 @@ class ReplicaSelector(Enum):
     RACK_AWARE = "rack-aware"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerKeys(LogKeys, GroupKeys):
+class ServerKeys(LogKeys, frozen=True, kw_only=True):
     """The keys as fields, in the order of the page, those of the parts behind them.  `ServerConfig` is what checks their values."""
 
     # ---- who and where ----------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
@@ -10,8 +10,7 @@ from replog.metadata.config_keys import FlushPolicy
 _MAY_BE_ZERO = {"metadata_max_idle_interval_ms", "auto_leader_rebalance_enable", "unclean_leader_election_enable"}
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerConfig:
+class ControllerConfig(Struct, frozen=True):
     """The same values on every controller of a cluster.
 
     Raises:
@@ -96,7 +95,7 @@ class ControllerConfig:
     compete with the traffic of clients.  Too small: draining takes long."""
 
     def __post_init__(self) -> None:
-        for name in self.__dataclass_fields__:
+        for name in self.__struct_fields__:
             value = getattr(self, name)
             lowest = 0 if name in _MAY_BE_ZERO else 1
             if isinstance(value, int) and not lowest <= value < 2**63:

@@ -27,8 +27,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.controller.events.deferred import DeferredReplies

@@ -8,9 +8,10 @@ The requests themselves are those of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
@@ -140,13 +141,11 @@ __all__ = [
 # ---- messages from the driver -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look at sessions and deadlines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """A request; answered by exactly one `Reply` or `ReplyError` with this `request_id`."""
 
     request_id: int
@@ -154,28 +153,24 @@ class Submit:
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(Struct, frozen=True):
     """The quorum made this node its leader; records it appends from now on start at `next_offset`."""
 
     epoch: int
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Renounce:
+class Renounce(Struct, frozen=True):
     """The quorum's leadership is lost: revert to the last committed offset, fail everything that waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """The quorum has appended control records of its own during the term: the next write offset is `next_offset` now."""
 
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedRecords:
+class CommittedRecords(Struct, frozen=True):
     """Committed records of the metadata log: `records` at `base_offset`, `base_offset + 1`, ...
 
     A standby replays them.  The active controller has replayed them already and only moves its committed offset; what was
@@ -186,11 +181,10 @@ class CommittedRecords:
     base_offset: int
     end_offset: int
     epoch: int
-    records: tuple[MetadataRecord, ...] = field(default=())
+    records: tuple[MetadataRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class LoadSnapshot(Struct, frozen=True):
     """A standby is too far behind for the log: its state is that of `records` now, which hold all below `end_offset`.
 
     Never while the node leads the quorum.
@@ -201,8 +195,7 @@ class LoadSnapshot:
     records: tuple[MetadataRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerGone:
+class BrokerGone(Struct, frozen=True):
     """This incarnation of a broker does not run any more; told again while the broker is watched.
 
     Proofs are a refused connection and the answer of another incarnation.  Silence proves nothing.
@@ -218,8 +211,7 @@ class BrokerGone:
     present: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRefused:
+class AppendRefused(Struct, frozen=True):
     """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
 
     Attributes:
@@ -238,8 +230,7 @@ Message: TypeAlias = (
 # ---- effects --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords:
+class AppendRecords(Struct, frozen=True):
     """Append as one batch of leader epoch `epoch`; it must land exactly at `base_offset`."""
 
     epoch: int
@@ -247,8 +238,7 @@ class AppendRecords:
     records: tuple[MetadataRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedBroker:
+class WatchedBroker(Struct, frozen=True):
     """An incarnation of a broker, and where it listens."""
 
     broker_id: int
@@ -258,8 +248,7 @@ class WatchedBroker:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class WatchBrokers:
+class WatchBrokers(Struct, frozen=True):
     """From now on look after exactly these: at once, and whenever the connection to one of them breaks.
 
     What is found is told with `BrokerGone`.  So a broker that dies is not trusted for a whole session, nor one that died
@@ -269,20 +258,17 @@ class WatchBrokers:
     brokers: tuple[WatchedBroker, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     request_id: int
     response: ControllerResponse
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyError:
+class ReplyError(Struct, frozen=True):
     request_id: int
     error: ReplogError
 
 
-@dataclass(frozen=True, slots=True)
-class ResignLeadership:
+class ResignLeadership(Struct, frozen=True):
     """Something unexpected happened while handling `epoch`'s requests: another controller should take over."""
 
     epoch: int

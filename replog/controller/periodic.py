@@ -17,7 +17,8 @@ then the node stops.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.controller.config import ControllerConfig
 from replog.controller.managers.cluster import ClusterControl
@@ -44,16 +45,14 @@ _HELD_UP_GRACE_MS = 200
 _IDLE_LOOK_MS = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(Struct, frozen=True):
     """What one round of a task makes, and after how many milliseconds it wants the next."""
 
     records: tuple[MetadataRecord, ...]
     delay_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class PeriodicTask:
+class PeriodicTask(Struct, frozen=True):
     """`make` is told the time and when something was last written, both in monotonic milliseconds."""
 
     name: str

@@ -5,10 +5,11 @@ Kafka's requests of the same names, as far as they have one.  Offsets are offset
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.records import BrokerEndpoint, ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
@@ -17,8 +18,7 @@ REPLICAS_PER_REQUEST_MAX = 10_000
 """Replicas of which a broker may tell in one request; one that has more to tell asks several times."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBroker:
+class RegisterBroker(Struct, frozen=True):
     """A broker process has started.  `previous_broker_epoch` is what its clean-shutdown marker held, -1 for none.
 
     `supported_features`: a feature that is not named counts as understood at level 1 only.  `unopened_log_dirs`: so many
@@ -39,40 +39,34 @@ class RegisterBroker:
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerResponse:
+class RegisterBrokerResponse(Struct, frozen=True):
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBroker:
+class UnregisterBroker(Struct, frozen=True):
     """Forget a broker that is gone for good: it must be fenced and hold no replica (drain it first)."""
 
     broker_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerResponse:
+class UnregisterBrokerResponse(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class DrainBroker:
+class DrainBroker(Struct, frozen=True):
     """Move everything off a broker, or, with `drained` false, let it be used again.  Kept until told otherwise."""
 
     broker_id: int
     drained: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DrainBrokerResponse:
+class DrainBrokerResponse(Struct, frozen=True):
     """`replicas_count`: replicas that the broker still has; they move one after another."""
 
     replicas_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterController:
+class RegisterController(Struct, frozen=True):
     """A controller process has started and knows who is active."""
 
     controller_id: int
@@ -83,13 +77,11 @@ class RegisterController:
     supported_features: tuple[SupportedFeature, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterControllerResponse:
+class RegisterControllerResponse(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class OfflineReplica:
+class OfflineReplica(Struct, frozen=True):
     """A replica that its broker cannot use.
 
     `is_intact`: its disk failed, and what was flushed to it is there when it works again; else its bytes are wrong.
@@ -100,8 +92,7 @@ class OfflineReplica:
     is_intact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """`metadata_offset`: end (exclusive) of what the broker has applied of the metadata log.
 
     `offline_replicas`: all of them, in every heartbeat; Kafka names log directories instead (KIP-858), which our partition
@@ -124,8 +115,7 @@ class Heartbeat:
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Struct, frozen=True):
     """`metadata_offset`: end (exclusive) of the metadata that the answer was made of.
 
     The broker may act on the answer once it has applied that much: what it missed may have taken its leaderships.
@@ -137,16 +127,14 @@ class HeartbeatResponse:
     metadata_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsrMember:
+class IsrMember(Struct, frozen=True):
     """A proposed ISR member and the broker epoch its fetches carried (-1: not known, e.g. the leader itself)."""
 
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionIsrChange:
+class PartitionIsrChange(Struct, frozen=True):
     topic_id: UUID
     partition_id: int
     leader_epoch: int
@@ -155,8 +143,7 @@ class PartitionIsrChange:
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartition:
+class AlterPartition(Struct, frozen=True):
     """Proposed ISR changes of partitions that the sender leads (docs/KAFKA.md 4.4)."""
 
     broker_id: int
@@ -164,8 +151,7 @@ class AlterPartition:
     partitions: tuple[PartitionIsrChange, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionIsrResult:
+class PartitionIsrResult(Struct, frozen=True):
     topic_id: UUID
     partition_id: int
     error: ErrorCode
@@ -175,19 +161,16 @@ class PartitionIsrResult:
     isr: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionResponse:
+class AlterPartitionResponse(Struct, frozen=True):
     partitions: tuple[PartitionIsrResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(Struct, frozen=True):
     name: str
     value: str | None  # None: remove
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
+class NewTopic(Struct, frozen=True):
     """`assignments`: replicas of partition 0, 1, ...; exclusive with the two counts (which are -1 then)."""
 
     name: str
@@ -197,14 +180,12 @@ class NewTopic:
     configs: tuple[ConfigEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopics:
+class CreateTopics(Struct, frozen=True):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicResult:
+class TopicResult(Struct, frozen=True):
     name: str
     error: ErrorCode
     message: str = ""
@@ -213,42 +194,36 @@ class TopicResult:
     replication_factor: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Struct, frozen=True):
     topics: tuple[TopicResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(Struct, frozen=True):
     """A topic is named, or meant by its id: one that was created anew since then is another one."""
 
     names: tuple[str, ...]
     topic_ids: tuple[UUID, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Struct, frozen=True):
     """Results of the names, then of the ids; `name` is "" where there is no topic of an id."""
 
     topics: tuple[TopicResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPartition:
+class NamedPartition(Struct, frozen=True):
     topic: str
     partition_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionResult:
+class PartitionResult(Struct, frozen=True):
     topic: str
     partition_id: int
     error: ErrorCode
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewPartitions:
+class NewPartitions(Struct, frozen=True):
     """`count`: how many partitions the topic has afterwards.  `assignments`: replicas of the new ones, or empty."""
 
     topic: str
@@ -256,34 +231,29 @@ class NewPartitions:
     assignments: tuple[tuple[int, ...], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitions:
+class CreatePartitions(Struct, frozen=True):
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Struct, frozen=True):
     """`num_partitions` of each result is the new count."""
 
     topics: tuple[TopicResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeaders:
+class ElectLeaders(Struct, frozen=True):
     """`election_type`: PREFERRED or UNCLEAN.  `partitions` None: all that need it; those that do not are left out."""
 
     election_type: ElectionType
     partitions: tuple[NamedPartition, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Struct, frozen=True):
     partitions: tuple[PartitionResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignment:
+class Reassignment(Struct, frozen=True):
     """`replicas`: where the partition shall live, the preferred leader first; None cancels what is under way."""
 
     topic: str
@@ -291,14 +261,12 @@ class Reassignment:
     replicas: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReassignments:
+class AlterPartitionReassignments(Struct, frozen=True):
     items: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Struct, frozen=True):
     partitions: tuple[PartitionResult, ...]
 
 
@@ -311,8 +279,7 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True)
-class AlterableConfig:
+class AlterableConfig(Struct, frozen=True):
     """`value` is None exactly if it is deleted."""
 
     name: str
@@ -320,8 +287,7 @@ class AlterableConfig:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResource:
+class AlterConfigsResource(Struct, frozen=True):
     """A topic, a broker (its id as text), or, with type BROKER and the empty name, the cluster-wide default.
 
     `replaces`: what is not named is removed; else it stays as it is.
@@ -333,29 +299,25 @@ class AlterConfigsResource:
     replaces: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigs:
+class AlterConfigs(Struct, frozen=True):
     """A resource that fails changes nothing, and the others do not mind."""
 
     resources: tuple[AlterConfigsResource, ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResult:
+class AlterConfigsResult(Struct, frozen=True):
     resource_type: ResourceType
     resource_name: str
     error: ErrorCode
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Struct, frozen=True):
     resources: tuple[AlterConfigsResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureUpdate:
+class FeatureUpdate(Struct, frozen=True):
     """`level`: the level to finalize, 0 to remove the feature.  Lowering one needs `allow_downgrade`."""
 
     name: str
@@ -363,33 +325,28 @@ class FeatureUpdate:
     allow_downgrade: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFeatures:
+class UpdateFeatures(Struct, frozen=True):
     """All of it or none of it."""
 
     updates: tuple[FeatureUpdate, ...]
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIds:
+class AllocateProducerIds(Struct, frozen=True):
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AllocateProducerIdsResponse:
+class AllocateProducerIdsResponse(Struct, frozen=True):
     first_producer_id: int
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaEnd:
+class ReplicaEnd(Struct, frozen=True):
     """How far a replica's log reaches: the epoch of its last batch (-1 for an empty log) and its end offset."""
 
     topic_id: UUID
@@ -398,8 +355,7 @@ class ReplicaEnd:
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportReplicas:
+class ReportReplicas(Struct, frozen=True):
     """A restarted broker tells how far its replicas reach where a `recovered` election waits for it."""
 
     broker_id: int
@@ -407,8 +363,7 @@ class ReportReplicas:
     replicas: tuple[ReplicaEnd, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReportReplicasResponse:
+class ReportReplicasResponse(Struct, frozen=True):
     pass
 
 

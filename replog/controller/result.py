@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.controller.requests import ControllerResponse
 from replog.metadata.records import MetadataRecord
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """What one request leads to.
 
     Attributes:

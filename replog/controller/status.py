@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.metadata.records import ElectionType
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerStatus:
+class ControllerStatus(Struct, frozen=True):
     """What an operator wants to know; counts are of the newest state, uncommitted changes included.
 
     Attributes:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from replog.coordinator.all_groups import AllGroups
 from replog.coordinator.classic.config import ClassicConfig
@@ -64,13 +65,11 @@ SECOND_LOOK_MS: Final = 5_000
 """How long after the log has refused something all groups are looked at again; it may refuse a lot."""
 
 
-@dataclass(frozen=True, slots=True)
-class SecondLook:
+class SecondLook(Struct, frozen=True):
     """The state has gone back, and what looked at it in steps may have missed something."""
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsConfig:
+class GroupsConfig(Struct, frozen=True):
     """The settings of groups."""
 
     offsets: OffsetsConfig = field(default_factory=OffsetsConfig)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.kafka.messages.fetch import FetchRequest, FetchResponse
@@ -86,8 +87,7 @@ class _Session:
         self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else 1
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRefusal:
+class SessionRefusal(Struct, frozen=True):
     """Why a fetch cannot be served: the consumer starts over with a full one."""
 
     error: ErrorCode

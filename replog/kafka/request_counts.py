@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 SOFTWARE_MAX = 100
 """How many kinds of software are told apart; a client may call itself anything."""
@@ -11,8 +12,7 @@ SOFTWARE_MAX = 100
 OTHER = "other"
 
 
-@dataclass(slots=True)
-class RequestCounts:
+class RequestCounts(Struct):
     """Counts of one server.
 
     Attributes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
+
+from msgspec import Struct
 
 from replog.kafka.handlers import (
     cluster,
@@ -104,8 +105,7 @@ class Response(Protocol):
     def write(self, w: Writer, version: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """One API.
 
     Attributes:

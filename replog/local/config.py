@@ -6,8 +6,9 @@ a log in a folder expects that nothing is deleted unless they asked for it, and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
+
+from msgspec import Struct
 
 from replog.choices import require_choice
 from replog.errors import ConfigError
@@ -34,8 +35,7 @@ _RANGES: Final = {
 _MAY_BE_NONE: Final = ("segment_ms", "retention_ms", "retention_bytes")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalLogConfig:
+class LocalLogConfig(Struct, frozen=True):
     """Settings of one local log; `replog.open_log` takes the same names as keywords.
 
     Raises:

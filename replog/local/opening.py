@@ -96,7 +96,7 @@ def open_log(
 
 
 def _config(settings: dict[str, Any]) -> LocalLogConfig:
-    known = LocalLogConfig.__dataclass_fields__
+    known = LocalLogConfig.__struct_fields__
     for name, value in settings.items():
         if name not in known:
             raise ConfigError(name, value, f"open_log has no setting {name!r}; it has {', '.join(known)}")

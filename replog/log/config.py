@@ -5,9 +5,10 @@ Why here: the log does not know topics or config files; the broker turns topic s
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
 from enum import IntFlag
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.records import TimestampType
@@ -29,8 +30,7 @@ class Cleanup(IntFlag):
     """Records go that a newer one of the same key supersedes."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogConfig:
+class LogConfig(Struct, frozen=True):
     """Settings of one log (docs/KAFKA.md 2); the defaults are Kafka's.
 
     Raises:
@@ -122,11 +122,11 @@ class LogConfig:
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            low, high = _RANGES[field.name]
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            low, high = _RANGES[name]
+            value = getattr(self, name)
             if not low <= value <= high:
-                raise ConfigError(field.name, value, f"{field.name} is {value}; it must be from {low} to {high}")
+                raise ConfigError(name, value, f"{name} is {value}; it must be from {low} to {high}")
 
 
 _RANGES: Final = {

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import StorageError
 from replog.log.disk_space import is_disk_full
@@ -28,8 +29,7 @@ from replog.log.segments.segment import LogSegment
 from replog_checkpoints import FileSystem, parent_of
 
 
-@dataclass(frozen=True, slots=True)
-class FileDeletionJob:
+class FileDeletionJob(Struct, frozen=True):
     """Removes files that are no part of any log any more.  `run` in any thread; nothing has to be completed.
 
     Attributes:
@@ -54,8 +54,7 @@ class FileDeletionJob:
                 continue
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryDeletionJob:
+class DirectoryDeletionJob(Struct, frozen=True):
     """Removes a directory that `retire_directory` renamed.  `run` in any thread; nothing has to be completed.
 
     Attributes:

@@ -24,9 +24,10 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Generator
-from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import ConfigError, DiskFullError, StorageError, TooManyOpenFilesError
 from replog_checkpoints import FileSystem, OpenMode
@@ -138,8 +139,7 @@ class DiskState(Enum):
     READ_ONLY = "read-only"
 
 
-@dataclass(frozen=True, slots=True)
-class DiskLimits:
+class DiskLimits(Struct, frozen=True):
     """When a disk counts as full.  0 switches a limit off.
 
     Raises:
@@ -157,10 +157,10 @@ class DiskLimits:
     """Size of the reserve file, bytes; at most a fiftieth of the disk."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in self.__struct_fields__:
+            value = getattr(self, name)
             if value < 0:
-                raise ConfigError(field.name, value, f"{field.name} is {value}; it must be from 0")
+                raise ConfigError(name, value, f"{name} is {value}; it must be from 0")
 
     def on(self, total_bytes: int) -> DiskLimits:
         """Returns the limits in force on a disk of this size: each at most its share of the disk."""

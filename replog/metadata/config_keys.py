@@ -17,9 +17,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.metadata.records import ResourceType
@@ -62,8 +63,7 @@ def shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerType:
+class IntegerType(Struct, frozen=True):
     """A whole number in [minimum, maximum]."""
 
     minimum: int
@@ -82,8 +82,7 @@ class IntegerType:
         return f"expected a whole number from {self.minimum:,} to {self.maximum:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class ChoiceType:
+class ChoiceType(Struct, frozen=True):
     """One of a few words."""
 
     choices: tuple[str, ...]
@@ -98,8 +97,7 @@ class ChoiceType:
         return f"expected one of: {', '.join(self.choices)}"
 
 
-@dataclass(frozen=True, slots=True)
-class ChoicesType:
+class ChoicesType(Struct, frozen=True):
     """One or more of a few words, with commas between, as in `compact,delete`."""
 
     choices: tuple[str, ...]
@@ -115,8 +113,7 @@ class ChoicesType:
         return f"expected one or more, with commas, of: {', '.join(self.choices)}"
 
 
-@dataclass(frozen=True, slots=True)
-class FractionType:
+class FractionType(Struct, frozen=True):
     """A number in [0, 1]."""
 
     def parse(self, text: str) -> float:
@@ -133,8 +130,7 @@ class FractionType:
         return "expected a number from 0 to 1"
 
 
-@dataclass(frozen=True, slots=True)
-class BooleanType:
+class BooleanType(Struct, frozen=True):
     """`true` or `false`, in any case."""
 
     def parse(self, text: str) -> bool:
@@ -148,8 +144,7 @@ class BooleanType:
         return "expected true or false"
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(Struct, frozen=True):
     """One configuration.
 
     Attributes:

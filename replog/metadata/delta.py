@@ -8,9 +8,10 @@ followers** (docs/KAFKA.md 6.7), because a topic may have been deleted and creat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
@@ -46,8 +47,7 @@ _NodeRecord: TypeAlias = (
 )
 
 
-@dataclass(slots=True)
-class TopicDelta:
+class TopicDelta(Struct):
     """What changed in one topic; `base` is None when the delta created it."""
 
     name: str
@@ -68,8 +68,7 @@ class TopicDelta:
         return TopicImage(self.name, self.topic_id, patched(self.base.partitions, self.partitions))
 
 
-@dataclass(frozen=True, slots=True)
-class LocalPartition:
+class LocalPartition(Struct, frozen=True):
     """A partition as one broker has to deal with it."""
 
     topic_name: str
@@ -78,8 +77,7 @@ class LocalPartition:
     registration: PartitionRegistration
 
 
-@dataclass(frozen=True, slots=True)
-class LocalChanges:
+class LocalChanges(Struct, frozen=True):
     """What one broker has to do, in this order.
 
     Attributes:

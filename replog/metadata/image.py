@@ -8,9 +8,10 @@ A broker holds one image and swaps it for the next, so a reader never sees half 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
 from replog.metadata.records import MetadataRecord, ResourceType
@@ -22,8 +23,7 @@ ConfigResource: TypeAlias = tuple[ResourceType, str]
 CLUSTER_DEFAULTS: ConfigResource = (ResourceType.BROKER, "")
 
 
-@dataclass(frozen=True, slots=True)
-class TopicImage:
+class TopicImage(Struct, frozen=True):
     """One topic. `partitions` is complete and never changed in place."""
 
     name: str
@@ -59,8 +59,7 @@ def _no_features() -> Mapping[str, int]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataImage:
+class MetadataImage(Struct, frozen=True):
     """Everything the metadata log says below `end_offset`.
 
     The mappings are never changed in place, by nobody; the empty image is `MetadataImage()`.
@@ -109,8 +108,7 @@ class MetadataImage:
         return {key.name: self.config_value(topic_name, key, broker_id) for key in CONFIG_KEYS}
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedReport:
+class AwaitedReport(Struct, frozen=True):
     """A partition that gets no leader before this broker has told how far its replica reaches."""
 
     topic_name: str

@@ -8,7 +8,6 @@ number, so that equal images give equal records on every node.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 from operator import attrgetter
 from typing import Final
 
@@ -29,9 +28,9 @@ from replog.metadata.records import (
 NO_BROKER: Final = -1
 """Stands where a producer ids record names who asked: an image does not know any more."""
 
-_broker_values = attrgetter(*(field.name for field in fields(RegisterBrokerRecord)))
-_controller_values = attrgetter(*(field.name for field in fields(RegisterControllerRecord)))
-_partition_values = attrgetter(*(field.name for field in fields(PartitionRecord)[2:]))  # all but its place
+_broker_values = attrgetter(*RegisterBrokerRecord.__struct_fields__)
+_controller_values = attrgetter(*RegisterControllerRecord.__struct_fields__)
+_partition_values = attrgetter(*PartitionRecord.__struct_fields__[2:])  # all but its place
 
 
 def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:

@@ -6,9 +6,10 @@ that.  An upper bound is enough, and takes a fraction of the time.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import cast
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.metadata.records import MetadataRecord, PartitionChangeRecord, PartitionRecord
 
@@ -20,9 +21,6 @@ _UTF8_BYTES_MAX = 4
 
 _PARTITION_BYTES = 160
 """Of a partition record without its lists: the frame, an id, and up to eleven numbers or lengths."""
-
-_known_fields: dict[type, tuple[str, ...]] = {}
-"""The fields of each class that was seen: to ask the class costs more than all the rest."""
 
 
 def encoded_bytes_max(record: MetadataRecord) -> int:
@@ -46,17 +44,6 @@ def _bytes_of(value: object) -> int:
     if isinstance(value, tuple):
         members = cast("tuple[object, ...]", value)
         return _NUMBER_BYTES + sum(map(_bytes_of, members))
-    if value is None:
-        return 0
-    total = _NUMBER_BYTES
-    for name in _field_names(type(value)):
-        total += _bytes_of(getattr(value, name))
-    return total
-
-
-def _field_names(cls: type) -> tuple[str, ...]:
-    """Returns the fields of a class; of one that has none, such as a number's, nothing."""
-    if (names := _known_fields.get(cls)) is None:
-        names = tuple(field.name for field in dataclasses.fields(cls)) if dataclasses.is_dataclass(cls) else ()
-        _known_fields[cls] = names
-    return names
+    if isinstance(value, Struct):
+        return _NUMBER_BYTES + sum(_bytes_of(getattr(value, name)) for name in value.__struct_fields__)
+    return 0 if value is None else _NUMBER_BYTES

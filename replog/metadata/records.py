@@ -6,10 +6,11 @@ protobuf (``replog.rpc.metadata_records``); a field that is None means "unchange
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 NO_LEADER = -1
 
@@ -37,8 +38,7 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-@dataclass(frozen=True, slots=True)
-class SupportedFeature:
+class SupportedFeature(Struct, frozen=True):
     """A node can work with every level of a feature from `min_level` to `max_level`, both included."""
 
     name: str
@@ -46,8 +46,7 @@ class SupportedFeature:
     max_level: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
+class BrokerEndpoint(Struct, frozen=True):
     """Where a broker serves one kind of clients.
 
     Attributes:
@@ -65,8 +64,7 @@ CLIENT_LISTENER = "CLIENT"
 """The listener at which clients are served: our own, and Kafka's."""
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerRecord:
+class RegisterBrokerRecord(Struct, frozen=True):
     """An incarnation of a broker; `endpoints` is empty below the level of `metadata.version` that knows them."""
 
     broker_id: int
@@ -82,14 +80,12 @@ class RegisterBrokerRecord:
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerRecord:
+class UnregisterBrokerRecord(Struct, frozen=True):
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistrationChangeRecord:
+class BrokerRegistrationChangeRecord(Struct, frozen=True):
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
@@ -97,8 +93,7 @@ class BrokerRegistrationChangeRecord:
     endpoints: tuple[BrokerEndpoint, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DrainBrokerRecord:
+class DrainBrokerRecord(Struct, frozen=True):
     """An operator's wish, not a fact about a process: it outlives restarts and registrations of the broker.
 
     While `drained` holds, the broker gets no new replicas, leads nothing that another replica can lead, and its replicas
@@ -109,8 +104,7 @@ class DrainBrokerRecord:
     drained: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RegisterControllerRecord:
+class RegisterControllerRecord(Struct, frozen=True):
     """A controller and what it can work with; a new incarnation replaces the one before."""
 
     controller_id: int
@@ -120,19 +114,16 @@ class RegisterControllerRecord:
     supported_features: tuple[SupportedFeature, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
+class TopicRecord(Struct, frozen=True):
     name: str
     topic_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveTopicRecord:
+class RemoveTopicRecord(Struct, frozen=True):
     topic_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRecord:
+class PartitionRecord(Struct, frozen=True):
     """A partition as a whole.
 
     `last_known_elr`: members of the last ISR or ELR that restarted uncleanly since the ISR was last proven; the
@@ -154,8 +145,7 @@ class PartitionRecord:
     removing_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionChangeRecord:
+class PartitionChangeRecord(Struct, frozen=True):
     """A change of one partition.  `leader` set (even to the same value) raises the leader epoch by one; every
     change raises the partition epoch by one (docs/KAFKA.md 4.10)."""
 
@@ -172,8 +162,7 @@ class PartitionChangeRecord:
     removing_replicas: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigRecord:
+class ConfigRecord(Struct, frozen=True):
     """One configuration value; `value` None removes it.  `resource_name` "" is the cluster-wide default."""
 
     resource_type: ResourceType
@@ -182,26 +171,22 @@ class ConfigRecord:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdsRecord:
+class ProducerIdsRecord(Struct, frozen=True):
     broker_id: int
     broker_epoch: int
     next_producer_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureLevelRecord:
+class FeatureLevelRecord(Struct, frozen=True):
     name: str
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class NoOpRecord:
+class NoOpRecord(Struct, frozen=True):
     """Moves the committed offset, changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class BeginTransactionRecord:
+class BeginTransactionRecord(Struct, frozen=True):
     """From here on nothing counts until `EndTransactionRecord`: a change too large for one batch (KAFKA.md 6.1, 6.2).
 
     Transactions of the metadata log do not nest.  Who replays shows none of it to anybody before the end, and forgets
@@ -211,13 +196,11 @@ class BeginTransactionRecord:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class EndTransactionRecord:
+class EndTransactionRecord(Struct, frozen=True):
     """Everything since the `BeginTransactionRecord` counts."""
 
 
-@dataclass(frozen=True, slots=True)
-class AbortTransactionRecord:
+class AbortTransactionRecord(Struct, frozen=True):
     """Everything since the `BeginTransactionRecord` is void; `reason` is for people."""
 
     reason: str

@@ -6,9 +6,11 @@ controller that writes a change and the broker that replays it cannot come to di
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
@@ -26,8 +28,7 @@ from replog.metadata.records import (
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
+class BrokerRegistration(Struct, frozen=True):
     """One incarnation of a broker.
 
     `broker_epoch` is the metadata offset at which the incarnation was registered: unique, and higher for a later one.
@@ -89,8 +90,7 @@ class BrokerRegistration:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerRegistration:
+class ControllerRegistration(Struct, frozen=True):
     """One incarnation of a controller."""
 
     controller_id: int
@@ -111,8 +111,7 @@ class ControllerRegistration:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
+class PartitionRegistration(Struct, frozen=True):
     """The state of one partition (docs/KAFKA.md 4.4, 4.10).
 
     Attributes:

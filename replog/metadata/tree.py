@@ -18,11 +18,12 @@ Made as it is walked: to look at one partition costs nothing for the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
 from enum import Enum
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar, cast
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import ResourceType
@@ -37,8 +38,7 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-@dataclass(frozen=True, slots=True)
-class Folder:
+class Folder(Struct, frozen=True):
     """Named nodes, made on demand.
 
     Attributes:
@@ -79,9 +79,9 @@ def image_tree(image: MetadataImage) -> dict[str, Node]:
     return children
 
 
-def record_leaf(record: object) -> Leaf:
-    """Returns the fields of a dataclass."""
-    return {field.name: plain(getattr(record, field.name)) for field in fields(cast("Any", record))}
+def record_leaf(record: Struct) -> Leaf:
+    """Returns the fields of a record."""
+    return {name: plain(getattr(record, name)) for name in record.__struct_fields__}
 
 
 def find_node(root: Node, path: str) -> Node | None:
@@ -124,7 +124,7 @@ def plain(value: Any) -> Any:
             return value.name.lower()
         case tuple() | list():
             return [plain(item) for item in cast("Iterable[Any]", value)]
-        case _ if hasattr(value, "__dataclass_fields__"):
+        case Struct():
             return record_leaf(value)
         case _:
             return value

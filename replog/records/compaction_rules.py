@@ -6,8 +6,9 @@ They stand apart because both implementations, the compiled one and its pure-Pyt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct, field
 
 from replog.errors import ConfigError
 
@@ -29,8 +30,7 @@ class TransactionFilter(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RewriteRules:
+class RewriteRules(Struct, frozen=True):
     """One pass over one log.
 
     Attributes:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from replog.errors import InvalidRecordError
 from replog.records.batch import encode_batch
@@ -39,8 +40,7 @@ class ControlRecordType(IntEnum):
     KRAFT_VOTERS = 6
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderChange:
+class LeaderChange(Struct, frozen=True):
     """First record of every epoch of the metadata log.
 
     Attributes:

@@ -8,9 +8,10 @@ largest timestamp is the one the header states; readers refuse records whose off
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
 from replog.records.batch import decode_columns, survey_records
@@ -61,8 +62,7 @@ class KeylessRecordsError(InvalidRecordError):
         self.places = places
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRules:
+class RecordRules(Struct, frozen=True):
     """A topic's rules for records.
 
     Attributes:

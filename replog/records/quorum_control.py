@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import InvalidRecordError
 from replog.records.batch import encode_batch
@@ -40,8 +41,7 @@ KRAFT_VERSION_DYNAMIC = 1
 """`kraft.version` 1: the voters stand in the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class VoterEndpoint:
+class VoterEndpoint(Struct, frozen=True):
     """Where a voter listens; `name` is that of its listener."""
 
     name: str
@@ -49,8 +49,7 @@ class VoterEndpoint:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumVoter:
+class QuorumVoter(Struct, frozen=True):
     """One voter as the log names it.
 
     Attributes:

@@ -7,15 +7,15 @@ replica must cut its log before it may go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.replication.messages import EpochEnd, ReplicaLogView
 
 
-@dataclass(frozen=True, slots=True)
-class FetchCheck:
+class FetchCheck(Struct, frozen=True):
     """The answer: ok (`error` NONE, nothing diverging), out of range, or diverging.
 
     A diverging fetch is answered without data, and does not count as the follower's progress.

@@ -15,9 +15,10 @@ records at one offset.  Rules: docs/KAFKA.md 4.5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy
@@ -56,8 +57,7 @@ class FollowerState(Enum):
     """Nothing until the metadata names a later leader epoch."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerStatus:
+class FollowerStatus(Struct, frozen=True):
     """A follower at one moment.  End offsets and the high watermark are exclusive.
 
     Attributes:

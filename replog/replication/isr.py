@@ -19,8 +19,10 @@ the same facts would lead to the same proposal, and to the same answer.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.errors import ErrorCode, InvariantViolationError
 from replog.replication.messages import AlterPartitionAnswered, IsrChanged, PartitionState, ProposeIsr
@@ -43,8 +45,7 @@ _OUT_OF_DATE: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """No change under way."""
 
     isr: tuple[int, ...]
@@ -54,8 +55,7 @@ class Committed:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpand:
+class PendingExpand(Struct, frozen=True):
     """`added` caught up and is being added to the committed `isr`."""
 
     isr: tuple[int, ...]
@@ -70,8 +70,7 @@ class PendingExpand:
         return self.maximal_isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrink:
+class PendingShrink(Struct, frozen=True):
     """`removed` fell behind and are being taken out of the committed `isr`; until then they count."""
 
     isr: tuple[int, ...]
@@ -86,8 +85,7 @@ class PendingShrink:
         return tuple(replica_id for replica_id in self.isr if replica_id not in self.removed)
 
 
-@dataclass(frozen=True, slots=True)
-class _Unchanged:
+class _Unchanged(Struct, frozen=True):
     """The ISR stays as it is; what is proposed is something else."""
 
     isr: tuple[int, ...]
@@ -101,13 +99,11 @@ class _Unchanged:
         return self.isr
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRecovery(_Unchanged):
+class PendingRecovery(_Unchanged, frozen=True):
     """An uncleanly elected leader reports that its recovery is done (docs/KAFKA.md 4.10)."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRelease(_Unchanged):
+class PendingRelease(_Unchanged, frozen=True):
     """The leader wants to commit without the members of the ELR, so that they are to be eligible no more.
 
     That they are not is told by the metadata alone: the controller may know of a higher min.insync.replicas, by which the

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStanding:
+class ReplicaStanding(Struct, frozen=True):
     """One replica as the leader sees it, the leader itself included.
 
     Attributes:
@@ -34,8 +33,7 @@ class ReplicaStanding:
         return None if self.last_caught_up_time_ms is None else max(0, now_ms - self.last_caught_up_time_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderStatus:
+class LeaderStatus(Struct, frozen=True):
     """A leader at one moment.  Offsets are exclusive.
 
     Attributes:

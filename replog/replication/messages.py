@@ -7,15 +7,15 @@ The driver appends to the log first and tells the core afterwards (`Appended`, `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEnd:
+class EpochEnd(Struct, frozen=True):
     """The largest leader epoch not above the one asked for, and where it ends (exclusive)."""
 
     epoch: int
@@ -44,8 +44,7 @@ class ReplicaLogView(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionState:
+class PartitionState(Struct, frozen=True):
     """What the metadata log says about a partition.
 
     `eligible`: broker id -> broker epoch of every replica that is unfenced and not shutting down.
@@ -65,13 +64,11 @@ class PartitionState:
 # ---- leader: messages ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look at the deadlines."""
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitProduce:
+class AwaitProduce(Struct, frozen=True):
     """Answer with `ProduceCompleted(request_id)` when `end_offset` is below or at the high watermark."""
 
     request_id: int
@@ -79,23 +76,20 @@ class AwaitProduce:
     deadline_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(Struct, frozen=True):
     """The local log now ends here (page cache), and these produces wait, of records among them or of earlier ones."""
 
     log_end_offset: int
     waiting: tuple[AwaitProduce, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Flushed:
+class Flushed(Struct, frozen=True):
     """Everything below is on stable storage."""
 
     flushed_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
+class FollowerFetched(Struct, frozen=True):
     """A follower's fetch passed the checks and was not diverging.
 
     `leader_end_offset` is the leader's log end sampled before the read (docs/KAFKA.md 4.2).
@@ -109,15 +103,13 @@ class FollowerFetched:
     leader_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StateChanged:
+class StateChanged(Struct, frozen=True):
     """The metadata log says something new about the partition, or about brokers that hold it."""
 
     state: PartitionState
 
 
-@dataclass(frozen=True, slots=True)
-class AlterPartitionAnswered:
+class AlterPartitionAnswered(Struct, frozen=True):
     """The controller's answer to `ProposeIsr`; on success the committed facts.
 
     Every proposal gets exactly one: a request that was lost is answered with REQUEST_TIMED_OUT.
@@ -131,15 +123,13 @@ class AlterPartitionAnswered:
     isr: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FlushPolicyChanged:
+class FlushPolicyChanged(Struct, frozen=True):
     """The topic's `flush.policy` is another one from now on."""
 
     flush_policy: FlushPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Resigned:
+class Resigned(Struct, frozen=True):
     """This node no longer leads: everything that waits is answered with NOT_LEADER_OR_FOLLOWER."""
 
 
@@ -150,13 +140,11 @@ LeaderMessage: TypeAlias = (
 # ---- leader: effects ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class HighWatermarkAdvanced:
+class HighWatermarkAdvanced(Struct, frozen=True):
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProposeIsr:
+class ProposeIsr(Struct, frozen=True):
     """Ask the controller for this ISR, recovery done, and, where it is large enough, for an empty ELR.
 
     Members carry the broker epoch of their fetches (-1: the leader itself, or a member that has not fetched yet).
@@ -169,8 +157,7 @@ class ProposeIsr:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChanged:
+class IsrChanged(Struct, frozen=True):
     """The committed ISR has other members now; for people and counters.
 
     `reason`: why this leader proposed it, or that it did not.
@@ -181,14 +168,12 @@ class IsrChanged:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceCompleted:
+class ProduceCompleted(Struct, frozen=True):
     request_id: int
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class RequestFlush:
+class RequestFlush(Struct, frozen=True):
     """An acknowledgement waits for the disk: fsync (group commit) and answer with `Flushed`."""
 
 
@@ -197,8 +182,7 @@ LeaderEffect: TypeAlias = HighWatermarkAdvanced | ProposeIsr | IsrChanged | Prod
 # ---- follower: messages -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FetchAnswered:
+class FetchAnswered(Struct, frozen=True):
     """One partition's part of a fetch response.
 
     `fetch_offset` and `leader_epoch` are those of the request it answers.
@@ -214,8 +198,7 @@ class FetchAnswered:
     diverging: EpochEnd | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FetchFailed:
+class FetchFailed(Struct, frozen=True):
     """The request was not answered: connection lost or timed out."""
 
 
@@ -224,34 +207,29 @@ FollowerMessage: TypeAlias = Tick | Appended | Flushed | FlushPolicyChanged | Fe
 # ---- follower: effects --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched:
+class AppendFetched(Struct, frozen=True):
     """Append the answer's batches, skipping those above `leader_epoch`; then `Appended`."""
 
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateTo:
+class TruncateTo(Struct, frozen=True):
     """Cut the log here; the lowered recovery point is durable before the next append."""
 
     offset: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateFullyAndStartAt:
+class TruncateFullyAndStartAt(Struct, frozen=True):
     offset: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class SetHighWatermark:
+class SetHighWatermark(Struct, frozen=True):
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetLogStartOffset:
+class SetLogStartOffset(Struct, frozen=True):
     log_start_offset: int
 
 
@@ -260,8 +238,7 @@ FollowerEffect: TypeAlias = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPosition:
+class FetchPosition(Struct, frozen=True):
     """What the follower asks for next; made by `Follower.fetch_position()`."""
 
     fetch_offset: int

@@ -11,8 +11,9 @@ to be woken, so that nothing has to turn, and `python -m bench run deadlines` sh
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError, ThrottledError
@@ -20,8 +21,7 @@ from replog.errors import InvariantViolationError, ThrottledError
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting(Generic[T]):
+class Waiting(Struct, Generic[T], frozen=True):
     """One waiting operation."""
 
     operation_id: int

@@ -8,14 +8,14 @@ previous fetch arrived.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 UNKNOWN_OFFSET: Final = -1
 
 
-@dataclass(slots=True)
-class ReplicaState:
+class ReplicaState(Struct):
     """The leader's view of one remote replica.
 
     Attributes:

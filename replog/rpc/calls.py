@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
@@ -23,7 +23,9 @@ T = TypeVar("T")
 GROUPS_AT_ONCE: Final = 1_000
 """The groups of a list that are encoded at a time: two or three milliseconds."""
 
-_CONTROLLER_KINDS = {
+_Kinds: TypeAlias = Mapping[str, tuple[type[Struct], type[Struct]]]
+
+_CONTROLLER_KINDS: _Kinds = {
     "register_broker": (controller.RegisterBroker, controller.RegisterBrokerResponse),
     "heartbeat": (controller.Heartbeat, controller.HeartbeatResponse),
     "alter_partition": (controller.AlterPartition, controller.AlterPartitionResponse),
@@ -45,8 +47,7 @@ _CONTROLLER_KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class IncomingCall(Generic[T]):
+class IncomingCall(Struct, Generic[T], frozen=True):
     """A request as it arrived: which cluster the caller thinks it talks to ("": any), and its time-out.
 
     `forwarded`: a broker passes on a client's request; it is not passed on again.
@@ -129,10 +130,7 @@ def _set_timeout(message: Any, timeout_ms: int) -> None:
         raise unsendable("timeout_ms", timeout_ms, error) from None
 
 
-_Kinds = Mapping[str, tuple[type, type]]
-
-
-def _encode(value: object, message: Message, kinds: _Kinds, side: int) -> bytes:
+def _encode(value: Struct, message: Message, kinds: _Kinds, side: int) -> bytes:
     for name, classes in kinds.items():
         if type(value) is classes[side]:
             target = getattr(message, name)
@@ -159,7 +157,7 @@ def _checked(message: Any, kinds: _Kinds) -> Any:
     return request
 
 
-def _encode_response(response: object, message: Any, kinds: _Kinds) -> bytes:
+def _encode_response(response: Struct | BaseException, message: Any, kinds: _Kinds) -> bytes:
     if not isinstance(response, BaseException):
         return _encode(response, message, kinds, 1)
     message.error.code = error_code_of(response)

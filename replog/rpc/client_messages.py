@@ -1,6 +1,6 @@
 """Every request that any node answers with a unary call, and every answer.
 
-A new one: two messages and a field of each `oneof` in `proto/` (`make proto`), dataclasses by their names, a row of the table
+A new one: two messages and a field of each `oneof` in `proto/` (`make proto`), structs by their names, a row of the table
 here, a case in `broker.requests.handlers`, a method of `client.admin` and of `client.sync.admin`.
 """
 

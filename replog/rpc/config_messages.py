@@ -5,21 +5,19 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.metadata.records import ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Struct, frozen=True):
     """`resource_name` of a broker is its id, "" for the cluster's defaults."""
 
     resource_type: ResourceType
     resource_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigDescription:
+class ConfigDescription(Struct, frozen=True):
     """`source`: topic, broker, cluster, node (its configuration file), or default."""
 
     name: str
@@ -27,13 +25,11 @@ class ConfigDescription:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Struct, frozen=True):
     configs: tuple[ConfigDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeNodeConfigsRequest:
+class DescribeNodeConfigsRequest(Struct, frozen=True):
     """Asks for all that a node goes by itself.
 
     Attributes:
@@ -43,8 +39,7 @@ class DescribeNodeConfigsRequest:
     node_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeNodeConfigsResponse:
+class DescribeNodeConfigsResponse(Struct, frozen=True):
     """Every key of the node's file and every dynamic configuration, by name."""
 
     node_id: int

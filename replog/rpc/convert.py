@@ -1,7 +1,7 @@
-"""Dataclasses to protobuf messages and back, by field name.
+"""Structs to protobuf messages and back, by field name.
 
-Why: the cores' messages are dataclasses and must not know protobuf; writing each of the sixty mappings by hand would
-repeat every field name three times.  So two functions are generated for each class from its type hints, as `dataclass`
+Why: the cores' messages are plain structs and must not know protobuf; writing each of the sixty mappings by hand would
+repeat every field name three times.  So two functions are generated for each class from its type hints, as a dataclass
 generates `__init__`, when the class is first sent or received.  For `TopicPartition(topic: str, partition: int)`::
 
     def write(message, value):
@@ -20,7 +20,6 @@ repeated field `values`.  Partitions by topic id travel as a list of topics, an 
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
@@ -29,11 +28,13 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from google.protobuf.message import Message
+from msgspec import Struct
 
 from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError
 from replog.rpc.error_codes import error_code_of, error_from_number
+from replog.rpc.messages import IN_PROCESS
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 _SHOWN_CHARACTERS = 80
 _BUFFERS = {bytes, bytearray, memoryview}
@@ -54,11 +55,11 @@ class _Field(NamedTuple):
     read: str
 
 
-_converters: dict[type, _Converter] = {}
+_converters: dict[type[Struct], _Converter] = {}
 
 
-def to_proto(value: object, message: Message) -> None:
-    """Fills `message` from the dataclass `value`; every field of `value` has a field of the same name.
+def to_proto(value: Struct, message: Message) -> None:
+    """Fills `message` from `value`; every field of `value` has a field of the same name.
 
     Raises:
         InvalidRequestError: A number is larger than its field, or something is of another type.
@@ -96,7 +97,7 @@ def _malformed(cls: type, error: ValueError) -> MalformedFrameError:
     )
 
 
-def _converter(cls: type) -> _Converter:
+def _converter(cls: type[Struct]) -> _Converter:
     """Returns the functions of a class, generated when it is asked for first.
 
     Raises:
@@ -104,8 +105,8 @@ def _converter(cls: type) -> _Converter:
     """
     if cls not in _converters:
         names: dict[str, Any] = {"cls": cls, "unsendable": unsendable, "malformed": _malformed}
-        hints = typing.get_type_hints(cls)
-        sent = [each.name for each in dataclasses.fields(cls) if not each.metadata.get("in_process")]
+        hints = typing.get_type_hints(cls, include_extras=True)
+        sent = [name for name in cls.__struct_fields__ if IN_PROCESS not in getattr(hints[name], "__metadata__", ())]
         fields = {name: _field(name, hints[name], names) for name in sent}
         exec(_source(cls.__name__, fields), names)  # noqa: S102 -- the text is made of our own field names
         _converters[cls] = _Converter(names["write"], names["read"])
@@ -139,8 +140,8 @@ def _field(name: str, hint: Any, names: dict[str, Any]) -> _Field:
     elif hint is ReplogError:
         names.update(write_error=_write_error, read_error=_read_error)
         field = _Field((f"write_error(message.{name}, v)",), f"read_error(message.{name})")
-    elif dataclasses.is_dataclass(hint):
-        names[f"{name}_of"] = _converter(typing.cast("type", hint))
+    elif isinstance(hint, type) and issubclass(hint, Struct):
+        names[f"{name}_of"] = _converter(hint)
         write = (f"message.{name}.SetInParent()", f"{name}_of.write(message.{name}, v)")
         field = _Field(write, f"{name}_of.read(message.{name})")
     else:
@@ -158,8 +159,8 @@ def _repeated(name: str, element: Any, names: dict[str, Any], *, wrapped: bool) 
     """Returns how a tuple is written and read; wrapped ones travel in a message with a field `values`."""
     target = f"message.{name}.values" if wrapped else f"message.{name}"
     made = (f"message.{name}.SetInParent()",) if wrapped else ()
-    if dataclasses.is_dataclass(element):
-        names[f"{name}_of"] = _converter(typing.cast("type", element))
+    if isinstance(element, type) and issubclass(element, Struct):
+        names[f"{name}_of"] = _converter(element)
         write = (*made, f"for each in v: {name}_of.write({target}.add(), each)")
         return _Field(write, f"tuple([{name}_of.read(each) for each in {target}])")
     if typing.get_origin(element) is tuple:

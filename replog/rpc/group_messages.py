@@ -7,18 +7,16 @@ Heartbeats, commits and what is asked about groups and offsets are the messages 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinator:
+class FindCoordinator(Struct, frozen=True):
     """Asks any broker who coordinates a group."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Struct, frozen=True):
     """The broker that coordinates it, by its id: where it listens is part of the metadata."""
 
     broker_id: int

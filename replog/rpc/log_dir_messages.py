@@ -5,11 +5,10 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class MoveReplicaRequest:
+class MoveReplicaRequest(Struct, frozen=True):
     """Has a replica of the broker asked move to another of its log directories."""
 
     topic: str
@@ -17,18 +16,15 @@ class MoveReplicaRequest:
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class MoveReplicaResponse:
+class MoveReplicaResponse(Struct, frozen=True):
     """It is taken down; `DescribeLogDirsRequest` says how far it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Struct, frozen=True):
     """The log directories of the broker asked."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogDirReplica:
+class LogDirReplica(Struct, frozen=True):
     """`size_bytes`: of its segments; -1: it is offline."""
 
     topic: str
@@ -36,8 +32,7 @@ class LogDirReplica:
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaMoveStatus:
+class ReplicaMoveStatus(Struct, frozen=True):
     """A replica on its way to the log directory `path`; `missing_bytes` -1: it has not begun."""
 
     topic: str
@@ -47,8 +42,7 @@ class ReplicaMoveStatus:
     missing_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogDir:
+class LogDir(Struct, frozen=True):
     """One log directory; `error`: why it is offline, "": it works.  `moves`: of replicas that come here.
 
     `total_bytes`: the size of its disk; 0: not known.
@@ -62,8 +56,7 @@ class LogDir:
     total_bytes: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Struct, frozen=True):
     """In the order of the configuration; those that could not be opened last."""
 
     directories: tuple[LogDir, ...]

@@ -9,10 +9,10 @@ buffer per partition in the order of `partitions` (or `results`); on the wire th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 
@@ -27,14 +27,13 @@ LARGEST_TIMESTAMP = -3
 FROM_OFFSET_TIMESTAMP = -100  # ours; Kafka counts down from -1
 CONSUMER_REPLICA_ID = -1
 
-IN_PROCESS: Mapping[str, object] = {"in_process": True}
-"""The metadata of a field that no stream carries: it is for requests that begin in the broker's own process."""
+IN_PROCESS = "in process"
+"""Marks a field that no stream carries: it is for requests that begin in the broker's own process."""
 
 ACKS_ALL = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Hello:
+class Hello(Struct, frozen=True):
     """First message of every stream, both ways.  `node_id` -1 is a client."""
 
     cluster_id: str
@@ -53,8 +52,7 @@ def client_hello(cluster_id: str, client_id: str) -> Hello:
 # ---- produce ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ProducePartition:
+class ProducePartition(Struct, frozen=True):
     """Where one batch goes.  `leader_epoch` -1: not checked."""
 
     topic_id: UUID
@@ -62,8 +60,7 @@ class ProducePartition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceRequest:
+class ProduceRequest(Struct, frozen=True):
     """`batches[i]` is exactly one record batch for `partitions[i]`.  acks: 0, 1 or -1 (all)."""
 
     correlation_id: int
@@ -73,8 +70,7 @@ class ProduceRequest:
     batches: tuple[Buffer, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResult:
+class ProduceResult(Struct, frozen=True):
     """What became of the batch of one partition.
 
     Attributes:
@@ -93,19 +89,16 @@ class ProduceResult:
     keyless: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceResponse:
+class ProduceResponse(Struct, frozen=True):
     correlation_id: int
     results: tuple[ProduceResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Struct, frozen=True):
     producer_id: int
     producer_epoch: int
 
@@ -113,8 +106,7 @@ class InitProducerIdResponse:
 # ---- fetch -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FetchPartition:
+class FetchPartition(Struct, frozen=True):
     """What a follower (all fields) or a consumer (the first three and `leader_epoch`) asks of one partition."""
 
     topic_id: UUID
@@ -127,16 +119,14 @@ class FetchPartition:
     max_bytes: int = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class ForgottenPartition:
+class ForgottenPartition(Struct, frozen=True):
     """One that an incremental fetch asks for no longer."""
 
     topic_id: UUID
     partition_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRequest:
+class FetchRequest(Struct, frozen=True):
     """What is asked of some partitions.
 
     With `incremental`, `partitions` names those whose question is another one than this stream's fetches before have asked.
@@ -161,26 +151,23 @@ class FetchRequest:
     partitions: tuple[FetchPartition, ...]
     incremental: bool = False
     forgotten: tuple[ForgottenPartition, ...] = ()
-    read_committed: bool = field(default=False, metadata=IN_PROCESS)
-    near: tuple[int, ...] = field(default=(), metadata=IN_PROCESS)
+    read_committed: Annotated[bool, IN_PROCESS] = False
+    near: Annotated[tuple[int, ...], IN_PROCESS] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DivergingEpoch:
+class DivergingEpoch(Struct, frozen=True):
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(Struct, frozen=True):
     """The transactional batches of a producer from `first_offset` up to the next abort marker of that producer."""
 
     producer_id: int
     first_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResult:
+class FetchResult(Struct, frozen=True):
     """One partition's answer.  `log_end_offset` is filled for followers only.
 
     What is IN_PROCESS is left out where the answer is sent.
@@ -202,13 +189,12 @@ class FetchResult:
     leader_id: int = -1
     leader_epoch: int = -1
     message: str = ""
-    last_stable_offset: int = field(default=-1, metadata=IN_PROCESS)
-    aborted: tuple[AbortedTransaction, ...] = field(default=(), metadata=IN_PROCESS)
-    preferred_replica: int = field(default=-1, metadata=IN_PROCESS)
+    last_stable_offset: Annotated[int, IN_PROCESS] = -1
+    aborted: Annotated[tuple[AbortedTransaction, ...], IN_PROCESS] = ()
+    preferred_replica: Annotated[int, IN_PROCESS] = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FetchResponse:
+class FetchResponse(Struct, frozen=True):
     """`batches[i]` are whole record batches of `results[i]`, possibly empty."""
 
     correlation_id: int
@@ -219,8 +205,7 @@ class FetchResponse:
 # ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsPartition:
+class ListOffsetsPartition(Struct, frozen=True):
     """What offset is asked for.
 
     Attributes:
@@ -239,13 +224,11 @@ class ListOffsetsPartition:
     from_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Struct, frozen=True):
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsResult:
+class ListOffsetsResult(Struct, frozen=True):
     topic_id: UUID
     partition_id: int
     error: ErrorCode
@@ -256,13 +239,11 @@ class ListOffsetsResult:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Struct, frozen=True):
     results: tuple[ListOffsetsResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsPartition:
+class DeleteRecordsPartition(Struct, frozen=True):
     """Everything below `offset` may go; -1: below the high watermark."""
 
     topic_id: UUID
@@ -271,13 +252,11 @@ class DeleteRecordsPartition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Struct, frozen=True):
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsResult:
+class DeleteRecordsResult(Struct, frozen=True):
     """`low_watermark`: the lowest log start among the live replicas: what is below is gone everywhere."""
 
     topic_id: UUID
@@ -289,13 +268,11 @@ class DeleteRecordsResult:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Struct, frozen=True):
     results: tuple[DeleteRecordsResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndPartition:
+class EpochEndPartition(Struct, frozen=True):
     """Asks where leader epoch `epoch` ends in the leader's log (OffsetsForLeaderEpoch; docs/KAFKA.md 4.5)."""
 
     topic_id: UUID
@@ -304,13 +281,11 @@ class EpochEndPartition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndsRequest:
+class EpochEndsRequest(Struct, frozen=True):
     partitions: tuple[EpochEndPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndResult:
+class EpochEndResult(Struct, frozen=True):
     """The largest epoch not above the one asked for, and its end (exclusive); -1 for both when there is none."""
 
     topic_id: UUID
@@ -323,13 +298,11 @@ class EpochEndResult:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndsResponse:
+class EpochEndsResponse(Struct, frozen=True):
     results: tuple[EpochEndResult, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FindCutsPartition:
+class FindCutsPartition(Struct, frozen=True):
     """Asks about offsets [start_offset, end_offset) of one partition."""
 
     topic_id: UUID
@@ -339,24 +312,21 @@ class FindCutsPartition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class FindCutsRequest:
+class FindCutsRequest(Struct, frozen=True):
     """`target_bytes` is the wished size of a part; parts are larger where there would be too many."""
 
     partitions: tuple[FindCutsPartition, ...]
     target_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Struct, frozen=True):
     """The end of a part, exclusive, and about how many bytes the batches of the part have."""
 
     offset: int
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FindCutsResult:
+class FindCutsResult(Struct, frozen=True):
     """Cuts in order; the last is the end of the range that was asked for."""
 
     topic_id: UUID
@@ -368,16 +338,14 @@ class FindCutsResult:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class FindCutsResponse:
+class FindCutsResponse(Struct, frozen=True):
     results: tuple[FindCutsResult, ...]
 
 
 # ---- the watch of offsets ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedPartition:
+class WatchedPartition(Struct, frozen=True):
     """One partition to watch.  `leader_epoch` -1: not checked."""
 
     topic_id: UUID
@@ -385,16 +353,14 @@ class WatchedPartition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOffsetsRequest:
+class WatchOffsetsRequest(Struct, frozen=True):
     """Partitions that the asked broker leads.  `cluster_id` "": of any cluster."""
 
     cluster_id: str
     partitions: tuple[WatchedPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedOffsets:
+class WatchedOffsets(Struct, frozen=True):
     """What a leader knows of a partition, or why this broker does not tell.
 
     Attributes:
@@ -413,8 +379,7 @@ class WatchedOffsets:
     size_bytes: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsUpdate:
+class OffsetsUpdate(Struct, frozen=True):
     """The partitions whose state is another one than was told before; without any: all that was told holds."""
 
     partitions: tuple[WatchedOffsets, ...] = ()

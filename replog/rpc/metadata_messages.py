@@ -5,15 +5,15 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.controller.requests import ConfigEntry
 from replog.metadata.records import BrokerEndpoint
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
+class BrokerInfo(Struct, frozen=True):
     """One broker, as clients see it; `endpoints`: where it serves clients of other protocols, as Kafka's."""
 
     broker_id: int
@@ -27,8 +27,7 @@ class BrokerInfo:
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionInfo:
+class PartitionInfo(Struct, frozen=True):
     partition_id: int
     leader: int
     leader_epoch: int
@@ -41,8 +40,7 @@ class PartitionInfo:
     removing_replicas: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
+class TopicInfo(Struct, frozen=True):
     """One topic, as clients see it.
 
     A new field goes into `proto/` by the same name (`make proto`), and is filled in `metadata_views` of the broker; one that is
@@ -55,8 +53,7 @@ class TopicInfo:
     configs: tuple[ConfigEntry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterMetadata:
+class ClusterMetadata(Struct, frozen=True):
     """A broker's view of the cluster.  `controller_id` -1: unknown, or the broker is cut off and may tell of the past."""
 
     cluster_id: str
@@ -67,15 +64,13 @@ class ClusterMetadata:
     topics: tuple[TopicInfo, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataRequest:
+class MetadataRequest(Struct, frozen=True):
     """Brokers, controller, and the topics that are named: as many as fit into one answer are for the caller to choose."""
 
     topics: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchRequest:
+class WatchRequest(Struct, frozen=True):
     """Everything, in steps of a bounded size, or what changed since.
 
     Attributes:
@@ -87,8 +82,7 @@ class WatchRequest:
     follow: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataUpdate:
+class MetadataUpdate(Struct, frozen=True):
     """One step of the metadata watch; the steps up to one with `is_last` lead from one image to the next.
 
     The first steps start from the image of the request's `known_offset`, or from nothing.

@@ -5,21 +5,20 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.controller.requests import NamedPartition
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeNodeRequest:
+class DescribeNodeRequest(Struct, frozen=True):
     """`partitions`: only these replicas, with what their leader knows of the others; None: all replicas, without that."""
 
     partitions: tuple[NamedPartition, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaProgress:
+class ReplicaProgress(Struct, frozen=True):
     """A replica as the leader of its partition sees it; the leader itself is one of them, with no lag.
 
     Attributes:
@@ -40,8 +39,7 @@ class ReplicaProgress:
     lag_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderView:
+class LeaderView(Struct, frozen=True):
     """What only the leader of a partition can tell.
 
     Attributes:
@@ -64,8 +62,7 @@ class LeaderView:
     replicas: tuple[ReplicaProgress, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
+class ReplicaStatus(Struct, frozen=True):
     """What a broker says of one of its replicas; `size_bytes`, from the log start on, only where it was asked for by name."""
 
     topic: str
@@ -84,14 +81,12 @@ class ReplicaStatus:
     size_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReplica:
+class QuorumReplica(Struct, frozen=True):
     node_id: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeNodeResponse:
+class DescribeNodeResponse(Struct, frozen=True):
     """What one process says about itself; served by every node, also before it is unfenced."""
 
     node_id: int
@@ -104,6 +99,6 @@ class DescribeNodeResponse:
     quorum_high_watermark: int
     quorum_end_offset: int
     quorum_replicas: tuple[QuorumReplica, ...] = ()
-    replicas: tuple[ReplicaStatus, ...] = field(default=())
+    replicas: tuple[ReplicaStatus, ...] = ()
     rss_bytes: int = 0
     version: str = ""

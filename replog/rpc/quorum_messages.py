@@ -6,17 +6,16 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.  What voters tell 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumRequest:
+
+class DescribeQuorumRequest(Struct, frozen=True):
     """The metadata quorum as its leader knows it; any node passes the question on."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumMember:
+class QuorumMember(Struct, frozen=True):
     """One voter or observer.
 
     Attributes:
@@ -36,8 +35,7 @@ class QuorumMember:
     last_caught_up_age_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Struct, frozen=True):
     """`is_dynamic`: the voters stand in the log and can be changed.  Times are -1 where nothing was measured."""
 
     leader_id: int
@@ -52,8 +50,7 @@ class DescribeQuorumResponse:
     commit_ms_p99: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoterRequest:
+class AddVoterRequest(Struct, frozen=True):
     """Lets an observer vote (KIP-853); it must have caught up."""
 
     voter_id: int
@@ -61,19 +58,16 @@ class AddVoterRequest:
     endpoint: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoterRequest:
+class RemoveVoterRequest(Struct, frozen=True):
     """Takes a vote away; `directory_id` None: whichever directory the voter has."""
 
     voter_id: int
     directory_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AddVoterResponse:
+class AddVoterResponse(Struct, frozen=True):
     """The change is committed."""
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveVoterResponse:
+class RemoveVoterResponse(Struct, frozen=True):
     """The change is committed."""

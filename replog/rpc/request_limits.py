@@ -7,11 +7,12 @@ takes twenty bytes in a request and a thousand in the memory of the broker that 
 
 from __future__ import annotations
 
-import dataclasses
 import typing
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+from msgspec import Struct
 
 from replog.errors import MalformedFrameError
 
@@ -52,9 +53,9 @@ def check_partitions(count: int) -> None:
 
 @cache
 def _check_of(cls: type) -> _Check | None:
-    """Returns what checks a dataclass; None where nothing in it is text."""
+    """Returns what checks a message; None where nothing in it is text."""
     hints = typing.get_type_hints(cls)
-    checks = [(field.name, _of_field(f"{cls.__name__}.{field.name}", hints[field.name])) for field in _fields(cls)]
+    checks = [(name, _of_field(f"{cls.__name__}.{name}", hints[name])) for name in _fields(cls)]
     texts = [(name, check) for name, check in checks if check is not None]
     if not texts:
         return None
@@ -66,8 +67,8 @@ def _check_of(cls: type) -> _Check | None:
     return check_all
 
 
-def _fields(cls: type) -> tuple[dataclasses.Field[Any], ...]:
-    return dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+def _fields(cls: type) -> tuple[str, ...]:
+    return cls.__struct_fields__ if issubclass(cls, Struct) else ()
 
 
 def _of_field(name: str, hint: Any) -> _Check | None:
@@ -76,9 +77,9 @@ def _of_field(name: str, hint: Any) -> _Check | None:
             return _each(check) if typing.get_origin(hint) is tuple else check
     if hint is str:
         return lambda text: check_text(name, text)
-    if not dataclasses.is_dataclass(hint):
+    if not (isinstance(hint, type) and issubclass(hint, Struct)):
         return None
-    nested = _check_of(typing.cast("type", hint))
+    nested = _check_of(hint)
     return None if nested is None else lambda value: None if value is None else nested(value)
 
 

@@ -5,15 +5,15 @@ Field names equal those of ``proto/replog/pb/v1/data.proto``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 STILL_WRITTEN = -1
 """In place of a time of modification: the file is the active segment's, and grows."""
 
 
-@dataclass(frozen=True, slots=True)
-class LocateSegmentsRequest:
+class LocateSegmentsRequest(Struct, frozen=True):
     """Asks a leader or a replica in sync for the files that hold offsets [start, end) of a partition.
 
     Attributes:
@@ -29,8 +29,7 @@ class LocateSegmentsRequest:
     boot_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSpan:
+class SegmentSpan(Struct, frozen=True):
     """Whole batches in one file.
 
     Attributes:
@@ -54,8 +53,7 @@ class SegmentSpan:
     modified_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class LocateSegmentsResponse:
+class LocateSegmentsResponse(Struct, frozen=True):
     """The spans, in order.
 
     Attributes:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from replog.controller.messages import ControllerResponse
 from replog.errors import BrokerClosedError, BrokerNotAvailableError, InvariantViolationError, ReplogError

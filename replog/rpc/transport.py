@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from msgspec import Struct
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
@@ -168,8 +169,7 @@ class SeededTransport(Transport, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RequestContext:
+class RequestContext(Struct, frozen=True):
     """Who asks: comes with every request, so that authentication and quotas need no new arguments."""
 
     principal: str

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
+from msgspec import Struct
 
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import data_pb2
@@ -17,7 +18,7 @@ from replog.rpc.messages import OffsetsUpdate, WatchOffsetsRequest
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.request_limits import check_partitions, check_request
 
-T = TypeVar("T")
+T = TypeVar("T", bound=Struct)
 
 
 def encode_watch_request(request: WatchRequest) -> bytes:
@@ -58,7 +59,7 @@ def decode_offsets_update(data: bytes | memoryview) -> OffsetsUpdate:
     return _decoded(OffsetsUpdate, data_pb2.OffsetsUpdate(), data, "update of offsets")
 
 
-def _encoded(value: object, message: Message) -> bytes:
+def _encoded(value: Struct, message: Message) -> bytes:
     to_proto(value, message)
     return message.SerializeToString()
 

@@ -7,10 +7,10 @@ they are, so their size is decided here: per-batch costs count below about 1 MB,
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan

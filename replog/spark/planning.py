@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.errors import ConfigError
 from replog.spark.options.table import TASKS_MAX
@@ -21,8 +23,7 @@ RANGES_MAX = 1_000
 """Ranges of one task: each is opened by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSizes:
+class TaskSizes(Struct, frozen=True):
     """What the user wishes of tasks.
 
     Attributes:

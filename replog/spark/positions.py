@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import TypeGuard
+
+from msgspec import Struct
 
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, OffsetOutOfRangeError
@@ -16,8 +17,7 @@ from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTime
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
+class Bounds(Struct, frozen=True):
     """What one partition holds for readers, as the leader of an epoch says it."""
 
     log_start_offset: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.records.json_values import Shape
@@ -44,8 +45,7 @@ class SchemaField(Protocol):
     nullable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(Struct, frozen=True):
     """A column to hand over.
 
     Attributes:

@@ -11,8 +11,10 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.leader_calls import first_few
@@ -38,8 +40,7 @@ CUTS_PARTITIONS_MAX = 1_000
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetRange:
+class OffsetRange(Struct, frozen=True):
     """Offsets [start_offset, end_offset) of one partition, `end_offset` at most the high watermark.
 
     The topic id tells a topic from a later one of the same name, the leader epoch its log from one that an unclean election
@@ -61,16 +62,14 @@ class OffsetRange:
         return self.end_offset - self.start_offset
 
 
-@dataclass(frozen=True, slots=True)
-class SizedRange:
+class SizedRange(Struct, frozen=True):
     """A range, and about how many bytes its batches have; None: nobody knows."""
 
     range: OffsetRange
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PinnedOffsets:
+class PinnedOffsets(Struct, frozen=True):
     """What one DataFrame reads.
 
     Attributes:

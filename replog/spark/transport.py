@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
+from msgspec import Struct
 
-@dataclass(frozen=True, slots=True)
-class ReadTransport:
+
+class ReadTransport(Struct, frozen=True):
     """How a task gets its bytes.
 
     Attributes:

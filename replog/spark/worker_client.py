@@ -11,8 +11,9 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from replog.client.cluster.view import ClusterView
 from replog.client.sync.loop_thread import LoopThread

@@ -20,9 +20,10 @@ import logging
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, cast
+
+from msgspec import Struct
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
@@ -49,8 +50,7 @@ GIVEN_UP = "an answer was not read while others waited for the memory that it he
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLimits:
+class ConnectionLimits(Struct, frozen=True):
     """What one connection may cost.
 
     Attributes:

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from dataclasses import dataclass, field
 from functools import partial
+
+from msgspec import Struct, field
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
@@ -26,8 +27,7 @@ SMALL_BYTES = 1 << 20
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerLimits:
+class ListenerLimits(Struct, frozen=True):
     """How many connections a listener has.
 
     Attributes:

@@ -26,9 +26,10 @@ import itertools
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+from msgspec import Struct
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number; a `replog.client.TopicPartition` is one."""
@@ -53,8 +54,7 @@ class AnomalyKind(StrEnum):
     STALE_READ = "stale_read"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Anomaly:
+class Anomaly(Struct, frozen=True, order=True):
     """One broken promise: which, where, and the facts in words."""
 
     kind: AnomalyKind
@@ -102,8 +102,7 @@ class SentRecord:
         self.has_failed = True
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(Struct, frozen=True):
     """One record as a consumer saw it; `after_seek`: the first one after an assignment or a seek."""
 
     offset: int
@@ -111,8 +110,7 @@ class _Read:
     after_seek: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
+class _Span(Struct, frozen=True):
     """What the final read covered: [start_offset, end_offset)."""
 
     start_offset: int

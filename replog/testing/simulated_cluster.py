@@ -26,6 +26,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
+from msgspec.structs import force_setattr
+
 from replog.config.server import ServerConfig
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.metadata.records import NO_LEADER
@@ -83,7 +85,7 @@ class SimulatedCluster:
         self.nodes = {node_id: self._new_node(node_id, settings or {}) for node_id in ids}
         for node in self.nodes.values():
             for name, value in (small or {}).items():
-                object.__setattr__(node.config, name, value)
+                force_setattr(node.config, name, value)
 
     # ---- nodes -------------------------------------------------------------------------------------------------------
 

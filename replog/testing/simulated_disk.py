@@ -18,15 +18,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 SECTOR_BYTES = 512
 PAGE_BYTES = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class _Write:
+class _Write(Struct, frozen=True):
     position: int
     data: bytes
 
@@ -43,8 +43,7 @@ class _Write:
         return _Write(self.position, self.data[: max(0, cut - self.position)])
 
 
-@dataclass(frozen=True, slots=True)
-class _Truncate:
+class _Truncate(Struct, frozen=True):
     size: int
 
     def apply(self, content: bytearray) -> None:
@@ -143,8 +142,7 @@ class FileNode:
         self._pending.append(change)
 
 
-@dataclass(eq=False, slots=True)
-class DirectoryNode:
+class DirectoryNode(Struct, eq=False):
     """A directory's names.  Compared by identity."""
 
     written: dict[str, Node] = field(default_factory=dict)
@@ -154,8 +152,7 @@ class DirectoryNode:
 Node: TypeAlias = FileNode | DirectoryNode
 
 
-@dataclass(frozen=True, slots=True)
-class EntryChange:
+class EntryChange(Struct, frozen=True):
     """One name in one directory gets a new meaning, or none."""
 
     directory: DirectoryNode

@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 
 class Operation(Enum):
@@ -41,8 +42,7 @@ class PowerCutError(BaseException):
     """
 
 
-@dataclass(slots=True)
-class _Fault:
+class _Fault(Struct):
     operation: Operation
     countdown: int
     error_number: int

@@ -23,9 +23,10 @@ import zlib
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
-from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from replog.errors import ReplogError
 from replog.rpc.transport import ConnectionLostError
@@ -36,8 +37,7 @@ WINDOW_BYTES = 64 << 10
 """What may be on the way in one pipe before its sender waits; one message is always taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetworkConditions:
+class NetworkConditions(Struct, frozen=True):
     """How bad every link is; probabilities from 0 to 1, each drawn per message unless said otherwise.
 
     Attributes:
@@ -66,15 +66,13 @@ class NetworkConditions:
     split: float = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """Bytes."""
 
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """Nothing follows; `error` says why, None: the call ended in order."""
 
     error: ReplogError | None

@@ -26,9 +26,10 @@ import asyncio
 import errno
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
+
+from msgspec import Struct
 
 from replog.testing.simulated_network import NOBODY, SimulatedNetwork
 from replog.testing.simulated_tcp_pipe import RETRANSMIT_S, BytePipe
@@ -181,8 +182,7 @@ class SimulatedTcp:
             del self._bound[port.host, port.port]
 
 
-@dataclass(eq=False, slots=True)
-class End:
+class End(Struct, eq=False):
     """One end of a connection.
 
     Attributes:

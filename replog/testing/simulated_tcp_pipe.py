@@ -9,8 +9,9 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+from msgspec import Struct
 
 from replog.testing.simulated_network import NOBODY, SimulatedNetwork
 
@@ -21,8 +22,7 @@ PIECE_BYTES_MAX = 16 << 10
 RETRANSMIT_S = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Struct, frozen=True):
     """Nothing follows: the connection is gone.
 
     Attributes:
@@ -32,8 +32,7 @@ class Reset:
     error: OSError
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(Struct, frozen=True):
     """Nothing follows: the sender has closed its half."""
 
 

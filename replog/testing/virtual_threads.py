@@ -7,8 +7,9 @@ import concurrent.futures
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 T = TypeVar("T")
 
@@ -28,8 +29,7 @@ class ThreadLoop(Protocol):
     ) -> asyncio.TimerHandle: ...
 
 
-@dataclass(eq=False, slots=True)
-class _Job:
+class _Job(Struct, eq=False):
     """`timer`: runs until the job begins."""
 
     future: concurrent.futures.Future[Any]

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from cluster_kit import Cluster, StartCluster, until
+from msgspec.structs import force_setattr
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError, VoterNotFoundError
 from replog.rpc.grpc.transport import GrpcTransport
@@ -123,7 +124,7 @@ async def test_bytes_that_are_no_uuid_end_the_stream(start_cluster: StartCluster
         bytes = b"short"
 
     request = fetch(before.leader_epoch)
-    object.__setattr__(request, "replica_directory_id", Short())
+    force_setattr(request, "replica_directory_id", Short())
     async with quorum_stream(cluster) as stream:
         await stream.send(request)
         with pytest.raises(InvalidRequestError, match="another version or damaged"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 from typing import Any
 from uuid import UUID
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 
 def json_name(name: str) -> str:
@@ -17,7 +19,7 @@ def differences(ours: Any, theirs: Any, path: str) -> list[str]:
     """Fields of our message that are not those of Kafka's JSON."""
     found = []
     unseen = set(theirs)
-    for each in dataclasses.fields(ours):
+    for each in fields(ours):
         value, name = getattr(ours, each.name), json_name(each.name)
         if name in theirs:
             unseen.discard(name)
@@ -26,17 +28,17 @@ def differences(ours: Any, theirs: Any, path: str) -> list[str]:
             unseen.discard(f"{name}SizeInBytes")
             found += _difference(0 if value is None else len(value), theirs[f"{name}SizeInBytes"], f"{path}.{name}")
         else:  # the version lacks the field, or it is tagged and has its default
-            default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+            default = each.default if each.default_factory is NODEFAULT else each.default_factory()
             found += [] if value == default or _is_bare(value) else [f"{path}.{name} is missing: {value!r}"]
     return found + [f"{path}.{name} is ours not" for name in sorted(unseen)]
 
 
 def _is_bare(value: Any) -> bool:
-    return dataclasses.is_dataclass(value) and value == type(value)()
+    return isinstance(value, Struct) and value == type(value)()
 
 
 def _difference(ours: Any, theirs: Any, path: str) -> list[str]:
-    if dataclasses.is_dataclass(ours):
+    if isinstance(ours, Struct):
         return differences(ours, theirs, path)
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from brokers import Broker
+from msgspec import Struct
+from msgspec.structs import asdict
 from raw_client import RawClient
 
 EXPLAINED: Mapping[str, str] = {
@@ -82,9 +83,8 @@ class Side:
 
     def plain(self, value: Any) -> Any:
         """Returns a message as dicts and lists, topics by name where it has their ids."""
-        if dataclasses.is_dataclass(value):
-            named = {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-            return {name: self.plain(part) for name, part in named.items()}
+        if isinstance(value, Struct):
+            return {name: self.plain(part) for name, part in asdict(value).items()}
         if isinstance(value, list):
             return sorted((self.plain(part) for part in value), key=_place)
         if isinstance(value, UUID):

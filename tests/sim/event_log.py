@@ -4,11 +4,13 @@ the nodes log.  Equal runs have equal logs."""
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import logging
 from collections.abc import Iterator
 from enum import Enum
 from typing import TextIO
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog.testing.simulated_process import PROCESS
 from replog.testing.virtual_loop import VirtualLoop
@@ -65,9 +67,9 @@ class _NodeLogs(logging.Handler):
 
 def shown(record: object) -> str:
     """A metadata record without what it leaves as it is."""
-    if not dataclasses.is_dataclass(record):
+    if not isinstance(record, Struct):
         return repr(record)
-    values = {field.name: getattr(record, field.name) for field in dataclasses.fields(record)}
+    values = asdict(record)
     facts = " ".join(f"{name}={_plain(value)}" for name, value in values.items() if value is not None)
     return f"{type(record).__name__} {facts}"
 

@@ -14,8 +14,10 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import replace
 
 from replog.broker.coordinator.shard_host import ShardHost
 from replog.broker.coordinator.shards import Shards

@@ -22,6 +22,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+import msgspec
+
 from replog.broker.coordinator.offsets_topic import OffsetsTopic
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
@@ -371,7 +373,9 @@ _WANTED = OffsetsTopic._wanted
 def with_small_segments(self: OffsetsTopic) -> NewTopic:
     """The topic has the segments of all others, which are small here: they are compacted again and again."""
     wanted = _WANTED(self)
-    return replace(wanted, configs=tuple(each for each in wanted.configs if each.name != "segment.bytes"))
+    return msgspec.structs.replace(
+        wanted, configs=tuple(each for each in wanted.configs if each.name != "segment.bytes")
+    )
 
 
 class GroupClusterChecker(Checker):

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from replog_quorum import ElectionState, EpochEnd, PersistElectionState, arithmetic, handlers
 from replog_quorum.context import Context
 from replog_quorum.machine import RoleMachine
@@ -91,7 +93,7 @@ class LeaderComesBackAsLeader(Simulation):
     def stored(self, node: SimNode) -> ElectionState | None:
         state = node.disk.election
         if state is not None and state.leader_id == node.node_id:
-            return replace(state, leader_id=None)
+            return msgspec.structs.replace(state, leader_id=None)
         return state
 
 

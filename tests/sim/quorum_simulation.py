@@ -23,8 +23,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import replace
 from unittest import mock
+
+from msgspec.structs import replace
 
 from replog_quorum import (
     QuorumConfig,

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.replicas.alter_partition import AlterPartitionSender
 from replog.broker.replicas.disk_trouble import DiskTrouble
@@ -107,7 +109,9 @@ class Stragglers(OneMachineSimulation):
     def __init__(self, seed: int, swarm: Swarm | None = None) -> None:
         super().__init__(seed, swarm)
         network = self.cluster.network
-        network.conditions = replace(network.conditions, straggler=0.1, straggler_max_ms=4_000.0, keepalive_s=10.0)
+        network.conditions = msgspec.structs.replace(
+            network.conditions, straggler=0.1, straggler_max_ms=4_000.0, keepalive_s=10.0
+        )
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 from unittest import mock
+
+from msgspec.structs import replace
 
 from replog.broker.replicas.alter_partition import AlterPartitionSender
 from replog.broker.replicas.disk_trouble import DiskTrouble, UnusableReplica

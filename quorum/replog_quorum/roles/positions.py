@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog_quorum.messages import EpochEnd, LogView, QuorumError
 
 
-@dataclass(frozen=True, slots=True)
-class Redirect:
+class Redirect(Struct, frozen=True):
     """Exactly one field is set: where the two logs part, which snapshot to take instead, or an error."""
 
     diverging: EpochEnd | None = None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog_quorum.arithmetic import UNKNOWN_OFFSET
 from replog_quorum.status import QuorumReplicaStatus
@@ -17,8 +19,7 @@ OBSERVER_SESSION_TIMEOUT_MS = 300_000
 ReplicaKey: TypeAlias = tuple[int, UUID]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchProgress:
+class FetchProgress(Struct, frozen=True):
     """What fetches have shown of one replica.
 
     Attributes:

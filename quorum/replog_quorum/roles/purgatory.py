@@ -7,13 +7,14 @@ new high watermark that it waited for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog_quorum.messages import QuorumFetchRequest
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedFetch:
+class ParkedFetch(Struct, frozen=True):
     """One waiting fetch: who sent it, what it asked, until when (ms) it may wait."""
 
     source: int

@@ -7,8 +7,10 @@ one uncommitted set is around anywhere, and the majorities of any two sets that 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog_quorum.context import Context
 from replog_quorum.messages import (
@@ -24,16 +26,14 @@ from replog_quorum.roles.progress import ProgressTable
 from replog_quorum.voters import Voter, VoterSet
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeRefusal:
+class ChangeRefusal(Struct, frozen=True):
     """Why a change is not made, and what to do."""
 
     error: QuorumError
     reason: str
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     """A set that was given to the host for appending: by whose request, and where its record is, once known."""
 
     request_id: int | None

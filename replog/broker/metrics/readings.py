@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
 from replog.broker.controller.driver import ControllerDriver
@@ -36,8 +37,7 @@ REPLICAS_AT_ONCE = 100
 """Read in one piece; a millisecond or two."""
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerReading:
+class FollowerReading(Struct, frozen=True):
     """How far one replica of a led partition is behind; `lag_ms` None: it never had everything under this leader."""
 
     replica_id: int
@@ -45,8 +45,7 @@ class FollowerReading:
     lag_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderReading:
+class LeaderReading(Struct, frozen=True):
     """One partition that this broker leads."""
 
     topic: str
@@ -57,8 +56,7 @@ class LeaderReading:
     followers: tuple[FollowerReading, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class QuorumReading:
+class QuorumReading(Struct, frozen=True):
     """The metadata quorum as this node sees it.
 
     Attributes:
@@ -79,8 +77,7 @@ class QuorumReading:
     voter_lags: tuple[tuple[int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KafkaReading:
+class KafkaReading(Struct, frozen=True):
     """What Kafka's clients do at one moment, and did since the broker began.
 
     Attributes:
@@ -96,8 +93,7 @@ class KafkaReading:
     counts: RequestCounts
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorReading:
+class CoordinatorReading(Struct, frozen=True):
     """The coordinators of groups on this broker.
 
     Attributes:
@@ -121,8 +117,7 @@ class CoordinatorReading:
     left_out_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Readings:
+class Readings(Struct, frozen=True):
     """A node at one moment, nearly.
 
     Attributes:
@@ -151,8 +146,7 @@ class Readings:
     kafka: KafkaReading | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadParts:
+class ReadParts(Struct, frozen=True):
     """Where the numbers are."""
 
     stepper: ReplicaStepper

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from random import Random, SystemRandom
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.broker.clock import Clock, SystemClock
 from replog.config.server_keys import InterBrokerTransport
@@ -26,8 +27,7 @@ from replog_checkpoints import FileSystem, OsFileSystem
 _UUID_BYTES = 16
 
 
-@dataclass(frozen=True, slots=True)
-class PeerNetwork:
+class PeerNetwork(Struct, frozen=True):
     """How nodes reach each other.
 
     Attributes:
@@ -48,8 +48,7 @@ def peer_network(kind: InterBrokerTransport) -> PeerNetwork:
             return PeerNetwork(TcpPeerTransport(), bind_peers)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeEnvironment:
+class NodeEnvironment(Struct, frozen=True, kw_only=True):
     """The surroundings of one node; by default the real ones."""
 
     fs: FileSystem = field(default_factory=OsFileSystem)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -30,8 +30,7 @@ from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.byte_semaphore import ByteSemaphore
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataParts:
+class MetadataParts(Struct, frozen=True, kw_only=True):
     """What decides on metadata, and the way to it.
 
     Attributes:
@@ -47,8 +46,7 @@ class MetadataParts:
     registrar: ControllerRegistrar
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplicaParts:
+class ReplicaParts(Struct, frozen=True, kw_only=True):
     """What holds data, and keeps it as the metadata says."""
 
     isr_sender: AlterPartitionSender
@@ -62,8 +60,7 @@ class ReplicaParts:
     publisher: MetadataPublisher
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestParts:
+class RequestParts(Struct, frozen=True, kw_only=True):
     """The paths by which requests come in.
 
     Attributes:
@@ -81,8 +78,7 @@ class RequestParts:
     kafka_node: LocalKafkaNode
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParts:
+class NodeParts(Struct, frozen=True, kw_only=True):
     """Every part of one node."""
 
     flusher: LogFlusher

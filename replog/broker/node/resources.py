@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.broker.node.client_port import ClientPort
 from replog.broker.node.core_settings import disk_limits, metadata_log_config
@@ -31,8 +32,7 @@ _log = logging.getLogger(__name__)
 DISK_THREADS = 4
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeResources:
+class NodeResources(Struct, frozen=True, kw_only=True):
     """What the parts of one node are made from.
 
     Attributes:

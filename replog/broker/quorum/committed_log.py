@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.controller.messages import CommittedRecords
@@ -29,8 +30,7 @@ DECODED_TOGETHER = 500
 KEPT_RECORDS_MAX = 50_000
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSnapshot:
+class LoadedSnapshot(Struct, frozen=True):
     """The state at `end_offset`; `records` can be taken once more with each call of `replay`."""
 
     snapshot_id: SnapshotId
@@ -51,8 +51,7 @@ class CommitListener(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
+class _Kept(Struct, frozen=True):
     base_offset: int
     epoch: int
     records: tuple[MetadataRecord, ...]

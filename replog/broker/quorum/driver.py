@@ -12,11 +12,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Protocol, assert_never
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.broker.clock import Clock
 from replog.broker.disk.flusher import LogFlusher
@@ -103,8 +104,7 @@ class QuorumListener(CommitListener, Protocol):
     def on_leader_changed(self, leader_id: int | None, epoch: int) -> None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumIdentity:
+class QuorumIdentity(Struct, frozen=True, kw_only=True):
     """Who this node is in the quorum.
 
     Attributes:
@@ -122,8 +122,7 @@ class QuorumIdentity:
     config: QuorumConfig
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuorumSurroundings:
+class QuorumSurroundings(Struct, frozen=True, kw_only=True):
     """What the driver works with.
 
     Attributes:

@@ -11,8 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from typing import TypeVar
+
+from msgspec import Struct
 
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
@@ -33,8 +34,7 @@ _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotLimits:
+class SnapshotLimits(Struct, frozen=True):
     """When snapshots are written and dropped; Kafka's `metadata.*` settings.
 
     Attributes:

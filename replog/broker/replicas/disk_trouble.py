@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, MutableMapping, Sequence
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.controller.messages import OfflineReplica
@@ -44,8 +46,7 @@ _log = logging.getLogger(__name__)
 _DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError)
 
 
-@dataclass(slots=True)
-class UnusableReplica:
+class UnusableReplica(Struct):
     """A replica of this broker that cannot be used, and why."""
 
     topic: str

@@ -17,9 +17,11 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.broker.replicas.image_steps import ImageSteps, in_steps
 from replog.broker.replicas.logs import is_new_replica
@@ -48,8 +50,7 @@ LATER_MAX = 10_000
 """Requests that wait for images."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Pending:
+class _Pending(Struct, frozen=True):
     image: MetadataImage
     changes: LocalChanges
     changed_brokers: tuple[int, ...]
@@ -67,8 +68,7 @@ class _Pending:
         return replace(self.changes, leaders=leaders, followers=followers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Struct, frozen=True):
     """A replica that gets its role, the newest there is for it, when its log has been created."""
 
     local: LocalPartition

@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.replication_throttle import ReplicationThrottle
@@ -51,8 +52,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True, eq=False)
-class _Move:
+class _Move(Struct, eq=False):
     """One that was asked for; `work` is there from its begin on."""
 
     key: ReplicaKey

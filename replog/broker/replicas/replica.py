@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.log import Log
 from replog.metadata.config_keys import FlushPolicy
@@ -19,8 +20,7 @@ ReplicaKey: TypeAlias = tuple[UUID, int]
 """(topic id, partition id): a recreated topic is another partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaLog:
+class ReplicaLog(Struct, frozen=True):
     """The cores' read-only view of a log."""
 
     log: Log
@@ -46,8 +46,7 @@ class ReplicaLog:
         return None if end is None else EpochEnd(end.epoch, end.end_offset)
 
 
-@dataclass(slots=True, eq=False)
-class Replica:
+class Replica(Struct, eq=False):
     """State of one replica; owned by the replica manager's driver.
 
     `role` None: the partition has no leader right now, or none is known yet.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from replog.broker.replicas.disk_trouble import UnusableReplica
 from replog.broker.replicas.replica import Replica, ReplicaKey

@@ -7,9 +7,11 @@ after them, before the default.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.config.docs import field_meanings
 from replog.config.keys import Key
@@ -137,8 +139,7 @@ def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[C
 # ---- places ------------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(Struct, frozen=True):
     """Where a value is looked for; `names_topics`: under the names that topics' configurations have."""
 
     values: Mapping[str, str]

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -66,8 +68,7 @@ Withdraw = Callable[[], None]
 """Gives up a request whose answer nobody waits for any more."""
 
 
-@dataclass(slots=True, eq=False)
-class _Asked:
+class _Asked(Struct, eq=False):
     """A request on its way; `operation_id` is that in the purgatory, 0 before; without `unread` it has no share."""
 
     request: FetchRequest

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.describing.requests import ListGroups, ListGroupsResponse

@@ -5,11 +5,12 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, assert_never
+
+from msgspec import Struct
 
 from replog._version import __version__
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
@@ -113,7 +114,7 @@ CONTROLLER_STATE = "running"
 ANSWER_TIME_MS = 250
 """For an answer's way back."""
 
-_FORWARDED = {
+_FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
     AlterConfigs: AlterConfigsResponse,
     AlterPartitionReassignments: AlterPartitionReassignmentsResponse,
     CreatePartitions: CreatePartitionsResponse,
@@ -127,8 +128,7 @@ _FORWARDED = {
 """What any node passes on to the active controller for a client, and the answer it expects."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerParts:
+class HandlerParts(Struct, frozen=True):
     """What the handlers hand over to.
 
     Attributes:

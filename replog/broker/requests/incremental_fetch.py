@@ -17,9 +17,10 @@ disk: its turn is when they are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeAlias
+
+from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import ReplicaKey

@@ -7,8 +7,9 @@ event loop from everything else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from replog.controller.requests import ConfigEntry
 from replog.metadata.delta import MetadataDelta

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
+
+from msgspec.structs import replace
 
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper

@@ -8,7 +8,9 @@ several dirty windows behind, batches are held back here and their producers wai
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -28,8 +30,7 @@ MAX_WAITING_PRODUCES = 100_000
 Answer = Callable[[ProduceResponse], None]
 
 
-@dataclass(slots=True)
-class _Open:
+class _Open(Struct):
     """A request whose partitions are not all decided."""
 
     request: ProduceRequest
@@ -45,8 +46,7 @@ class _Open:
             self.answer(ProduceResponse(self.request.correlation_id, results))
 
 
-@dataclass(frozen=True, slots=True)
-class _Waiting:
+class _Waiting(Struct, frozen=True):
     """An appended batch whose acknowledgement waits for the high watermark."""
 
     open: _Open
@@ -54,8 +54,7 @@ class _Waiting:
     appended: ProduceResult
 
 
-@dataclass(frozen=True, slots=True)
-class _Ready:
+class _Ready(Struct, frozen=True):
     """A batch that has passed its checks."""
 
     open: _Open

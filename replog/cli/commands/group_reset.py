@@ -8,11 +8,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from replog.cli import common
 from replog.cli.errors import UsageError
@@ -41,8 +42,7 @@ class Where(Enum):
     FILE = "file"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where a group is to go in each partition.
 
     Attributes:
@@ -56,8 +56,7 @@ class Target:
     offsets: Mapping[TopicPartition, int] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What is known of a partition.
 
     Attributes:
@@ -73,8 +72,7 @@ class Found:
     at_time: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What is to become of a partition.
 
     Attributes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
+from msgspec.structs import asdict
 
 from replog.cli import common
 from replog.cli.errors import FAILED, UsageError, tell
@@ -368,7 +368,7 @@ def _show_reset(name: str, changes: Sequence[Change], members_count: int, *, exe
     from replog.cli.views import groups as view
 
     if as_json:
-        rows = [dataclasses.asdict(each) | {"difference": each.difference} for each in changes]
+        rows = [asdict(each) | {"difference": each.difference} for each in changes]
         typer.echo(common.json_object({"group_id": name, "executed": executed, "partitions": rows}))
         return
     common.out_console().print(group_reset.changes_table(changes))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from msgspec import Struct
 
 from replog.cli import common
 
@@ -107,7 +106,7 @@ def describe(
         if not partitions and filters.any:
             continue
         if as_json:
-            typer.echo(common.json_line(topic, partitions=[dataclasses.asdict(one) for one in partitions]))
+            typer.echo(common.json_line(topic, partitions=partitions))
         else:
             console.print(_heading(topic))
             console.print(_table(partitions))
@@ -192,8 +191,7 @@ async def _delete(bootstrap_servers: str, name: str) -> None:
             await admin.delete_topic(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filters:
+class Filters(Struct, frozen=True, kw_only=True):
     """Which partitions are asked for: those that fit any filter, or all where there is none."""
 
     under_replicated: bool = False

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Final
 from uuid import UUID
+
+from msgspec.structs import asdict
 
 import replog_checkpoints as checkpoints
 from replog.cli.dump.rows import Row, damage

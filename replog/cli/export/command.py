@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.cli.errors import UsageError
 from replog.cli.export.output import check_output, replaced_file
@@ -16,8 +18,7 @@ from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCom
 from replog.records import scan
 
 
-@dataclass(frozen=True, slots=True)
-class ExportRequest:
+class ExportRequest(Struct, frozen=True):
     """What is exported, and where to.
 
     Attributes:
@@ -41,8 +42,7 @@ class ExportRequest:
     force: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
+class Exported(Struct, frozen=True):
     """What was exported.
 
     Attributes:

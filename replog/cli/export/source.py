@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from replog.cli.errors import CommandFailedError
 from replog.cli.export.committed import CommittedOnly, Everything
 from replog.cli.export.tail import damage_behind
@@ -28,8 +30,7 @@ CHUNK_BYTES: Final = 256 << 10
 _FIRST_BATCH_ONLY: Final = 1  # bytes: the log answers with one batch whatever its size
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """Neighbouring data batches of one leader epoch, and the offsets in them that are wanted: [start, end)."""
 
     data: bytes

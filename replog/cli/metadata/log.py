@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from replog.cli.errors import CommandFailedError, UsageError
 from replog.errors import CorruptRecordError, InvariantViolationError, OffsetOutOfRangeError, ReplogError
@@ -37,8 +38,7 @@ class InconsistentMetadataError(CommandFailedError):
         self.offset = offset
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataBatch:
+class MetadataBatch(Struct, frozen=True):
     """One batch of the log, its records not decoded yet."""
 
     base_offset: int

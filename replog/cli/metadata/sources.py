@@ -17,7 +17,7 @@ from replog.cli.metadata.log import MetadataLogFiles
 from replog.log.snapshots.files import read_context
 from replog.metadata.tree import Folder, Leaf, Node, folder, image_tree, plain, record_leaf
 from replog.records import ControlRecordType, control_record_type, decode_leader_change, decode_voters
-from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 from replog_checkpoints import OsFileSystem
 
 
@@ -121,7 +121,7 @@ def _topic(topic: TopicInfo) -> Folder:
     return folder({"topic": own} | {str(partition.partition_id): _without_id(partition) for partition in partitions})
 
 
-def _without_id(partition: object) -> Leaf:
+def _without_id(partition: PartitionInfo) -> Leaf:
     return {name: value for name, value in record_leaf(partition).items() if name != "partition_id"}
 
 

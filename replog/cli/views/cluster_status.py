@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.cli.common import counted, json_line
 
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
 ASK_TIMEOUT_MS = 3_000
 
 
-@dataclass(frozen=True, slots=True)
-class NodeStatus:
+class NodeStatus(Struct, frozen=True):
     """One node.
 
     Attributes:
@@ -40,8 +41,7 @@ class NodeStatus:
         return "no answer" if self.description is None else self.description.state
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
+class ClusterStatus(Struct, frozen=True):
     """All nodes, and the metadata of whichever answered (None: nobody did)."""
 
     directory: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from replog.cli import common
 from replog.cli.views.reassignments import time_text
@@ -155,9 +156,7 @@ def _label(text: str) -> str:
 
 def lag_json(group: str, lags: Sequence[PartitionLag]) -> str:
     """Returns one look at the lag as a line of JSON; `lag` and `lag_ms`, the longest, are of the partitions in which they are known."""
-    partitions = [
-        dataclasses.asdict(each) | {"owner": None if each.owner is None else each.owner.member_id} for each in lags
-    ]
+    partitions = [asdict(each) | {"owner": None if each.owner is None else each.owner.member_id} for each in lags]
     total = sum(each.lag for each in lags if each.lag is not None)
     oldest_ms = max((each.lag_ms for each in lags if each.lag_ms is not None), default=None)
     return common.json_object({"group_id": group, "lag": total, "lag_ms": oldest_ms, "partitions": partitions})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog.cli import common
 
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(Struct, frozen=True):
     """One partition of the plan.
 
     Attributes:
@@ -148,9 +148,9 @@ def time_text(seconds: float) -> str:
 
 def as_json(partitions: Iterable[Verified], moves: Reassignments) -> str:
     """Returns one look as one line of JSON."""
-    found = [dataclasses.asdict(one) for one in partitions]
+    found = [asdict(one) for one in partitions]
     return common.json_object({
-        "is_done": all(one["is_done"] for one in found), "partitions": found, "total": dataclasses.asdict(moves.total)
+        "is_done": all(one["is_done"] for one in found), "partitions": found, "total": moves.total
     })  # fmt: skip
 
 

@@ -12,21 +12,20 @@ Where nobody leads and nobody is known to have everything, no broker's return he
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.rpc.metadata_messages import PartitionInfo
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(Struct, frozen=True):
     """Brokers that do not serve, `needed_count` of which must do so again; nobody where there are none."""
 
     brokers: tuple[int, ...] = ()
     needed_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitedBy(Awaited):
+class AwaitedBy(Awaited, frozen=True):
     """The same, and how many partitions wait for them."""
 
     partitions_count: int = 0

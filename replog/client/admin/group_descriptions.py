@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.coordinator.assignors.model import Assignment
@@ -19,8 +21,7 @@ from replog.coordinator.describing.requests import (
 from replog.coordinator.offsets.requests import CommittedOffset
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(Struct, frozen=True):
     """A member of a group.
 
     Attributes:
@@ -40,8 +41,7 @@ class MemberDescription:
     assignment: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     """A group.
 
     Attributes:
@@ -67,8 +67,7 @@ class GroupDescription:
     members: tuple[MemberDescription, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionLag:
+class PartitionLag(Struct, frozen=True):
     """How far a group has come in a partition.
 
     Attributes:

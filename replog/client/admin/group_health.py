@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
 
 from replog.client.admin.group_descriptions import MemberDescription, PartitionLag
 from replog.coordinator.describing.requests import ListedGroup
@@ -53,8 +54,7 @@ class GroupTrouble(StrEnum):
     REBALANCES = "rebalances"
 
 
-@dataclass(frozen=True, slots=True)
-class TroubledGroup:
+class TroubledGroup(Struct, frozen=True):
     """A group that somebody should look at.
 
     Attributes:
@@ -74,8 +74,7 @@ class TroubledGroup:
     readers: tuple[MemberDescription, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupsHealth:
+class GroupsHealth(Struct, frozen=True):
     """The groups of a cluster at one moment.
 
     Attributes:

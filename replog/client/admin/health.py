@@ -16,9 +16,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited
 from replog.client.admin.group_health import GroupsHealth
@@ -120,8 +121,7 @@ class BrokerStanding(StrEnum):
     UNKNOWN = "not registered"
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerHealth:
+class BrokerHealth(Struct, frozen=True):
     """One broker.
 
     Attributes:
@@ -151,8 +151,7 @@ class BrokerHealth:
         return not self.is_up and not (self.is_drained and not self.replicas_count)
 
 
-@dataclass(frozen=True, slots=True)
-class TroubledPartition:
+class TroubledPartition(Struct, frozen=True):
     """A partition that is not as it should be.
 
     Attributes:
@@ -171,8 +170,7 @@ class TroubledPartition:
     awaited: Awaited = NOBODY
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterHealth:
+class ClusterHealth(Struct, frozen=True):
     """A cluster at one moment.
 
     Attributes:
@@ -325,8 +323,7 @@ def _worst_first(
     return sorted(found, key=lambda one: (order.index(one[2]), one[0].name, one[1].partition_id))
 
 
-@dataclass(frozen=True, slots=True)
-class _Looks:
+class _Looks(Struct, frozen=True):
     """What was heard, as far as it counts for single partitions."""
 
     answers: Mapping[int, DescribeNodeResponse | None]

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
@@ -23,8 +25,7 @@ DOWN = "down"
 NOT_REGISTERED = "not registered"
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaDescription:
+class ReplicaDescription(Struct, frozen=True):
     """One replica.  Offsets are exclusive ends; -1 is a number that nobody could tell.
 
     Attributes:
@@ -61,8 +62,7 @@ class ReplicaDescription:
         return self.state in {DOWN, NOT_REGISTERED}
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
+class PartitionDescription(Struct, frozen=True):
     """One partition.  Where the leader did not answer, its numbers are -1 and the sets are those of the metadata.
 
     Attributes:

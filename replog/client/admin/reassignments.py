@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
@@ -36,8 +38,7 @@ NAMED_MAX = 500
 """Partitions that are named in one question to a broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class CopyProgress:
+class CopyProgress(Struct, frozen=True):
     """One replica that a reassignment adds.
 
     Attributes:
@@ -70,8 +71,7 @@ class CopyProgress:
         return self.needed_bytes - self.copied_bytes
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionReassignment:
+class PartitionReassignment(Struct, frozen=True):
     """One partition that moves.
 
     Attributes:
@@ -87,8 +87,7 @@ class PartitionReassignment:
     copies: tuple[CopyProgress, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reassignments:
+class Reassignments(Struct, frozen=True):
     """All that is under way at one moment.
 
     Attributes:
@@ -108,8 +107,7 @@ class Reassignments:
         return total_of(self.copies)
 
 
-@dataclass(frozen=True, slots=True)
-class CopyTotal:
+class CopyTotal(Struct, frozen=True):
     """Several copies together; what nobody could tell is not in the sums.
 
     Attributes:
@@ -183,8 +181,7 @@ def _measured(before: CopyProgress | None, after: CopyProgress, seconds: float) 
 # ---- from one look -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSays:
+class BrokerSays(Struct, frozen=True):
     """What one broker answered.
 
     Attributes:

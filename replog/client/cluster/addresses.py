@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.rpc.metadata_messages import BrokerInfo
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAddress:
+class LeaderAddress(Struct, frozen=True):
     """Who leads one partition, as the newest metadata says; for a consumer also another replica that it reads from."""
 
     broker_id: int

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from replog.client.cluster.addresses import LeaderAddress, address_of
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
@@ -14,8 +16,7 @@ def _no_topics() -> Mapping[str, TopicInfo]:
     return {}
 
 
-@dataclass(frozen=True)
-class ClusterImage:
+class ClusterImage(Struct, frozen=True, dict=True):
     """The newest metadata; `ClusterImage()` knows nothing.  Pure.
 
     Attributes:

@@ -16,8 +16,9 @@ import random
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from replog.choices import require_kind
 from replog.client.backoff import Backoff, retry, telling, timed_out

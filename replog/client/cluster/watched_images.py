@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.client.cluster.image import ClusterImage
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.transport import Connection, ConnectionLostError
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedImage:
+class WatchedImage(Struct, frozen=True):
     """What one broker's metadata led to: `image` may be newer than what that broker knows.
 
     Attributes:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.types import ConsumerRecord, FetchedBatches
@@ -17,8 +18,7 @@ from replog.errors import ReplogError
 from replog.records import BatchHeader, decode_batch
 
 
-@dataclass(slots=True)
-class _Decoded:
+class _Decoded(Struct):
     """One batch.
 
     Attributes:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.types import TopicPartition
@@ -24,8 +25,7 @@ BACKOFF_S_MIN = 0.1
 BACKOFF_S_MAX = 0.5
 
 
-@dataclass(slots=True, eq=False)
-class FetchedChunk:
+class FetchedChunk(Struct, eq=False):
     """Whole batches of one partition, fetched and not handed out yet.
 
     Attributes:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.choices import INT32_MAX, require_at_least
 from replog.client.cluster.leader_calls import partition_error
@@ -35,8 +36,7 @@ REQUESTS_MAX = 4
 """Fetch requests in flight at one broker."""
 
 
-@dataclass(frozen=True, slots=True)
-class FetchSettings:
+class FetchSettings(Struct, frozen=True):
     """Settings of a `Consumer`; each is a keyword of its constructor."""
 
     max_wait_ms: int = 500
@@ -64,8 +64,7 @@ class FetchSettings:
             require_at_least(name, value, low, high)
 
 
-@dataclass(slots=True)
-class _InFlight:
+class _InFlight(Struct):
     sent_s: float
     reserved_bytes: int
     entries: list[tuple[PartitionFetch, int]]  # with the token that the reply must find

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.choices import INT32_MAX, require_at_least, require_kind
 from replog.client.arguments import require_text
@@ -50,8 +51,7 @@ def matcher_of(pattern: object) -> re.Pattern[str]:
         raise InvalidRequestError(f"pattern is no regular expression: {error}") from None
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSettings:
+class GroupSettings(Struct, frozen=True):
     """The settings of a member.
 
     Attributes:

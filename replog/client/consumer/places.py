@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
+
+from msgspec import Struct
 
 from replog.client.arguments import shown
 from replog.errors import InvalidRequestError
@@ -20,15 +21,13 @@ _AGO: Final = re.compile(r"-(\d{1,15})(ms|s|m|h|d)", re.ASCII)
 _FROM_AN_END: Final = re.compile(r"(earliest|latest)(?:([+-])(\d{1,18}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTime(Struct, frozen=True):
     """The first record at or after a time; the end where none is that late."""
 
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class FromEnd:
+class FromEnd(Struct, frozen=True):
     """So many offsets from the beginning or the end, and never outside of the log."""
 
     is_latest: bool

@@ -8,9 +8,10 @@ for that.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.client.types import TopicPartition
 from replog.coordinator.offsets.requests import CommitOffsetsResponse, OffsetToCommit, TopicToCommit
@@ -36,16 +37,14 @@ class Finished(NamedTuple):
     error: ReplogError | None
 
 
-@dataclass(slots=True)
-class _Entry:
+class _Entry(Struct):
     """One offset, and the tickets that wait for it or for an earlier one."""
 
     offset: Offset
     tickets: list[int]
 
 
-@dataclass(slots=True)
-class _Ticket:
+class _Ticket(Struct):
     """A commit that somebody waits for: the partitions that are not settled, and the first error."""
 
     missing: set[TopicPartition] = field(default_factory=set[TopicPartition])

@@ -18,9 +18,11 @@ A heartbeat says what is new since the last one that was answered; after an erro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final, assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.backoff import Backoff
 from replog.client.groups.messages import (
@@ -79,8 +81,7 @@ class State(Enum):
     FAILED = "was refused"
 
 
-@dataclass(frozen=True, slots=True)
-class MemberConfig:
+class MemberConfig(Struct, frozen=True):
     """Who a member is.
 
     Attributes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import ReplogError
@@ -17,58 +18,49 @@ IdPartitions: TypeAlias = frozenset[IdPartition]
 # ---- messages -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True):
     """Read these topics from now on."""
 
     topics: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Struct, frozen=True):
     """The coordinator has answered the heartbeat that is under way."""
 
     response: ConsumerHeartbeatResponse
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The heartbeat that is under way has failed."""
 
     error: ReplogError
 
 
-@dataclass(frozen=True, slots=True)
-class Released:
+class Released(Struct, frozen=True):
     """What a `Revoke` or a `Lose` named is not read any more, and nothing of it is committed from now on."""
 
     partitions: IdPartitions
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderLate:
+class ReaderLate(Struct, frozen=True):
     """The application has not asked for records for too long."""
 
     late_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReaderBack:
+class ReaderBack(Struct, frozen=True):
     """The application asks for records again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Doubt:
+class Doubt(Struct, frozen=True):
     """The coordinator has refused a commit in a way that says that the member may not be what it takes itself for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Struct, frozen=True):
     """The application is done, and has given everything back: leave, and be still."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look whether a heartbeat is due."""
 
 
@@ -77,43 +69,37 @@ Message: TypeAlias = Subscribe | Answered | Failed | Released | ReaderLate | Rea
 # ---- effects --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SendHeartbeat:
+class SendHeartbeat(Struct, frozen=True):
     """Ask the coordinator; answer with `Answered` or `Failed`.  One at a time is under way."""
 
     request: ConsumerHeartbeat
 
 
-@dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(Struct, frozen=True):
     """Begin to read these partitions, from their committed offsets."""
 
     partitions: IdPartitions
 
 
-@dataclass(frozen=True, slots=True)
-class Revoke:
+class Revoke(Struct, frozen=True):
     """Tell the application, stop reading, let the commit of what it is done with end; then answer with `Released`."""
 
     partitions: IdPartitions
 
 
-@dataclass(frozen=True, slots=True)
-class Lose:
+class Lose(Struct, frozen=True):
     """Stop reading what is not the member's any more, tell the application; then answer with `Released`."""
 
     partitions: IdPartitions
 
 
-@dataclass(frozen=True, slots=True)
-class Say:
+class Say(Struct, frozen=True):
     """Tell the operator."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """Tell the application: the group does not take this member, and asking again does not help."""
 
     error: ReplogError

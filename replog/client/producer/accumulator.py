@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
 from typing import Protocol, Self
+
+from msgspec import Struct
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.client.home_loop import HomeLoop
@@ -23,8 +24,7 @@ RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""
 
 
-@dataclass(frozen=True, slots=True)
-class AccumulatorSettings:
+class AccumulatorSettings(Struct, frozen=True):
     batch_size_bytes: int
     """A batch is closed at this size, or the topic's `max.message.bytes`; a record that is larger gets one of its own."""
     linger_ms: float

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextvars import Context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from msgspec import Struct
 
 from replog.client.home_loop import require_loop
 from replog.client.types import DeliveredRange, RecordMetadata, TopicPartition
@@ -24,8 +25,7 @@ _UNKNOWN_EPOCH = 2**31
 """Above every leader epoch: no leader refuses what was sent to it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerIdentity:
+class ProducerIdentity(Struct, frozen=True):
     """What idempotence hangs on: the broker drops a batch it has seen under this id and sequence."""
 
     producer_id: int

@@ -10,8 +10,9 @@ bytes.  A chunk ends before such a record, so that everything before it is sent 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+from msgspec import Struct, field
 
 from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
 from replog.client.producer.partition_queue import PartitionQueue
@@ -34,8 +35,7 @@ RECORD_OVERHEAD_BYTES = 10
 RECORD_OVERHEAD_BYTES_MAX = batch_bytes_bound(None, None) - HEADER_BYTES
 
 
-@dataclass(slots=True)
-class Chunk:
+class Chunk(Struct):
     """Consecutive ordinary records, and what comes after them.
 
     Attributes:

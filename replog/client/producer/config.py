@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+from msgspec import Struct
 
 from replog.choices import INT32_MAX, require_at_least, require_choice
 from replog.errors import ConfigError
@@ -28,8 +29,7 @@ ZSTD_LEVEL_MIN = -131_072
 ZSTD_LEVEL_MAX = 22
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerConfig:
+class ProducerConfig(Struct, frozen=True):
     """Settings of a `Producer`; each is a keyword of its constructor.
 
     Raises:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Self
+
+from msgspec import Struct
 
 from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.session import BrokerSession
@@ -41,8 +42,7 @@ _OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNK
 _ALSO_RETRIABLE = frozenset({ErrorCode.CORRUPT_MESSAGE})  # damaged on the way: the bytes here are good
 
 
-@dataclass(frozen=True, slots=True)
-class SenderSettings:
+class SenderSettings(Struct, frozen=True):
     acks: int
     request_timeout_ms: int
     max_request_bytes: int
@@ -54,8 +54,7 @@ class SenderSettings:
         return cls(config.acks_code, config.request_timeout_ms, config.max_request_bytes, config.fail_below_min_isr)
 
 
-@dataclass(slots=True)
-class _InFlight:
+class _InFlight(Struct):
     sent_s: float
     entries: list[tuple[PartitionQueue, ProducerBatch, int]]  # with the attempt that this is
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
@@ -25,8 +26,7 @@ from replog.uncommitted.written_batches import WrittenBatches
 from replog_timeline import SnapshotRegistry
 
 
-@dataclass(slots=True)
-class _Transaction:
+class _Transaction(Struct):
     """Records of the log from `start_offset` (its Begin) to `end_offset` (after its End or Abort; None: still open)."""
 
     start_offset: int

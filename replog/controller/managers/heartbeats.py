@@ -6,11 +6,11 @@ All times are monotonic milliseconds of the node.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class Session:
+class Session(Struct):
     """One incarnation as its heartbeats show it.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The managers that turn requests into records, and which of them handles what.
 
 A new kind of request is a manager's method and one row of the table here; before, two messages and a field of each `oneof` in
-`proto/` (`make proto`), dataclasses by their names in `controller.requests`, and a row of the table in `rpc.calls`; where
+`proto/` (`make proto`), structs by their names in `controller.requests`, and a row of the table in `rpc.calls`; where
 clients may ask it, a row of those that `broker.requests.handlers` forwards.
 """
 

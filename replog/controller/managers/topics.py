@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import UUID
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.controller.partitions.placement import ReplicaPlacer, UsableBroker
@@ -48,8 +50,7 @@ Assignments = tuple[tuple[int, ...], ...]
 """Replicas of partition after partition, the preferred leader first."""
 
 
-@dataclass(slots=True)
-class _Batch:
+class _Batch(Struct):
     """What one request has made so far; later topics count against the bounds together with earlier ones."""
 
     records: list[MetadataRecord] = field(default_factory=list[MetadataRecord])
@@ -59,8 +60,7 @@ class _Batch:
     metric_names: dict[str, str] = field(default_factory=dict[str, str])
 
 
-@dataclass(slots=True)
-class _Deletions:
+class _Deletions(Struct):
     """The topics that one request deletes, in order, and how many partitions they have together."""
 
     topic_ids: dict[UUID, None] = field(default_factory=dict[UUID, None])

@@ -31,9 +31,11 @@ heard yet that the elected can use its replica, and after an unclean election: t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.metadata.records import NO_LEADER, ElectionType, LeaderRecoveryState, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
@@ -62,8 +64,7 @@ def everybody(_broker_id: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionRules:
+class ElectionRules(Struct, frozen=True):
     """What holds for one partition at the moment of a change.
 
     Attributes:
@@ -81,8 +82,7 @@ class ElectionRules:
     has_told: Callable[[int], bool] = everybody
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(Struct, frozen=True):
     """Where a partition lives and where it moves: as in `PartitionRegistration`."""
 
     replicas: tuple[int, ...]
@@ -100,8 +100,7 @@ class Placement:
         return Placement(staying) if staying and set(staying) <= set(isr) else self
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaReport:
+class ReplicaReport(Struct, frozen=True):
     """How far the replica of one incarnation reaches: epoch of its last batch and its log end offset."""
 
     broker_epoch: int
@@ -109,8 +108,7 @@ class ReplicaReport:
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     leader: int
     isr: tuple[int, ...]
     elr: tuple[int, ...]

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.errors import InvalidReplicationFactorError
 
 
-@dataclass(frozen=True, slots=True)
-class UsableBroker:
+class UsableBroker(Struct, frozen=True):
     """A registered broker that is not shutting down; brokers without a rack share one."""
 
     broker_id: int
@@ -44,8 +44,7 @@ class _Ring:
         return self._broker_ids[start:] + self._broker_ids[:start]
 
 
-@dataclass(frozen=True, slots=True)
-class _RackBrokers:
+class _RackBrokers(Struct, frozen=True):
     """The brokers of one rack, by id."""
 
     live: tuple[int, ...]

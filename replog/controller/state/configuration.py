@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.controller.requests import AlterableConfig, ConfigEntry, ConfigOperation
 from replog.controller.state.record_handlers import RecordHandler, on_record
@@ -28,8 +29,7 @@ _NO_VALUES: Mapping[str, str] = {}
 _ID_DIGITS_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionSettings:
+class ElectionSettings(Struct, frozen=True):
     """What elections in one topic go by.
 
     Attributes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct, field
 
 Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
 """Partitions by topic; a topic that is here has at least one."""
@@ -14,8 +15,7 @@ TopicPartition: TypeAlias = tuple[UUID, int]
 """Topic id and partition."""
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedMember:
+class AssignedMember(Struct, frozen=True):
     """A member, as an assignor sees it.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.coordinator.classic.requests import Protocol
 
@@ -12,8 +13,7 @@ BYTES_BESIDE: Final = 64
 """The bytes that a member has at most in the record of its group beside names and what it wants and gets; the group itself, too."""
 
 
-@dataclass(slots=True, eq=False)
-class ClassicMember:
+class ClassicMember(Struct, eq=False):
     """What a member has told, and which of its requests wait.
 
     Attributes:

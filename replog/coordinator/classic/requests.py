@@ -7,8 +7,9 @@ in which fields of which version a client finds it is known to whoever speaks wi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from replog.errors import ReplogError
 
@@ -27,8 +28,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroup:
+class JoinGroup(Struct, frozen=True):
     """A member takes part in the next generation; answered when that has begun.
 
     Attributes:
@@ -66,8 +66,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Struct, frozen=True):
     """The generation that a member is in.
 
     Attributes:
@@ -85,8 +84,7 @@ class JoinGroupResponse:
     skip_assignment: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroup:
+class SyncGroup(Struct, frozen=True):
     """A member wants to know what it gets; answered when the leader has assigned.
 
     Attributes:
@@ -104,8 +102,7 @@ class SyncGroup:
     protocol: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Struct, frozen=True):
     """What a member gets."""
 
     protocol_type: str
@@ -113,8 +110,7 @@ class SyncGroupResponse:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Struct, frozen=True):
     """A member is alive; the error, if there is one, says what it has to do."""
 
     group_id: str
@@ -123,13 +119,11 @@ class Heartbeat:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Struct, frozen=True):
     """All is as it was."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeavingMember:
+class LeavingMember(Struct, frozen=True):
     """Who leaves.
 
     Attributes:
@@ -142,16 +136,14 @@ class LeavingMember:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroup:
+class LeaveGroup(Struct, frozen=True):
     """These members leave, and do not come back to what they had."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class LeftMember:
+class LeftMember(Struct, frozen=True):
     """What has become of one member; the error is of this one alone."""
 
     member_id: str
@@ -159,8 +151,7 @@ class LeftMember:
     error: ReplogError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Struct, frozen=True):
     """What has become of the members, in the order of the request."""
 
     members: tuple[LeftMember, ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.records import Record
@@ -12,38 +13,33 @@ from replog.coordinator.runtime.messages import Answer, Reply, ReplyError
 from replog.errors import ReplogError
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTimer:
+class SessionTimer(Struct, frozen=True):
     """A member, or one that has an id and has not come back with it, has been silent for a session."""
 
     group_id: str
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTimer:
+class JoinTimer(Struct, frozen=True):
     """The next generation begins without those who have not joined."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncTimer:
+class SyncTimer(Struct, frozen=True):
     """Those who have not asked what they get in this generation are put out."""
 
     group_id: str
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class EmptyTimer:
+class EmptyTimer(Struct, frozen=True):
     """A group without members says so again, unless the log has it."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryTimer:
+class RecoveryTimer(Struct, frozen=True):
     """The log has something of a group that this coordinator has not looked at."""
 
     group_id: str

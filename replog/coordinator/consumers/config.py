@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from replog.coordinator.assignors.model import Assignor
 from replog.coordinator.assignors.range import assign_ranges
@@ -16,8 +17,7 @@ def _assignors() -> dict[str, Assignor]:
     return {"uniform": assign_uniformly, "range": assign_ranges}
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumersConfig:
+class ConsumersConfig(Struct, frozen=True):
     """How groups are kept together.
 
     Attributes:

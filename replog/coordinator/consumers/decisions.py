@@ -12,8 +12,9 @@ wants something else may be who mends it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.coordinator.assignors.model import Assignment
 from replog.coordinator.consumers.config import ConsumersConfig
@@ -39,15 +40,13 @@ NOTHING_TOLD: Final = MemberMetadata(None, None, subscribed_topic_regex="", serv
 """The words of a member that has said nothing yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class TargetsTimer:
+class TargetsTimer(Struct, frozen=True):
     """The pause behind a decision is over, and a group has changed in it."""
 
     group_id: str
 
 
-@dataclass(slots=True)
-class Change:
+class Change(Struct):
     """What one heartbeat, or one join, leads to, before it is replayed.
 
     Attributes:

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.coordinator.assignors.model import Assignment, TopicPartition
 from replog.coordinator.consumers.checks import check_heartbeat, check_member_epoch
@@ -46,8 +49,7 @@ Downgrade: TypeAlias = Callable[[str, ConsumerGroup, Collection[str], Moment], t
 """Returns the records that make a group one of the classic protocol when members go; none where it stays what it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTimer:
+class SessionTimer(Struct, frozen=True):
     """A member has been silent for a session."""
 
     group_id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
+
+from msgspec import Struct, field
 
 from replog.coordinator.assignors.model import Assignment, assignment_of
 from replog.coordinator.messages.consumer_group_current_member_assignment import (
@@ -38,8 +39,7 @@ def _nothing() -> Assignment:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
-class MemberAssignment:
+class MemberAssignment(Struct, frozen=True):
     """What a member may read, and what it has to give back.
 
     Attributes:

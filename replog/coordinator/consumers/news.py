@@ -7,8 +7,9 @@ is decided here, and nothing is lost where an answer is: the heartbeats go on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from replog.coordinator.assignors.model import partitions_of
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
@@ -24,15 +25,13 @@ PAUSE_MS: Final = 100
 """Between two looks at a group: what many members change one after the other is told together."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewsTimer:
+class NewsTimer(Struct, frozen=True):
     """A group has changed, and members of it may have news."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class WaitTimer:
+class WaitTimer(Struct, frozen=True):
     """A member has waited for as long as it wanted."""
 
     group_id: str

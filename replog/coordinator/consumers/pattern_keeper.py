@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
@@ -23,8 +24,7 @@ from replog.coordinator.topic_view import TopicView
 from replog.group_errors import InvalidRegularExpressionError
 
 
-@dataclass(frozen=True, slots=True)
-class PatternTimer:
+class PatternTimer(Struct, frozen=True):
     """It is time to look which topics match the patterns of a group."""
 
     group_id: str

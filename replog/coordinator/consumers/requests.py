@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Annotated
+
+from msgspec import Struct
 
 from replog.coordinator.assignors.model import Assignment
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(Struct, frozen=True):
     """A member joins, stays, or leaves.  A field is None where it is as the member has told before.
 
     Attributes:
@@ -30,11 +31,10 @@ class ConsumerHeartbeat:
     server_assignor: str | None = None
     owned: Assignment | None = None
     client_id: str = ""
-    client_host: str = field(default="", metadata={"in_process": True})
+    client_host: Annotated[str, "in process"] = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerHeartbeatResponse:
+class ConsumerHeartbeatResponse(Struct, frozen=True):
     """The member's epoch from now on.
 
     Attributes:
@@ -47,8 +47,7 @@ class ConsumerHeartbeatResponse:
     assignment: Assignment | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitForGroupNews:
+class WaitForGroupNews(Struct, frozen=True):
     """Tell a member when its next heartbeat will tell it something, another epoch or other partitions.
 
     Attributes:
@@ -62,20 +61,17 @@ class WaitForGroupNews:
     wait_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupNews:
+class GroupNews(Struct, frozen=True):
     """Whether there is something to be told; False: not within the time that was asked for."""
 
     is_news: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroup:
+class DeleteGroup(Struct, frozen=True):
     """Forget a group without members, and its offsets."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupResponse:
+class DeleteGroupResponse(Struct, frozen=True):
     """It is gone."""

@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.coordinator.assignors.model import Assignment, partitions_of
 from replog.coordinator.classic.checks import check_join, distinct
@@ -65,8 +67,7 @@ from replog.group_errors import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LateJoinTimer:
+class LateJoinTimer(Struct, frozen=True):
     """A member that was told in this epoch to join again has not."""
 
     group_id: str
@@ -74,8 +75,7 @@ class LateJoinTimer:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LateSyncTimer:
+class LateSyncTimer(Struct, frozen=True):
     """A member that has joined, and is in this epoch, has not asked what it gets."""
 
     group_id: str

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from msgspec import Struct, field
 
 from replog.coordinator.runtime.config import default_max_batch_bytes
 from replog.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class ConversionConfig:
+class ConversionConfig(Struct, frozen=True):
     """Which way groups may go (`group.consumer.migration.policy`).
 
     Attributes:

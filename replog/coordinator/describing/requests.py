@@ -5,10 +5,11 @@ A group that is nothing but committed offsets is one of the classic protocol, em
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.coordinator.assignors.model import Assignment
 
@@ -20,8 +21,7 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroups:
+class ListGroups(Struct, frozen=True):
     """Tell the groups of a shard.
 
     Attributes:
@@ -33,8 +33,7 @@ class ListGroups:
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
+class ListedGroup(Struct, frozen=True):
     """A group in a list.
 
     Attributes:
@@ -48,15 +47,13 @@ class ListedGroup:
     group_type: GroupType
 
 
-@dataclass(frozen=True, slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Struct, frozen=True):
     """The groups, in any order."""
 
     groups: tuple[ListedGroup, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOffsets:
+class ReadOffsets(Struct, frozen=True):
     """Tell committed offsets of any groups of a shard, so many at most.  Asked by the broker itself."""
 
     count_max: int
@@ -71,23 +68,20 @@ class GroupOffset(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOffsetsResponse:
+class ReadOffsetsResponse(Struct, frozen=True):
     """Some offsets, and how many there are besides."""
 
     offsets: tuple[GroupOffset, ...]
     left_out_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeGroup:
+class DescribeGroup(Struct, frozen=True):
     """Tell a group of the classic protocol (Kafka's DescribeGroups, for one group)."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedMember:
+class DescribedMember(Struct, frozen=True):
     """A member of a group of the classic protocol.
 
     Attributes:
@@ -103,8 +97,7 @@ class DescribedMember:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
+class DescribedGroup(Struct, frozen=True):
     """A group of the classic protocol.
 
     Attributes:
@@ -118,15 +111,13 @@ class DescribedGroup:
     members: tuple[DescribedMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DescribeConsumerGroup:
+class DescribeConsumerGroup(Struct, frozen=True):
     """Tell a group of KIP-848 (Kafka's ConsumerGroupDescribe, for one group)."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConsumer:
+class DescribedConsumer(Struct, frozen=True):
     """A member of a group of KIP-848.
 
     Attributes:
@@ -148,8 +139,7 @@ class DescribedConsumer:
     group_type: GroupType = GroupType.CONSUMER
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedConsumerGroup:
+class DescribedConsumerGroup(Struct, frozen=True):
     """A group of KIP-848.
 
     Attributes:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_iib = Struct(">iib")
+_iib = struct.Struct(">iib")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupCurrentMemberAssignmentKey:
+class ConsumerGroupCurrentMemberAssignmentKey(Struct):
     """Kafka's ConsumerGroupCurrentMemberAssignmentKey (record type 8, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 8
@@ -36,16 +36,14 @@ class ConsumerGroupCurrentMemberAssignmentKey:
         w.text(self.member_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupCurrentMemberAssignmentValue:
+class ConsumerGroupCurrentMemberAssignmentValue(Struct):
     """Kafka's ConsumerGroupCurrentMemberAssignmentValue (record type 8, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 8
     VERSIONS: ClassVar[range] = range(0, 1)
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Struct):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class ConsumerGroupMemberMetadataKey:
+class ConsumerGroupMemberMetadataKey(Struct):
     """Kafka's ConsumerGroupMemberMetadataKey (record type 5, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 5
@@ -34,16 +34,14 @@ class ConsumerGroupMemberMetadataKey:
         w.text(self.member_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupMemberMetadataValue:
+class ConsumerGroupMemberMetadataValue(Struct):
     """Kafka's ConsumerGroupMemberMetadataValue (record type 5, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 5
     VERSIONS: ClassVar[range] = range(0, 1)
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    @dataclass(slots=True)
-    class ClassicProtocol:
+    class ClassicProtocol(Struct):
         name: str = ""
         metadata: bytes = b""
 
@@ -60,8 +58,7 @@ class ConsumerGroupMemberMetadataValue:
             w.raw(self.metadata, True)
             w.tagged()
 
-    @dataclass(slots=True)
-    class ClassicMemberMetadata:
+    class ClassicMemberMetadata(Struct):
         session_timeout_ms: int = 0
         supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = field(default_factory=list)
 

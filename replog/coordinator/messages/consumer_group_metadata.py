@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_q = Struct(">q")
+_i = struct.Struct(">i")
+_q = struct.Struct(">q")
 
 
-@dataclass(slots=True)
-class ConsumerGroupMetadataKey:
+class ConsumerGroupMetadataKey(Struct):
     """Kafka's ConsumerGroupMetadataKey (record type 3, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 3
@@ -32,8 +32,7 @@ class ConsumerGroupMetadataKey:
         w.text(self.group_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupMetadataValue:
+class ConsumerGroupMetadataValue(Struct):
     """Kafka's ConsumerGroupMetadataValue (record type 3, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 3

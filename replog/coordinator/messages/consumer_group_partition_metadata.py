@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
+_i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupPartitionMetadataKey:
+class ConsumerGroupPartitionMetadataKey(Struct):
     """Kafka's ConsumerGroupPartitionMetadataKey (record type 4, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 4
@@ -33,16 +33,14 @@ class ConsumerGroupPartitionMetadataKey:
         w.text(self.group_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupPartitionMetadataValue:
+class ConsumerGroupPartitionMetadataValue(Struct):
     """Kafka's ConsumerGroupPartitionMetadataValue (record type 4, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 4
     VERSIONS: ClassVar[range] = range(0, 1)
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    @dataclass(slots=True)
-    class PartitionMetadata:
+    class PartitionMetadata(Struct):
         partition: int = 0
         racks: list[str] = field(default_factory=list)
 
@@ -61,8 +59,7 @@ class ConsumerGroupPartitionMetadataValue:
                 w.text(each_racks, True)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicMetadata:
+    class TopicMetadata(Struct):
         topic_id: UUID = ZERO_UUID
         topic_name: str = ""
         num_partitions: int = 0

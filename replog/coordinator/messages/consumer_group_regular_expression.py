@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_qq = Struct(">qq")
+_qq = struct.Struct(">qq")
 
 
-@dataclass(slots=True)
-class ConsumerGroupRegularExpressionKey:
+class ConsumerGroupRegularExpressionKey(Struct):
     """Kafka's ConsumerGroupRegularExpressionKey (record type 16, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 16
@@ -34,8 +34,7 @@ class ConsumerGroupRegularExpressionKey:
         w.text(self.regular_expression, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupRegularExpressionValue:
+class ConsumerGroupRegularExpressionValue(Struct):
     """Kafka's ConsumerGroupRegularExpressionValue (record type 16, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 16

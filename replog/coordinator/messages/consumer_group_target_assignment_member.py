@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupTargetAssignmentMemberKey:
+class ConsumerGroupTargetAssignmentMemberKey(Struct):
     """Kafka's ConsumerGroupTargetAssignmentMemberKey (record type 7, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 7
@@ -34,16 +34,14 @@ class ConsumerGroupTargetAssignmentMemberKey:
         w.text(self.member_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupTargetAssignmentMemberValue:
+class ConsumerGroupTargetAssignmentMemberValue(Struct):
     """Kafka's ConsumerGroupTargetAssignmentMemberValue (record type 7, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 7
     VERSIONS: ClassVar[range] = range(0, 1)
     FLEXIBLE_FROM: ClassVar[int] = 0
 
-    @dataclass(slots=True)
-    class TopicPartition:
+    class TopicPartition(Struct):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class ConsumerGroupTargetAssignmentMetadataKey:
+class ConsumerGroupTargetAssignmentMetadataKey(Struct):
     """Kafka's ConsumerGroupTargetAssignmentMetadataKey (record type 6, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 6
@@ -31,8 +31,7 @@ class ConsumerGroupTargetAssignmentMetadataKey:
         w.text(self.group_id, False)
 
 
-@dataclass(slots=True)
-class ConsumerGroupTargetAssignmentMetadataValue:
+class ConsumerGroupTargetAssignmentMetadataValue(Struct):
     """Kafka's ConsumerGroupTargetAssignmentMetadataValue (record type 6, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 6

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_q = Struct(">q")
+_i = struct.Struct(">i")
+_q = struct.Struct(">q")
 
 
-@dataclass(slots=True)
-class GroupMetadataKey:
+class GroupMetadataKey(Struct):
     """Kafka's GroupMetadataKey (record type 2, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 2
@@ -32,16 +32,14 @@ class GroupMetadataKey:
         w.text(self.group, False)
 
 
-@dataclass(slots=True)
-class GroupMetadataValue:
+class GroupMetadataValue(Struct):
     """Kafka's GroupMetadataValue (record type 2, versions 0 to 4)."""
 
     RECORD_TYPE: ClassVar[int] = 2
     VERSIONS: ClassVar[range] = range(0, 5)
     FLEXIBLE_FROM: ClassVar[int] = 4
 
-    @dataclass(slots=True)
-    class MemberMetadata:
+    class MemberMetadata(Struct):
         member_id: str = ""
         group_instance_id: str | None = None
         client_id: str = ""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_q = Struct(">q")
+_i = struct.Struct(">i")
+_q = struct.Struct(">q")
 
 
-@dataclass(slots=True)
-class LegacyOffsetCommitKey:
+class LegacyOffsetCommitKey(Struct):
     """Kafka's LegacyOffsetCommitKey (record type 0, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 0
@@ -38,8 +38,7 @@ class LegacyOffsetCommitKey:
         w.fixed(_i, self.partition)
 
 
-@dataclass(slots=True)
-class LegacyOffsetCommitValue:
+class LegacyOffsetCommitValue(Struct):
     """Kafka's LegacyOffsetCommitValue (record type 0, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 0

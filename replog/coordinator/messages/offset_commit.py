@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_q = Struct(">q")
+_i = struct.Struct(">i")
+_q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class OffsetCommitKey:
+class OffsetCommitKey(Struct):
     """Kafka's OffsetCommitKey (record type 1, versions 0 to 0)."""
 
     RECORD_TYPE: ClassVar[int] = 1
@@ -40,8 +40,7 @@ class OffsetCommitKey:
         w.fixed(_i, self.partition)
 
 
-@dataclass(slots=True)
-class OffsetCommitValue:
+class OffsetCommitValue(Struct):
     """Kafka's OffsetCommitValue (record type 1, versions 0 to 4)."""
 
     RECORD_TYPE: ClassVar[int] = 1

@@ -12,9 +12,10 @@ take it back, also behind the pass, which then is made once more.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from functools import cache
 from typing import Final
+
+from msgspec import Struct
 
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
@@ -31,8 +32,7 @@ NEXT_PASS_MS: Final = 5_000
 deleted one by one while a pass goes on, and the log may refuse a lot."""
 
 
-@dataclass(frozen=True, slots=True)
-class CleaningPass:
+class CleaningPass(Struct, frozen=True):
     """The timer of a pass.
 
     Attributes:
@@ -42,8 +42,7 @@ class CleaningPass:
     is_of_topics: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PassTimer:
+class PassTimer(Struct, frozen=True):
     """What a pass over deleted topics has removed, and those before it, has committed.
 
     Attributes:
@@ -88,8 +87,7 @@ def _largest_bytes(group_id: str) -> int:
     return len(group_id.encode()) + KEY_BYTES_BESIDE_GROUP
 
 
-@dataclass(slots=True)
-class _Pending:
+class _Pending(Struct):
     """What a pass has not come to.
 
     Attributes:

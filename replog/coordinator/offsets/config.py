@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsConfig:
+class OffsetsConfig(Struct, frozen=True):
     """How long offsets are kept, and how large they may be.
 
     Attributes:

@@ -6,9 +6,10 @@ partition alone; what concerns the whole request is raised.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ReplogError
 
@@ -17,8 +18,7 @@ NO_OFFSET: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetToCommit:
+class OffsetToCommit(Struct, frozen=True):
     """An offset of one partition.
 
     Attributes:
@@ -33,8 +33,7 @@ class OffsetToCommit:
     metadata: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicToCommit:
+class TopicToCommit(Struct, frozen=True):
     """Offsets of one topic; the id is zero where the client does not know it."""
 
     topic: str
@@ -42,8 +41,7 @@ class TopicToCommit:
     partitions: tuple[OffsetToCommit, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsets:
+class CommitOffsets(Struct, frozen=True):
     """Keep these offsets.
 
     Attributes:
@@ -61,16 +59,14 @@ class CommitOffsets:
     retention_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOutcome:
+class PartitionOutcome(Struct, frozen=True):
     """What has become of one partition of a request."""
 
     partition: int
     error: ReplogError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOutcome:
+class TopicOutcome(Struct, frozen=True):
     """What has become of the partitions of one topic, in the order of the request."""
 
     topic: str
@@ -78,15 +74,13 @@ class TopicOutcome:
     partitions: tuple[PartitionOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOffsetsResponse:
+class CommitOffsetsResponse(Struct, frozen=True):
     """What has been kept."""
 
     topics: tuple[TopicOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicToFetch:
+class TopicToFetch(Struct, frozen=True):
     """Partitions of one topic; the id is zero where the client does not know it."""
 
     topic: str
@@ -94,8 +88,7 @@ class TopicToFetch:
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsets:
+class FetchOffsets(Struct, frozen=True):
     """Tell the offsets of a group.
 
     Attributes:
@@ -110,8 +103,7 @@ class FetchOffsets:
     member_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(Struct, frozen=True):
     """The offset of one partition; -1 where there is none.
 
     Attributes:
@@ -125,8 +117,7 @@ class CommittedOffset:
     commit_timestamp: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TopicOffsets:
+class TopicOffsets(Struct, frozen=True):
     """The offsets of one topic."""
 
     topic: str
@@ -134,43 +125,37 @@ class TopicOffsets:
     partitions: tuple[CommittedOffset, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FetchOffsetsResponse:
+class FetchOffsetsResponse(Struct, frozen=True):
     """The offsets, of everything that was asked for."""
 
     topics: tuple[TopicOffsets, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicToForget:
+class TopicToForget(Struct, frozen=True):
     """Partitions of one topic whose offsets are not needed any more."""
 
     topic: str
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Struct, frozen=True):
     """Forget the offsets of these partitions, of topics that the group does not read."""
 
     group_id: str
     topics: tuple[TopicToForget, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsResponse:
+class DeleteOffsetsResponse(Struct, frozen=True):
     """What has been forgotten."""
 
     topics: tuple[TopicOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetTopics:
+class ForgetTopics(Struct, frozen=True):
     """These topics have been deleted: forget the offsets of all groups in them, little by little."""
 
     topics: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetTopicsResponse:
+class ForgetTopicsResponse(Struct, frozen=True):
     """It has begun."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
+
+from msgspec import Struct
 
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import ReplyError
@@ -24,13 +25,11 @@ REQUESTS_MAX: Final = 100
 """The requests that are worked at; each holds what it has found so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepTimer:
+class StepTimer(Struct, frozen=True):
     """The next step is due."""
 
 
-@dataclass(slots=True)
-class _Item:
+class _Item(Struct):
     """A work.
 
     Attributes:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from replog.errors import ConfigError
 
 
-@dataclass(frozen=True, slots=True)
-class ShardConfig:
+class ShardConfig(Struct, frozen=True):
     """The bounds of a shard.
 
     Attributes:

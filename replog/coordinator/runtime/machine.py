@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Hashable
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from msgspec import Struct
 
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.messages import Answer
@@ -27,8 +28,7 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Struct, frozen=True):
     """What one request, or one timer, leads to.
 
     Attributes:

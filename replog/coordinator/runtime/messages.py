@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+from msgspec import Struct
 
 from replog.coordinator.records import EncodedRecord
 from replog.errors import ReplogError
@@ -11,8 +12,7 @@ from replog.errors import ReplogError
 # ---- messages from the driver ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Lead:
+class Lead(Struct, frozen=True):
     """This node leads the partition from now on; nothing is asked of the shard before it has read the log.
 
     Attributes:
@@ -28,8 +28,7 @@ class Lead:
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(Struct, frozen=True):
     """Answers a `ReadLog`: a piece of the log, as long as may be handled in one step.
 
     Attributes:
@@ -45,28 +44,24 @@ class LogRead:
     next_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadFailed:
+class ReadFailed(Struct, frozen=True):
     """Answers a `ReadLog`: the log cannot be read; the shard serves nobody until it leads anew."""
 
     epoch: int
     error: ReplogError
 
 
-@dataclass(frozen=True, slots=True)
-class Resigned:
+class Resigned(Struct, frozen=True):
     """This node does not lead the partition any more: forget everything, fail everything that waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class HighWatermarkMoved:
+class HighWatermarkMoved(Struct, frozen=True):
     """Everything below `offset` has committed."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRefused:
+class AppendRefused(Struct, frozen=True):
     """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
 
     Attributes:
@@ -83,8 +78,7 @@ class AppendRefused:
     request_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(Struct, frozen=True):
     """A request; answered by exactly one `Reply` or `ReplyError` with this `request_id`.
 
     Attributes:
@@ -97,13 +91,11 @@ class Submit:
     deadline_ms: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Time has passed; look at deadlines and timers."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paused:
+class Paused(Struct, frozen=True):
     """This node hands over no requests for now, so nobody can be heard: no timer runs, and what needs more steps fails.
 
     Attributes:
@@ -114,8 +106,7 @@ class Paused:
     since_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed:
+class Resumed(Struct, frozen=True):
     """Requests are handed over again: timers go on, each as much later as the pause was long."""
 
 
@@ -126,8 +117,7 @@ Message: TypeAlias = (
 # ---- effects --------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLog:
+class ReadLog(Struct, frozen=True):
     """Read a piece of the log from `offset` on, up to `end_offset`; answer with `LogRead` or `ReadFailed`."""
 
     epoch: int
@@ -135,8 +125,7 @@ class ReadLog:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRecords:
+class AppendRecords(Struct, frozen=True):
     """Append under leader epoch `epoch`; the records must land exactly at `base_offset`, all of them or none.
 
     What is made in one turn may go into the log as one batch.  Where they are refused, so are those that are in the same turn
@@ -152,16 +141,14 @@ class AppendRecords:
     request_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """Answer a request."""
 
     request_id: int
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyError:
+class ReplyError(Struct, frozen=True):
     """Answer a request with an error."""
 
     request_id: int

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, assert_never
+
+from msgspec import Struct
 
 from replog.coordinator.records import EncodedRecord, Record, RecordCodec
 from replog.coordinator.runtime.config import ShardConfig
@@ -81,8 +82,7 @@ class ShardState(Enum):
     FAILED = "the log could not be read"
 
 
-@dataclass(frozen=True, slots=True)
-class ShardStatus:
+class ShardStatus(Struct, frozen=True):
     """What people and metrics are shown.
 
     Attributes:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+
+from msgspec import Struct
 
 from replog.rpc.config_messages import ConfigDescription
 
@@ -24,8 +25,7 @@ _SOURCES = {"topic": 1, "broker": 2, "cluster": 3, "node": 4, "default": 5}
 node's file, the default."""
 
 
-@dataclass(frozen=True, slots=True)
-class KnownConfig:
+class KnownConfig(Struct, frozen=True):
     """One configuration of a topic, a broker or the cluster.
 
     Attributes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
@@ -186,8 +187,7 @@ class Call(NamedTuple):
         return f"/{self.address}" if self.address else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """Why a whole request failed."""
 
     code: ErrorCode

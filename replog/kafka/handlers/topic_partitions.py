@@ -6,7 +6,8 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.errors import InvalidRequestError
 from replog.kafka.handlers.metadata import TOPIC_OPERATIONS, find_topic, partition_code, reachable
@@ -33,8 +34,7 @@ TopicAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTop
 PartitionAnswer = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-@dataclass(frozen=True, slots=True)
-class _Start:
+class _Start(Struct, frozen=True):
     """Where a page begins: a topic, and the first of its partitions."""
 
     topic: str

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_uh = Struct(">H")
-_ih = Struct(">ih")
-_ii = Struct(">ii")
+_uh = struct.Struct(">H")
+_ih = struct.Struct(">ih")
+_ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class AddRaftVoterRequest:
+class AddRaftVoterRequest(Struct):
     """Kafka's AddRaftVoterRequest (API 80, versions 0 to 0)."""
 
     API_KEY: ClassVar = 80
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class Listener:
+    class Listener(Struct):
         name: str = ""
         host: str = ""
         port: int = 0
@@ -70,8 +69,7 @@ class AddRaftVoterRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class AddRaftVoterResponse:
+class AddRaftVoterResponse(Struct):
     """Kafka's AddRaftVoterResponse (API 80, versions 0 to 0)."""
 
     API_KEY: ClassVar = 80

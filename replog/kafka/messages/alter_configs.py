@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class AlterConfigsRequest:
+class AlterConfigsRequest(Struct):
     """Kafka's AlterConfigsRequest (API 33, versions 0 to 2)."""
 
     API_KEY: ClassVar = 33
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class AlterableConfig:
+    class AlterableConfig(Struct):
         name: str = ""
         value: str | None = ""
 
@@ -44,8 +43,7 @@ class AlterConfigsRequest:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class AlterConfigsResource:
+    class AlterConfigsResource(Struct):
         resource_type: int = 0
         resource_name: str = ""
         configs: list[AlterConfigsRequest.AlterableConfig] = field(default_factory=list)
@@ -94,16 +92,14 @@ class AlterConfigsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class AlterConfigsResponse:
+class AlterConfigsResponse(Struct):
     """Kafka's AlterConfigsResponse (API 33, versions 0 to 2)."""
 
     API_KEY: ClassVar = 33
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Struct):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsRequest:
+class AlterPartitionReassignmentsRequest(Struct):
     """Kafka's AlterPartitionReassignmentsRequest (API 45, versions 0 to 1)."""
 
     API_KEY: ClassVar = 45
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class ReassignablePartition:
+    class ReassignablePartition(Struct):
         partition_index: int = 0
         replicas: list[int] | None = None
 
@@ -41,8 +40,7 @@ class AlterPartitionReassignmentsRequest:
             w.numbers(self.replicas or (), "i")
             w.tagged()
 
-    @dataclass(slots=True)
-    class ReassignableTopic:
+    class ReassignableTopic(Struct):
         name: str = ""
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = field(default_factory=list)
 
@@ -90,16 +88,14 @@ class AlterPartitionReassignmentsRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class AlterPartitionReassignmentsResponse:
+class AlterPartitionReassignmentsResponse(Struct):
     """Kafka's AlterPartitionReassignmentsResponse (API 45, versions 0 to 1)."""
 
     API_KEY: ClassVar = 45
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class ReassignablePartitionResponse:
+    class ReassignablePartitionResponse(Struct):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -117,8 +113,7 @@ class AlterPartitionReassignmentsResponse:
             w.nullable_text(self.error_message, True)
             w.tagged()
 
-    @dataclass(slots=True)
-    class ReassignableTopicResponse:
+    class ReassignableTopicResponse(Struct):
         name: str = ""
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field(
             default_factory=list

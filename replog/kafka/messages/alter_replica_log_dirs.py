@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsRequest:
+class AlterReplicaLogDirsRequest(Struct):
     """Kafka's AlterReplicaLogDirsRequest (API 34, versions 1 to 2)."""
 
     API_KEY: ClassVar = 34
     VERSIONS: ClassVar = range(1, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirTopic:
+    class AlterReplicaLogDirTopic(Struct):
         name: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -43,8 +42,7 @@ class AlterReplicaLogDirsRequest:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDir:
+    class AlterReplicaLogDir(Struct):
         path: str = ""
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = field(default_factory=list)
 
@@ -89,16 +87,14 @@ class AlterReplicaLogDirsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class AlterReplicaLogDirsResponse:
+class AlterReplicaLogDirsResponse(Struct):
     """Kafka's AlterReplicaLogDirsResponse (API 34, versions 1 to 2)."""
 
     API_KEY: ClassVar = 34
     VERSIONS: ClassVar = range(1, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirPartitionResult:
+    class AlterReplicaLogDirPartitionResult(Struct):
         partition_index: int = 0
         error_code: int = 0
 
@@ -115,8 +111,7 @@ class AlterReplicaLogDirsResponse:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class AlterReplicaLogDirTopicResult:
+    class AlterReplicaLogDirTopicResult(Struct):
         topic_name: str = ""
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = field(default_factory=list)
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_hh = Struct(">hh")
-_hhh = Struct(">hhh")
-_i = Struct(">i")
-_q = Struct(">q")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_hh = struct.Struct(">hh")
+_hhh = struct.Struct(">hhh")
+_i = struct.Struct(">i")
+_q = struct.Struct(">q")
 
 
-@dataclass(slots=True)
-class ApiVersionsRequest:
+class ApiVersionsRequest(Struct):
     """Kafka's ApiVersionsRequest (API 18, versions 0 to 4)."""
 
     API_KEY: ClassVar = 18
@@ -47,16 +47,14 @@ class ApiVersionsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ApiVersionsResponse:
+class ApiVersionsResponse(Struct):
     """Kafka's ApiVersionsResponse (API 18, versions 0 to 4)."""
 
     API_KEY: ClassVar = 18
     VERSIONS: ClassVar = range(0, 5)
     FLEXIBLE_FROM: ClassVar = 3
 
-    @dataclass(slots=True)
-    class ApiVersion:
+    class ApiVersion(Struct):
         api_key: int = 0
         min_version: int = 0
         max_version: int = 0
@@ -74,8 +72,7 @@ class ApiVersionsResponse:
             if version >= 3:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class SupportedFeatureKey:
+    class SupportedFeatureKey(Struct):
         name: str = ""
         min_version: int = 0
         max_version: int = 0
@@ -93,8 +90,7 @@ class ApiVersionsResponse:
             w.fixed(_hh, self.min_version, self.max_version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class FinalizedFeatureKey:
+    class FinalizedFeatureKey(Struct):
         name: str = ""
         max_version_level: int = 0
         min_version_level: int = 0

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
-_ii = Struct(">ii")
+_o = struct.Struct(">?")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeRequest:
+class ConsumerGroupDescribeRequest(Struct):
     """Kafka's ConsumerGroupDescribeRequest (API 69, versions 0 to 1)."""
 
     API_KEY: ClassVar = 69
@@ -44,16 +44,14 @@ class ConsumerGroupDescribeRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class ConsumerGroupDescribeResponse:
+class ConsumerGroupDescribeResponse(Struct):
     """Kafka's ConsumerGroupDescribeResponse (API 69, versions 0 to 1)."""
 
     API_KEY: ClassVar = 69
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class Member:
+    class Member(Struct):
         member_id: str = ""
         instance_id: str | None = None
         rack_id: str | None = None
@@ -105,8 +103,7 @@ class ConsumerGroupDescribeResponse:
                 w.fixed(_b, self.member_type)
             w.tagged()
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Struct):
         error_code: int = 0
         error_message: str | None = None
         group_id: str = ""
@@ -144,8 +141,7 @@ class ConsumerGroupDescribeResponse:
             w.fixed(_i, self.authorized_operations)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Struct):
         topic_id: UUID = ZERO_UUID
         topic_name: str = ""
         partitions: list[int] = field(default_factory=list)
@@ -166,8 +162,7 @@ class ConsumerGroupDescribeResponse:
             w.numbers(self.partitions, "i")
             w.tagged()
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Struct):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = field(default_factory=list)
 
         @classmethod

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
-_ii = Struct(">ii")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
+_ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatRequest:
+class ConsumerGroupHeartbeatRequest(Struct):
     """Kafka's ConsumerGroupHeartbeatRequest (API 68, versions 0 to 1)."""
 
     API_KEY: ClassVar = 68
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Struct):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 
@@ -95,16 +94,14 @@ class ConsumerGroupHeartbeatRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class ConsumerGroupHeartbeatResponse:
+class ConsumerGroupHeartbeatResponse(Struct):
     """Kafka's ConsumerGroupHeartbeatResponse (API 68, versions 0 to 1)."""
 
     API_KEY: ClassVar = 68
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class Assignment:
+    class Assignment(Struct):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = field(default_factory=list)
 
         @classmethod
@@ -122,8 +119,7 @@ class ConsumerGroupHeartbeatResponse:
                 each_topic_partitions.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Struct):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 

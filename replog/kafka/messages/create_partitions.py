@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
-_io = Struct(">i?")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_io = struct.Struct(">i?")
 
 
-@dataclass(slots=True)
-class CreatePartitionsRequest:
+class CreatePartitionsRequest(Struct):
     """Kafka's CreatePartitionsRequest (API 37, versions 0 to 3)."""
 
     API_KEY: ClassVar = 37
     VERSIONS: ClassVar = range(0, 4)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class CreatePartitionsAssignment:
+    class CreatePartitionsAssignment(Struct):
         broker_ids: list[int] = field(default_factory=list)
 
         @classmethod
@@ -41,8 +40,7 @@ class CreatePartitionsRequest:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class CreatePartitionsTopic:
+    class CreatePartitionsTopic(Struct):
         name: str = ""
         count: int = 0
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(default_factory=list)
@@ -98,16 +96,14 @@ class CreatePartitionsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class CreatePartitionsResponse:
+class CreatePartitionsResponse(Struct):
     """Kafka's CreatePartitionsResponse (API 37, versions 0 to 3)."""
 
     API_KEY: ClassVar = 37
     VERSIONS: ClassVar = range(0, 4)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class CreatePartitionsTopicResult:
+    class CreatePartitionsTopicResult(Struct):
         name: str = ""
         error_code: int = 0
         error_message: str | None = None

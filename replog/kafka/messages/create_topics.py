@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_obo = Struct(">?b?")
-_h = Struct(">h")
-_i = Struct(">i")
-_io = Struct(">i?")
-_ih = Struct(">ih")
+_obo = struct.Struct(">?b?")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_io = struct.Struct(">i?")
+_ih = struct.Struct(">ih")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class CreateTopicsRequest:
+class CreateTopicsRequest(Struct):
     """Kafka's CreateTopicsRequest (API 19, versions 2 to 7)."""
 
     API_KEY: ClassVar = 19
     VERSIONS: ClassVar = range(2, 8)
     FLEXIBLE_FROM: ClassVar = 5
 
-    @dataclass(slots=True)
-    class CreatableReplicaAssignment:
+    class CreatableReplicaAssignment(Struct):
         partition_index: int = 0
         broker_ids: list[int] = field(default_factory=list)
 
@@ -48,8 +47,7 @@ class CreateTopicsRequest:
             if version >= 5:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class CreatableTopicConfig:
+    class CreatableTopicConfig(Struct):
         name: str = ""
         value: str | None = ""
 
@@ -70,8 +68,7 @@ class CreateTopicsRequest:
             if version >= 5:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class CreatableTopic:
+    class CreatableTopic(Struct):
         name: str = ""
         num_partitions: int = 0
         replication_factor: int = 0
@@ -131,16 +128,14 @@ class CreateTopicsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class CreateTopicsResponse:
+class CreateTopicsResponse(Struct):
     """Kafka's CreateTopicsResponse (API 19, versions 2 to 7)."""
 
     API_KEY: ClassVar = 19
     VERSIONS: ClassVar = range(2, 8)
     FLEXIBLE_FROM: ClassVar = 5
 
-    @dataclass(slots=True)
-    class CreatableTopicConfigs:
+    class CreatableTopicConfigs(Struct):
         name: str = ""
         value: str | None = ""
         read_only: bool = False
@@ -162,8 +157,7 @@ class CreateTopicsResponse:
             w.fixed(_obo, self.read_only, self.config_source, self.is_sensitive)
             w.tagged()
 
-    @dataclass(slots=True)
-    class CreatableTopicResult:
+    class CreatableTopicResult(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         error_code: int = 0

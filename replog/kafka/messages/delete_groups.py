@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class DeleteGroupsRequest:
+class DeleteGroupsRequest(Struct):
     """Kafka's DeleteGroupsRequest (API 42, versions 0 to 2)."""
 
     API_KEY: ClassVar = 42
@@ -40,16 +40,14 @@ class DeleteGroupsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DeleteGroupsResponse:
+class DeleteGroupsResponse(Struct):
     """Kafka's DeleteGroupsResponse (API 42, versions 0 to 2)."""
 
     API_KEY: ClassVar = 42
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class DeletableGroupResult:
+    class DeletableGroupResult(Struct):
         group_id: str = ""
         error_code: int = 0
 

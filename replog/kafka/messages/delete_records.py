@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_iq = Struct(">iq")
-_iqh = Struct(">iqh")
+_i = struct.Struct(">i")
+_iq = struct.Struct(">iq")
+_iqh = struct.Struct(">iqh")
 
 
-@dataclass(slots=True)
-class DeleteRecordsRequest:
+class DeleteRecordsRequest(Struct):
     """Kafka's DeleteRecordsRequest (API 21, versions 0 to 2)."""
 
     API_KEY: ClassVar = 21
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class DeleteRecordsPartition:
+    class DeleteRecordsPartition(Struct):
         partition_index: int = 0
         offset: int = 0
 
@@ -39,8 +38,7 @@ class DeleteRecordsRequest:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DeleteRecordsTopic:
+    class DeleteRecordsTopic(Struct):
         name: str = ""
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field(default_factory=list)
 
@@ -88,16 +86,14 @@ class DeleteRecordsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DeleteRecordsResponse:
+class DeleteRecordsResponse(Struct):
     """Kafka's DeleteRecordsResponse (API 21, versions 0 to 2)."""
 
     API_KEY: ClassVar = 21
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class DeleteRecordsPartitionResult:
+    class DeleteRecordsPartitionResult(Struct):
         partition_index: int = 0
         low_watermark: int = 0
         error_code: int = 0
@@ -115,8 +111,7 @@ class DeleteRecordsResponse:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DeleteRecordsTopicResult:
+    class DeleteRecordsTopicResult(Struct):
         name: str = ""
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field(default_factory=list)
 

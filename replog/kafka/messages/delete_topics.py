@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class DeleteTopicsRequest:
+class DeleteTopicsRequest(Struct):
     """Kafka's DeleteTopicsRequest (API 20, versions 1 to 6)."""
 
     API_KEY: ClassVar = 20
     VERSIONS: ClassVar = range(1, 7)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class DeleteTopicState:
+    class DeleteTopicState(Struct):
         name: str | None = None
         topic_id: UUID = ZERO_UUID
 
@@ -72,16 +71,14 @@ class DeleteTopicsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DeleteTopicsResponse:
+class DeleteTopicsResponse(Struct):
     """Kafka's DeleteTopicsResponse (API 20, versions 1 to 6)."""
 
     API_KEY: ClassVar = 20
     VERSIONS: ClassVar = range(1, 7)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class DeletableTopicResult:
+    class DeletableTopicResult(Struct):
         name: str | None = ""
         topic_id: UUID = ZERO_UUID
         error_code: int = 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_b = Struct(">b")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_o = struct.Struct(">?")
+_b = struct.Struct(">b")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class DescribeClusterRequest:
+class DescribeClusterRequest(Struct):
     """Kafka's DescribeClusterRequest (API 60, versions 0 to 2)."""
 
     API_KEY: ClassVar = 60
@@ -46,16 +46,14 @@ class DescribeClusterRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeClusterResponse:
+class DescribeClusterResponse(Struct):
     """Kafka's DescribeClusterResponse (API 60, versions 0 to 2)."""
 
     API_KEY: ClassVar = 60
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class DescribeClusterBroker:
+    class DescribeClusterBroker(Struct):
         broker_id: int = 0
         host: str = ""
         port: int = 0

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_obo = Struct(">?b?")
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_obo = struct.Struct(">?b?")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribeConfigsRequest:
+class DescribeConfigsRequest(Struct):
     """Kafka's DescribeConfigsRequest (API 32, versions 1 to 4)."""
 
     API_KEY: ClassVar = 32
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class DescribeConfigsResource:
+    class DescribeConfigsResource(Struct):
         resource_type: int = 0
         resource_name: str = ""
         configuration_keys: list[str] | None = field(default_factory=list)
@@ -82,16 +81,14 @@ class DescribeConfigsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeConfigsResponse:
+class DescribeConfigsResponse(Struct):
     """Kafka's DescribeConfigsResponse (API 32, versions 1 to 4)."""
 
     API_KEY: ClassVar = 32
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class DescribeConfigsSynonym:
+    class DescribeConfigsSynonym(Struct):
         name: str = ""
         value: str | None = ""
         source: int = 0
@@ -115,8 +112,7 @@ class DescribeConfigsResponse:
             if version >= 4:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DescribeConfigsResourceResult:
+    class DescribeConfigsResourceResult(Struct):
         name: str = ""
         value: str | None = ""
         read_only: bool = False
@@ -157,8 +153,7 @@ class DescribeConfigsResponse:
             if version >= 4:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DescribeConfigsResult:
+    class DescribeConfigsResult(Struct):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

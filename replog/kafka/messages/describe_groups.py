@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class DescribeGroupsRequest:
+class DescribeGroupsRequest(Struct):
     """Kafka's DescribeGroupsRequest (API 15, versions 0 to 6)."""
 
     API_KEY: ClassVar = 15
@@ -46,16 +46,14 @@ class DescribeGroupsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeGroupsResponse:
+class DescribeGroupsResponse(Struct):
     """Kafka's DescribeGroupsResponse (API 15, versions 0 to 6)."""
 
     API_KEY: ClassVar = 15
     VERSIONS: ClassVar = range(0, 7)
     FLEXIBLE_FROM: ClassVar = 5
 
-    @dataclass(slots=True)
-    class DescribedGroupMember:
+    class DescribedGroupMember(Struct):
         member_id: str = ""
         group_instance_id: str | None = None
         client_id: str = ""
@@ -90,8 +88,7 @@ class DescribeGroupsResponse:
             if version >= 5:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DescribedGroup:
+    class DescribedGroup(Struct):
         error_code: int = 0
         error_message: str | None = None
         group_id: str = ""

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
-_iqqo = Struct(">iqq?")
-_qq = Struct(">qq")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_iqqo = struct.Struct(">iqq?")
+_qq = struct.Struct(">qq")
 
 
-@dataclass(slots=True)
-class DescribeLogDirsRequest:
+class DescribeLogDirsRequest(Struct):
     """Kafka's DescribeLogDirsRequest (API 35, versions 1 to 4)."""
 
     API_KEY: ClassVar = 35
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class DescribableLogDirTopic:
+    class DescribableLogDirTopic(Struct):
         topic: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -69,16 +68,14 @@ class DescribeLogDirsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeLogDirsResponse:
+class DescribeLogDirsResponse(Struct):
     """Kafka's DescribeLogDirsResponse (API 35, versions 1 to 4)."""
 
     API_KEY: ClassVar = 35
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class DescribeLogDirsPartition:
+    class DescribeLogDirsPartition(Struct):
         partition_index: int = 0
         partition_size: int = 0
         offset_lag: int = 0
@@ -97,8 +94,7 @@ class DescribeLogDirsResponse:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DescribeLogDirsTopic:
+    class DescribeLogDirsTopic(Struct):
         name: str = ""
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = field(default_factory=list)
 
@@ -123,8 +119,7 @@ class DescribeLogDirsResponse:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class DescribeLogDirsResult:
+    class DescribeLogDirsResult(Struct):
         error_code: int = 0
         log_dir: str = ""
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = field(default_factory=list)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
-_qiiqiq = Struct(">qiiqiq")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
+_qiiqiq = struct.Struct(">qiiqiq")
 
 
-@dataclass(slots=True)
-class DescribeProducersRequest:
+class DescribeProducersRequest(Struct):
     """Kafka's DescribeProducersRequest (API 61, versions 0 to 0)."""
 
     API_KEY: ClassVar = 61
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class TopicRequest:
+    class TopicRequest(Struct):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -56,16 +55,14 @@ class DescribeProducersRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeProducersResponse:
+class DescribeProducersResponse(Struct):
     """Kafka's DescribeProducersResponse (API 61, versions 0 to 0)."""
 
     API_KEY: ClassVar = 61
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class ProducerState:
+    class ProducerState(Struct):
         producer_id: int = 0
         producer_epoch: int = 0
         last_sequence: int = -1
@@ -99,8 +96,7 @@ class DescribeProducersResponse:
             )
             w.tagged()
 
-    @dataclass(slots=True)
-    class PartitionResponse:
+    class PartitionResponse(Struct):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = None
@@ -125,8 +121,7 @@ class DescribeProducersResponse:
                 each_active_producers.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicResponse:
+    class TopicResponse(Struct):
         name: str = ""
         partitions: list[DescribeProducersResponse.PartitionResponse] = field(default_factory=list)
 

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_uh = Struct(">H")
-_h = Struct(">h")
-_i = Struct(">i")
-_ih = Struct(">ih")
-_iiq = Struct(">iiq")
-_q = Struct(">q")
-_qq = Struct(">qq")
+_uh = struct.Struct(">H")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
+_iiq = struct.Struct(">iiq")
+_q = struct.Struct(">q")
+_qq = struct.Struct(">qq")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class DescribeQuorumRequest:
+class DescribeQuorumRequest(Struct):
     """Kafka's DescribeQuorumRequest (API 55, versions 0 to 2)."""
 
     API_KEY: ClassVar = 55
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Struct):
         partition_index: int = 0
 
         @classmethod
@@ -42,8 +41,7 @@ class DescribeQuorumRequest:
             w.fixed(_i, self.partition_index)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicData:
+    class TopicData(Struct):
         topic_name: str = ""
         partitions: list[DescribeQuorumRequest.PartitionData] = field(default_factory=list)
 
@@ -78,16 +76,14 @@ class DescribeQuorumRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeQuorumResponse:
+class DescribeQuorumResponse(Struct):
     """Kafka's DescribeQuorumResponse (API 55, versions 0 to 2)."""
 
     API_KEY: ClassVar = 55
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Struct):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -122,8 +118,7 @@ class DescribeQuorumResponse:
                 each_observers.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class TopicData:
+    class TopicData(Struct):
         topic_name: str = ""
         partitions: list[DescribeQuorumResponse.PartitionData] = field(default_factory=list)
 
@@ -142,8 +137,7 @@ class DescribeQuorumResponse:
                 each_partitions.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class Listener:
+    class Listener(Struct):
         name: str = ""
         host: str = ""
         port: int = 0
@@ -163,8 +157,7 @@ class DescribeQuorumResponse:
             w.fixed(_uh, self.port)
             w.tagged()
 
-    @dataclass(slots=True)
-    class Node:
+    class Node(Struct):
         node_id: int = 0
         listeners: list[DescribeQuorumResponse.Listener] = field(default_factory=list)
 
@@ -183,8 +176,7 @@ class DescribeQuorumResponse:
                 each_listeners.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class ReplicaState:
+    class ReplicaState(Struct):
         replica_id: int = 0
         replica_directory_id: UUID = ZERO_UUID
         log_end_offset: int = 0

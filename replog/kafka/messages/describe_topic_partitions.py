@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_hiii = Struct(">hiii")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_hiii = struct.Struct(">hiii")
+_i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsRequest:
+class DescribeTopicPartitionsRequest(Struct):
     """Kafka's DescribeTopicPartitionsRequest (API 75, versions 0 to 0)."""
 
     API_KEY: ClassVar = 75
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class TopicRequest:
+    class TopicRequest(Struct):
         name: str = ""
 
         @classmethod
@@ -39,8 +38,7 @@ class DescribeTopicPartitionsRequest:
             w.text(self.name, True)
             w.tagged()
 
-    @dataclass(slots=True)
-    class Cursor:
+    class Cursor(Struct):
         topic_name: str = ""
         partition_index: int = 0
 
@@ -81,16 +79,14 @@ class DescribeTopicPartitionsRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class DescribeTopicPartitionsResponse:
+class DescribeTopicPartitionsResponse(Struct):
     """Kafka's DescribeTopicPartitionsResponse (API 75, versions 0 to 0)."""
 
     API_KEY: ClassVar = 75
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class DescribeTopicPartitionsResponsePartition:
+    class DescribeTopicPartitionsResponsePartition(Struct):
         error_code: int = 0
         partition_index: int = 0
         leader_id: int = 0
@@ -131,8 +127,7 @@ class DescribeTopicPartitionsResponse:
             w.numbers(self.offline_replicas, "i")
             w.tagged()
 
-    @dataclass(slots=True)
-    class DescribeTopicPartitionsResponseTopic:
+    class DescribeTopicPartitionsResponseTopic(Struct):
         error_code: int = 0
         name: str | None = ""
         topic_id: UUID = ZERO_UUID
@@ -168,8 +163,7 @@ class DescribeTopicPartitionsResponse:
             w.fixed(_i, self.topic_authorized_operations)
             w.tagged()
 
-    @dataclass(slots=True)
-    class Cursor:
+    class Cursor(Struct):
         topic_name: str = ""
         partition_index: int = 0
 

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class ElectLeadersRequest:
+class ElectLeadersRequest(Struct):
     """Kafka's ElectLeadersRequest (API 43, versions 0 to 2)."""
 
     API_KEY: ClassVar = 43
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class TopicPartitions:
+    class TopicPartitions(Struct):
         topic: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -77,16 +76,14 @@ class ElectLeadersRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ElectLeadersResponse:
+class ElectLeadersResponse(Struct):
     """Kafka's ElectLeadersResponse (API 43, versions 0 to 2)."""
 
     API_KEY: ClassVar = 43
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    @dataclass(slots=True)
-    class PartitionResult:
+    class PartitionResult(Struct):
         partition_id: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -108,8 +105,7 @@ class ElectLeadersResponse:
             if version >= 2:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class ReplicaElectionResult:
+    class ReplicaElectionResult(Struct):
         topic: str = ""
         partition_result: list[ElectLeadersResponse.PartitionResult] = field(default_factory=list)
 

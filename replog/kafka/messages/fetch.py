@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_hi = Struct(">hi")
-_i = Struct(">i")
-_ihqq = Struct(">ihqq")
-_ii = Struct(">ii")
-_iiib = Struct(">iiib")
-_iq = Struct(">iq")
-_q = Struct(">q")
-_qi = Struct(">qi")
-_qq = Struct(">qq")
+_hi = struct.Struct(">hi")
+_i = struct.Struct(">i")
+_ihqq = struct.Struct(">ihqq")
+_ii = struct.Struct(">ii")
+_iiib = struct.Struct(">iiib")
+_iq = struct.Struct(">iq")
+_q = struct.Struct(">q")
+_qi = struct.Struct(">qi")
+_qq = struct.Struct(">qq")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class FetchRequest:
+class FetchRequest(Struct):
     """Kafka's FetchRequest (API 1, versions 4 to 18)."""
 
     API_KEY: ClassVar = 1
     VERSIONS: ClassVar = range(4, 19)
     FLEXIBLE_FROM: ClassVar = 12
 
-    @dataclass(slots=True)
-    class ReplicaState:
+    class ReplicaState(Struct):
         replica_id: int = -1
         replica_epoch: int = -1
 
@@ -45,8 +44,7 @@ class FetchRequest:
             w.fixed(_iq, self.replica_id, self.replica_epoch)
             w.tagged()
 
-    @dataclass(slots=True)
-    class FetchPartition:
+    class FetchPartition(Struct):
         partition: int = 0
         current_leader_epoch: int = -1
         fetch_offset: int = 0
@@ -100,8 +98,7 @@ class FetchRequest:
                     tags.append((1, value))
                 w.tagged(tags)
 
-    @dataclass(slots=True)
-    class FetchTopic:
+    class FetchTopic(Struct):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[FetchRequest.FetchPartition] = field(default_factory=list)
@@ -131,8 +128,7 @@ class FetchRequest:
             if version >= 12:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class ForgottenTopic:
+    class ForgottenTopic(Struct):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
@@ -229,16 +225,14 @@ class FetchRequest:
             w.tagged(tags)
 
 
-@dataclass(slots=True)
-class FetchResponse:
+class FetchResponse(Struct):
     """Kafka's FetchResponse (API 1, versions 4 to 18)."""
 
     API_KEY: ClassVar = 1
     VERSIONS: ClassVar = range(4, 19)
     FLEXIBLE_FROM: ClassVar = 12
 
-    @dataclass(slots=True)
-    class EpochEndOffset:
+    class EpochEndOffset(Struct):
         epoch: int = -1
         end_offset: int = -1
 
@@ -253,8 +247,7 @@ class FetchResponse:
             w.fixed(_iq, self.epoch, self.end_offset)
             w.tagged()
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Struct):
         leader_id: int = -1
         leader_epoch: int = -1
 
@@ -269,8 +262,7 @@ class FetchResponse:
             w.fixed(_ii, self.leader_id, self.leader_epoch)
             w.tagged()
 
-    @dataclass(slots=True)
-    class SnapshotId:
+    class SnapshotId(Struct):
         end_offset: int = -1
         epoch: int = -1
 
@@ -285,8 +277,7 @@ class FetchResponse:
             w.fixed(_qi, self.end_offset, self.epoch)
             w.tagged()
 
-    @dataclass(slots=True)
-    class AbortedTransaction:
+    class AbortedTransaction(Struct):
         producer_id: int = 0
         first_offset: int = 0
 
@@ -303,8 +294,7 @@ class FetchResponse:
             if version >= 12:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class PartitionData:
+    class PartitionData(Struct):
         partition_index: int = 0
         error_code: int = 0
         high_watermark: int = 0
@@ -372,8 +362,7 @@ class FetchResponse:
                     tags.append((2, value))
                 w.tagged(tags)
 
-    @dataclass(slots=True)
-    class FetchableTopicResponse:
+    class FetchableTopicResponse(Struct):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[FetchResponse.PartitionData] = field(default_factory=list)
@@ -403,8 +392,7 @@ class FetchResponse:
             if version >= 12:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Struct):
         node_id: int = 0
         host: str = ""
         port: int = 0

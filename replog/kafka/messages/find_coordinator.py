@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class FindCoordinatorRequest:
+class FindCoordinatorRequest(Struct):
     """Kafka's FindCoordinatorRequest (API 10, versions 0 to 6)."""
 
     API_KEY: ClassVar = 10
@@ -54,16 +54,14 @@ class FindCoordinatorRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class FindCoordinatorResponse:
+class FindCoordinatorResponse(Struct):
     """Kafka's FindCoordinatorResponse (API 10, versions 0 to 6)."""
 
     API_KEY: ClassVar = 10
     VERSIONS: ClassVar = range(0, 7)
     FLEXIBLE_FROM: ClassVar = 3
 
-    @dataclass(slots=True)
-    class Coordinator:
+    class Coordinator(Struct):
         key: str = ""
         node_id: int = 0
         host: str = ""

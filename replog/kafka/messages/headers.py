@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_hhi = Struct(">hhi")
-_i = Struct(">i")
+_hhi = struct.Struct(">hhi")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class RequestHeader:
+class RequestHeader(Struct):
     """Kafka's RequestHeader (versions 1 to 2)."""
 
     VERSIONS: ClassVar = range(1, 3)
@@ -40,8 +40,7 @@ class RequestHeader:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ResponseHeader:
+class ResponseHeader(Struct):
     """Kafka's ResponseHeader (versions 0 to 1)."""
 
     VERSIONS: ClassVar = range(0, 2)

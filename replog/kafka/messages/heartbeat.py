@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Struct):
     """Kafka's HeartbeatRequest (API 12, versions 0 to 4)."""
 
     API_KEY: ClassVar = 12
@@ -49,8 +49,7 @@ class HeartbeatRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Struct):
     """Kafka's HeartbeatResponse (API 12, versions 0 to 4)."""
 
     API_KEY: ClassVar = 12

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsRequest:
+class IncrementalAlterConfigsRequest(Struct):
     """Kafka's IncrementalAlterConfigsRequest (API 44, versions 0 to 1)."""
 
     API_KEY: ClassVar = 44
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 1
 
-    @dataclass(slots=True)
-    class AlterableConfig:
+    class AlterableConfig(Struct):
         name: str = ""
         config_operation: int = 0
         value: str | None = ""
@@ -47,8 +46,7 @@ class IncrementalAlterConfigsRequest:
             if version >= 1:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class AlterConfigsResource:
+    class AlterConfigsResource(Struct):
         resource_type: int = 0
         resource_name: str = ""
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field(default_factory=list)
@@ -101,16 +99,14 @@ class IncrementalAlterConfigsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class IncrementalAlterConfigsResponse:
+class IncrementalAlterConfigsResponse(Struct):
     """Kafka's IncrementalAlterConfigsResponse (API 44, versions 0 to 1)."""
 
     API_KEY: ClassVar = 44
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 1
 
-    @dataclass(slots=True)
-    class AlterConfigsResourceResponse:
+    class AlterConfigsResourceResponse(Struct):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_oo = Struct(">??")
-_i = Struct(">i")
-_ihqh = Struct(">ihqh")
-_qh = Struct(">qh")
+_oo = struct.Struct(">??")
+_i = struct.Struct(">i")
+_ihqh = struct.Struct(">ihqh")
+_qh = struct.Struct(">qh")
 
 
-@dataclass(slots=True)
-class InitProducerIdRequest:
+class InitProducerIdRequest(Struct):
     """Kafka's InitProducerIdRequest (API 22, versions 0 to 6)."""
 
     API_KEY: ClassVar = 22
@@ -55,8 +55,7 @@ class InitProducerIdRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class InitProducerIdResponse:
+class InitProducerIdResponse(Struct):
     """Kafka's InitProducerIdResponse (API 22, versions 0 to 6)."""
 
     API_KEY: ClassVar = 22

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_hi = Struct(">hi")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_hi = struct.Struct(">hi")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class JoinGroupRequest:
+class JoinGroupRequest(Struct):
     """Kafka's JoinGroupRequest (API 11, versions 0 to 9)."""
 
     API_KEY: ClassVar = 11
     VERSIONS: ClassVar = range(0, 10)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class JoinGroupRequestProtocol:
+    class JoinGroupRequestProtocol(Struct):
         name: str = ""
         metadata: bytes = b""
 
@@ -90,16 +89,14 @@ class JoinGroupRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Struct):
     """Kafka's JoinGroupResponse (API 11, versions 0 to 9)."""
 
     API_KEY: ClassVar = 11
     VERSIONS: ClassVar = range(0, 10)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class JoinGroupResponseMember:
+    class JoinGroupResponseMember(Struct):
         member_id: str = ""
         group_instance_id: str | None = None
         metadata: bytes = b""

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class LeaveGroupRequest:
+class LeaveGroupRequest(Struct):
     """Kafka's LeaveGroupRequest (API 13, versions 0 to 5)."""
 
     API_KEY: ClassVar = 13
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class MemberIdentity:
+    class MemberIdentity(Struct):
         member_id: str = ""
         group_instance_id: str | None = None
         reason: str | None = None
@@ -77,16 +76,14 @@ class LeaveGroupRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Struct):
     """Kafka's LeaveGroupResponse (API 13, versions 0 to 5)."""
 
     API_KEY: ClassVar = 13
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class MemberResponse:
+    class MemberResponse(Struct):
         member_id: str = ""
         group_instance_id: str | None = ""
         error_code: int = 0

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_b = Struct(">b")
-_ih = Struct(">ih")
+_b = struct.Struct(">b")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class ListConfigResourcesRequest:
+class ListConfigResourcesRequest(Struct):
     """Kafka's ListConfigResourcesRequest (API 74, versions 0 to 1)."""
 
     API_KEY: ClassVar = 74
@@ -37,16 +37,14 @@ class ListConfigResourcesRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class ListConfigResourcesResponse:
+class ListConfigResourcesResponse(Struct):
     """Kafka's ListConfigResourcesResponse (API 74, versions 0 to 1)."""
 
     API_KEY: ClassVar = 74
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class ConfigResource:
+    class ConfigResource(Struct):
         resource_name: str = ""
         resource_type: int = 16
 

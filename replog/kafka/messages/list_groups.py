@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class ListGroupsRequest:
+class ListGroupsRequest(Struct):
     """Kafka's ListGroupsRequest (API 16, versions 0 to 5)."""
 
     API_KEY: ClassVar = 16
@@ -49,16 +49,14 @@ class ListGroupsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ListGroupsResponse:
+class ListGroupsResponse(Struct):
     """Kafka's ListGroupsResponse (API 16, versions 0 to 5)."""
 
     API_KEY: ClassVar = 16
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 3
 
-    @dataclass(slots=True)
-    class ListedGroup:
+    class ListedGroup(Struct):
         group_id: str = ""
         protocol_type: str = ""
         group_state: str = ""

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_b = Struct(">b")
-_i = Struct(">i")
-_ihqq = Struct(">ihqq")
-_q = Struct(">q")
+_b = struct.Struct(">b")
+_i = struct.Struct(">i")
+_ihqq = struct.Struct(">ihqq")
+_q = struct.Struct(">q")
 
 
-@dataclass(slots=True)
-class ListOffsetsRequest:
+class ListOffsetsRequest(Struct):
     """Kafka's ListOffsetsRequest (API 2, versions 1 to 10)."""
 
     API_KEY: ClassVar = 2
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class ListOffsetsPartition:
+    class ListOffsetsPartition(Struct):
         partition_index: int = 0
         current_leader_epoch: int = -1
         timestamp: int = 0
@@ -47,8 +46,7 @@ class ListOffsetsRequest:
             if version >= 6:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class ListOffsetsTopic:
+    class ListOffsetsTopic(Struct):
         name: str = ""
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field(default_factory=list)
 
@@ -106,16 +104,14 @@ class ListOffsetsRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ListOffsetsResponse:
+class ListOffsetsResponse(Struct):
     """Kafka's ListOffsetsResponse (API 2, versions 1 to 10)."""
 
     API_KEY: ClassVar = 2
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class ListOffsetsPartitionResponse:
+    class ListOffsetsPartitionResponse(Struct):
         partition_index: int = 0
         error_code: int = 0
         timestamp: int = -1
@@ -139,8 +135,7 @@ class ListOffsetsResponse:
             if version >= 6:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class ListOffsetsTopicResponse:
+    class ListOffsetsTopicResponse(Struct):
         name: str = ""
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field(default_factory=list)
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsRequest:
+class ListPartitionReassignmentsRequest(Struct):
     """Kafka's ListPartitionReassignmentsRequest (API 46, versions 0 to 0)."""
 
     API_KEY: ClassVar = 46
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class ListPartitionReassignmentsTopics:
+    class ListPartitionReassignmentsTopics(Struct):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -65,16 +64,14 @@ class ListPartitionReassignmentsRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class ListPartitionReassignmentsResponse:
+class ListPartitionReassignmentsResponse(Struct):
     """Kafka's ListPartitionReassignmentsResponse (API 46, versions 0 to 0)."""
 
     API_KEY: ClassVar = 46
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class OngoingPartitionReassignment:
+    class OngoingPartitionReassignment(Struct):
         partition_index: int = 0
         replicas: list[int] = field(default_factory=list)
         adding_replicas: list[int] = field(default_factory=list)
@@ -100,8 +97,7 @@ class ListPartitionReassignmentsResponse:
             w.numbers(self.removing_replicas, "i")
             w.tagged()
 
-    @dataclass(slots=True)
-    class OngoingTopicReassignment:
+    class OngoingTopicReassignment(Struct):
         name: str = ""
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = field(default_factory=list)
 

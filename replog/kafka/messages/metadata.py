@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_hii = Struct(">hii")
-_i = Struct(">i")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_hii = struct.Struct(">hii")
+_i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class MetadataRequest:
+class MetadataRequest(Struct):
     """Kafka's MetadataRequest (API 3, versions 0 to 13)."""
 
     API_KEY: ClassVar = 3
     VERSIONS: ClassVar = range(0, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    @dataclass(slots=True)
-    class MetadataRequestTopic:
+    class MetadataRequestTopic(Struct):
         topic_id: UUID = ZERO_UUID
         name: str | None = ""
 
@@ -101,16 +100,14 @@ class MetadataRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class MetadataResponse:
+class MetadataResponse(Struct):
     """Kafka's MetadataResponse (API 3, versions 0 to 13)."""
 
     API_KEY: ClassVar = 3
     VERSIONS: ClassVar = range(0, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    @dataclass(slots=True)
-    class MetadataResponseBroker:
+    class MetadataResponseBroker(Struct):
         node_id: int = 0
         host: str = ""
         port: int = 0
@@ -139,8 +136,7 @@ class MetadataResponse:
             if version >= 9:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class MetadataResponsePartition:
+    class MetadataResponsePartition(Struct):
         error_code: int = 0
         partition_index: int = 0
         leader_id: int = 0
@@ -179,8 +175,7 @@ class MetadataResponse:
             if version >= 9:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class MetadataResponseTopic:
+    class MetadataResponseTopic(Struct):
         error_code: int = 0
         name: str | None = ""
         topic_id: UUID = ZERO_UUID

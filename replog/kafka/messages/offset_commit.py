@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
-_iq = Struct(">iq")
-_q = Struct(">q")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
+_iq = struct.Struct(">iq")
+_q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class OffsetCommitRequest:
+class OffsetCommitRequest(Struct):
     """Kafka's OffsetCommitRequest (API 8, versions 2 to 10)."""
 
     API_KEY: ClassVar = 8
     VERSIONS: ClassVar = range(2, 11)
     FLEXIBLE_FROM: ClassVar = 8
 
-    @dataclass(slots=True)
-    class OffsetCommitRequestPartition:
+    class OffsetCommitRequestPartition(Struct):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -52,8 +51,7 @@ class OffsetCommitRequest:
             if version >= 8:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetCommitRequestTopic:
+    class OffsetCommitRequestTopic(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field(default_factory=list)
@@ -124,16 +122,14 @@ class OffsetCommitRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class OffsetCommitResponse:
+class OffsetCommitResponse(Struct):
     """Kafka's OffsetCommitResponse (API 8, versions 2 to 10)."""
 
     API_KEY: ClassVar = 8
     VERSIONS: ClassVar = range(2, 11)
     FLEXIBLE_FROM: ClassVar = 8
 
-    @dataclass(slots=True)
-    class OffsetCommitResponsePartition:
+    class OffsetCommitResponsePartition(Struct):
         partition_index: int = 0
         error_code: int = 0
 
@@ -150,8 +146,7 @@ class OffsetCommitResponse:
             if version >= 8:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetCommitResponseTopic:
+    class OffsetCommitResponseTopic(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field(default_factory=list)

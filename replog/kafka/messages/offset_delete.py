@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_hi = Struct(">hi")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_hi = struct.Struct(">hi")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class OffsetDeleteRequest:
+class OffsetDeleteRequest(Struct):
     """Kafka's OffsetDeleteRequest (API 47, versions 0 to 0)."""
 
     API_KEY: ClassVar = 47
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 32767
 
-    @dataclass(slots=True)
-    class OffsetDeleteRequestPartition:
+    class OffsetDeleteRequestPartition(Struct):
         partition_index: int = 0
 
         @classmethod
@@ -34,8 +33,7 @@ class OffsetDeleteRequest:
         def write(self, w: Writer, version: int) -> None:
             w.fixed(_i, self.partition_index)
 
-    @dataclass(slots=True)
-    class OffsetDeleteRequestTopic:
+    class OffsetDeleteRequestTopic(Struct):
         name: str = ""
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = field(default_factory=list)
 
@@ -71,16 +69,14 @@ class OffsetDeleteRequest:
             each_topics.write(w, version)
 
 
-@dataclass(slots=True)
-class OffsetDeleteResponse:
+class OffsetDeleteResponse(Struct):
     """Kafka's OffsetDeleteResponse (API 47, versions 0 to 0)."""
 
     API_KEY: ClassVar = 47
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 32767
 
-    @dataclass(slots=True)
-    class OffsetDeleteResponsePartition:
+    class OffsetDeleteResponsePartition(Struct):
         partition_index: int = 0
         error_code: int = 0
 
@@ -93,8 +89,7 @@ class OffsetDeleteResponse:
         def write(self, w: Writer, version: int) -> None:
             w.fixed(_ih, self.partition_index, self.error_code)
 
-    @dataclass(slots=True)
-    class OffsetDeleteResponseTopic:
+    class OffsetDeleteResponseTopic(Struct):
         name: str = ""
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = field(default_factory=list)
 

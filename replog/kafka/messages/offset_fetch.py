@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_h = Struct(">h")
-_i = Struct(">i")
-_iq = Struct(">iq")
-_iqi = Struct(">iqi")
+_o = struct.Struct(">?")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_iq = struct.Struct(">iq")
+_iqi = struct.Struct(">iqi")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class OffsetFetchRequest:
+class OffsetFetchRequest(Struct):
     """Kafka's OffsetFetchRequest (API 9, versions 1 to 10)."""
 
     API_KEY: ClassVar = 9
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestTopic:
+    class OffsetFetchRequestTopic(Struct):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -48,8 +47,7 @@ class OffsetFetchRequest:
             if version >= 6:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestTopics:
+    class OffsetFetchRequestTopics(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_indexes: list[int] = field(default_factory=list)
@@ -74,8 +72,7 @@ class OffsetFetchRequest:
             w.numbers(self.partition_indexes, "i")
             w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchRequestGroup:
+    class OffsetFetchRequestGroup(Struct):
         group_id: str = ""
         member_id: str | None = None
         member_epoch: int = -1
@@ -159,16 +156,14 @@ class OffsetFetchRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class OffsetFetchResponse:
+class OffsetFetchResponse(Struct):
     """Kafka's OffsetFetchResponse (API 9, versions 1 to 10)."""
 
     API_KEY: ClassVar = 9
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    @dataclass(slots=True)
-    class OffsetFetchResponsePartition:
+    class OffsetFetchResponsePartition(Struct):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -198,8 +193,7 @@ class OffsetFetchResponse:
             if version >= 6:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseTopic:
+    class OffsetFetchResponseTopic(Struct):
         name: str = ""
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = field(default_factory=list)
 
@@ -224,8 +218,7 @@ class OffsetFetchResponse:
             if version >= 6:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchResponsePartitions:
+    class OffsetFetchResponsePartitions(Struct):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -247,8 +240,7 @@ class OffsetFetchResponse:
             w.fixed(_h, self.error_code)
             w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseTopics:
+    class OffsetFetchResponseTopics(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field(default_factory=list)
@@ -276,8 +268,7 @@ class OffsetFetchResponse:
                 each_partitions.write(w, version)
             w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetFetchResponseGroup:
+    class OffsetFetchResponseGroup(Struct):
         group_id: str = ""
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(default_factory=list)
         error_code: int = 0

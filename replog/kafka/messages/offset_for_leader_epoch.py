@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_hiiq = Struct(">hiiq")
-_i = Struct(">i")
-_iii = Struct(">iii")
+_hiiq = struct.Struct(">hiiq")
+_i = struct.Struct(">i")
+_iii = struct.Struct(">iii")
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochRequest:
+class OffsetForLeaderEpochRequest(Struct):
     """Kafka's OffsetForLeaderEpochRequest (API 23, versions 2 to 4)."""
 
     API_KEY: ClassVar = 23
     VERSIONS: ClassVar = range(2, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class OffsetForLeaderPartition:
+    class OffsetForLeaderPartition(Struct):
         partition: int = 0
         current_leader_epoch: int = -1
         leader_epoch: int = 0
@@ -40,8 +39,7 @@ class OffsetForLeaderEpochRequest:
             if version >= 4:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetForLeaderTopic:
+    class OffsetForLeaderTopic(Struct):
         topic: str = ""
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field(default_factory=list)
 
@@ -94,16 +92,14 @@ class OffsetForLeaderEpochRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class OffsetForLeaderEpochResponse:
+class OffsetForLeaderEpochResponse(Struct):
     """Kafka's OffsetForLeaderEpochResponse (API 23, versions 2 to 4)."""
 
     API_KEY: ClassVar = 23
     VERSIONS: ClassVar = range(2, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class EpochEndOffset:
+    class EpochEndOffset(Struct):
         error_code: int = 0
         partition: int = 0
         leader_epoch: int = -1
@@ -122,8 +118,7 @@ class OffsetForLeaderEpochResponse:
             if version >= 4:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class OffsetForLeaderTopicResult:
+    class OffsetForLeaderTopicResult(Struct):
         topic: str = ""
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field(default_factory=list)
 

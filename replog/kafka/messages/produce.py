@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct, field
+
 from replog.wire import Reader, Writer
 
-_hi = Struct(">hi")
-_i = Struct(">i")
-_ihqq = Struct(">ihqq")
-_ii = Struct(">ii")
-_q = Struct(">q")
+_hi = struct.Struct(">hi")
+_i = struct.Struct(">i")
+_ihqq = struct.Struct(">ihqq")
+_ii = struct.Struct(">ii")
+_q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class ProduceRequest:
+class ProduceRequest(Struct):
     """Kafka's ProduceRequest (API 0, versions 3 to 13)."""
 
     API_KEY: ClassVar = 0
     VERSIONS: ClassVar = range(3, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    @dataclass(slots=True)
-    class PartitionProduceData:
+    class PartitionProduceData(Struct):
         index: int = 0
         records: memoryview | bytes | None = None
 
@@ -47,8 +46,7 @@ class ProduceRequest:
             if version >= 9:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class TopicProduceData:
+    class TopicProduceData(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_data: list[ProduceRequest.PartitionProduceData] = field(default_factory=list)
@@ -107,16 +105,14 @@ class ProduceRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class ProduceResponse:
+class ProduceResponse(Struct):
     """Kafka's ProduceResponse (API 0, versions 3 to 13)."""
 
     API_KEY: ClassVar = 0
     VERSIONS: ClassVar = range(3, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    @dataclass(slots=True)
-    class BatchIndexAndErrorMessage:
+    class BatchIndexAndErrorMessage(Struct):
         batch_index: int = 0
         batch_index_error_message: str | None = None
 
@@ -137,8 +133,7 @@ class ProduceResponse:
             if version >= 9:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class LeaderIdAndEpoch:
+    class LeaderIdAndEpoch(Struct):
         leader_id: int = -1
         leader_epoch: int = -1
 
@@ -153,8 +148,7 @@ class ProduceResponse:
             w.fixed(_ii, self.leader_id, self.leader_epoch)
             w.tagged()
 
-    @dataclass(slots=True)
-    class PartitionProduceResponse:
+    class PartitionProduceResponse(Struct):
         index: int = 0
         error_code: int = 0
         base_offset: int = 0
@@ -201,8 +195,7 @@ class ProduceResponse:
                     tags.append((0, value))
                 w.tagged(tags)
 
-    @dataclass(slots=True)
-    class TopicProduceResponse:
+    class TopicProduceResponse(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = field(default_factory=list)
@@ -234,8 +227,7 @@ class ProduceResponse:
             if version >= 9:
                 w.tagged()
 
-    @dataclass(slots=True)
-    class NodeEndpoint:
+    class NodeEndpoint(Struct):
         node_id: int = 0
         host: str = ""
         port: int = 0

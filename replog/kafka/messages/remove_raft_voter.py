@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
 from uuid import UUID
 
+from msgspec import Struct
+
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 ZERO_UUID = UUID(int=0)
 
 
-@dataclass(slots=True)
-class RemoveRaftVoterRequest:
+class RemoveRaftVoterRequest(Struct):
     """Kafka's RemoveRaftVoterRequest (API 81, versions 0 to 0)."""
 
     API_KEY: ClassVar = 81
@@ -42,8 +42,7 @@ class RemoveRaftVoterRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class RemoveRaftVoterResponse:
+class RemoveRaftVoterResponse(Struct):
     """Kafka's RemoveRaftVoterResponse (API 81, versions 0 to 0)."""
 
     API_KEY: ClassVar = 81

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_h = Struct(">h")
-_i = Struct(">i")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
 
 
-@dataclass(slots=True)
-class SyncGroupRequest:
+class SyncGroupRequest(Struct):
     """Kafka's SyncGroupRequest (API 14, versions 0 to 5)."""
 
     API_KEY: ClassVar = 14
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    @dataclass(slots=True)
-    class SyncGroupRequestAssignment:
+    class SyncGroupRequestAssignment(Struct):
         member_id: str = ""
         assignment: bytes = b""
 
@@ -86,8 +85,7 @@ class SyncGroupRequest:
             w.tagged()
 
 
-@dataclass(slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Struct):
     """Kafka's SyncGroupResponse (API 14, versions 0 to 5)."""
 
     API_KEY: ClassVar = 14

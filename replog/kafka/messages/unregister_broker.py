@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct
 
 from replog.wire import Reader, Writer
 
-_i = Struct(">i")
-_ih = Struct(">ih")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class UnregisterBrokerRequest:
+class UnregisterBrokerRequest(Struct):
     """Kafka's UnregisterBrokerRequest (API 64, versions 0 to 0)."""
 
     API_KEY: ClassVar = 64
@@ -34,8 +34,7 @@ class UnregisterBrokerRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class UnregisterBrokerResponse:
+class UnregisterBrokerResponse(Struct):
     """Kafka's UnregisterBrokerResponse (API 64, versions 0 to 0)."""
 
     API_KEY: ClassVar = 64

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from struct import Struct
+import struct
 from typing import ClassVar
+
+from msgspec import Struct, field
 
 from replog.wire import Reader, Writer
 
-_o = Struct(">?")
-_b = Struct(">b")
-_h = Struct(">h")
-_i = Struct(">i")
-_ih = Struct(">ih")
+_o = struct.Struct(">?")
+_b = struct.Struct(">b")
+_h = struct.Struct(">h")
+_i = struct.Struct(">i")
+_ih = struct.Struct(">ih")
 
 
-@dataclass(slots=True)
-class UpdateFeaturesRequest:
+class UpdateFeaturesRequest(Struct):
     """Kafka's UpdateFeaturesRequest (API 57, versions 0 to 2)."""
 
     API_KEY: ClassVar = 57
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class FeatureUpdateKey:
+    class FeatureUpdateKey(Struct):
         feature: str = ""
         max_version_level: int = 0
         allow_downgrade: bool = False
@@ -75,16 +74,14 @@ class UpdateFeaturesRequest:
         w.tagged()
 
 
-@dataclass(slots=True)
-class UpdateFeaturesResponse:
+class UpdateFeaturesResponse(Struct):
     """Kafka's UpdateFeaturesResponse (API 57, versions 0 to 2)."""
 
     API_KEY: ClassVar = 57
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    @dataclass(slots=True)
-    class UpdatableFeatureResult:
+    class UpdatableFeatureResult(Struct):
         feature: str = ""
         error_code: int = 0
         error_message: str | None = ""

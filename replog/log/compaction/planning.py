@@ -16,7 +16,8 @@ size, and into the 31 bits of a relative offset.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.log.config import LogConfig
 from replog.log.segments.offset_index import RELATIVE_OFFSET_MAX
@@ -25,8 +26,7 @@ from replog.log.segments.segment import LogSegment
 from replog.log.segments.segment_list import SegmentList
 
 
-@dataclass(frozen=True, slots=True)
-class Dirtiness:
+class Dirtiness(Struct, frozen=True):
     """How much there is to do in one log.
 
     Attributes:
@@ -55,8 +55,7 @@ class Dirtiness:
         return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSegment:
+class SourceSegment(Struct, frozen=True):
     """One segment as a job reads it, in another thread.
 
     Attributes:

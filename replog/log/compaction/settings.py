@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.records import DECOMPRESSED_BYTES_MAX
@@ -17,8 +18,7 @@ _RANGES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CompactionSettings:
+class CompactionSettings(Struct, frozen=True):
     """How one pass goes about its work.  Its memory is the two buffers, one batch, and what that decompresses to.
 
     Raises:

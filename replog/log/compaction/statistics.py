@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 
-@dataclass(slots=True)
-class CompactionStats:
+class CompactionStats(Struct):
     """Counted while a job runs.
 
     Attributes:

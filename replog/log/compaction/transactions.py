@@ -14,14 +14,14 @@ One instance walks over one log once, from its first segment.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import ControlRecordType, control_record_type, decode_batch, parse_header
 
 
-@dataclass(slots=True)
-class _OpenAbort:
+class _OpenAbort(Struct):
     aborted: AbortedTransaction
     has_data: bool = False
 

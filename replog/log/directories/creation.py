@@ -14,8 +14,9 @@ is taken for all of them before the next, and the folder that holds them is fsyn
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
@@ -27,8 +28,7 @@ from replog.log.state import LogState
 from replog_checkpoints import Buffer, FileSystem, PartitionMetadata, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class NewReplica:
+class NewReplica(Struct, frozen=True):
     """A replica that is to be made.
 
     Attributes:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Final
 from uuid import UUID
+
+from msgspec.structs import replace
 
 import replog_checkpoints as checkpoints
 from replog.errors import (

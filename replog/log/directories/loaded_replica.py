@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ReplogError
 from replog.log.config import LogConfig
@@ -12,8 +13,7 @@ from replog.log.segments.segment_list import LogFiles
 from replog_checkpoints import TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedReplica:
+class LoadedReplica(Struct, frozen=True):
     """A replica that was opened, perhaps in another thread, and is not part of its directory yet.
 
     Attributes:
@@ -29,8 +29,7 @@ class LoadedReplica:
     error: ReplogError | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClosedReplica:
+class ClosedReplica(Struct, frozen=True):
     """What a replica was when it was closed, to be opened again.
 
     Attributes:

@@ -26,9 +26,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import StorageError
 from replog.log.deletion import DirectoryDeletionJob, retire_directory
@@ -247,8 +248,7 @@ def _take_place(fs: FileSystem, moved: str, name: str) -> None:
     fs.sync_dir(parent)
 
 
-@dataclass(frozen=True, slots=True)
-class FinishedMoves:
+class FinishedMoves(Struct, frozen=True):
     """What became of moves that a crash had interrupted.
 
     Attributes:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.directories.identity import storage_errors
@@ -154,8 +155,7 @@ class OffsetCheckpoint:
             self._witness.confirm(offsets)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckpointJob:
+class CheckpointJob(Struct, frozen=True):
     """One write of an offset checkpoint.  `run` once, in any thread; nothing has to be completed.
 
     Attributes:

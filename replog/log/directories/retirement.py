@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import DiskFullError, StorageError
 from replog.log.deletion import DirectoryDeletionJob
@@ -24,8 +25,7 @@ from replog.log.directories.offset_checkpoints import CheckpointJob, run_all
 from replog_checkpoints import FileSystem, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class RetiredReplica:
+class RetiredReplica(Struct, frozen=True):
     """A replica that is closed and forgotten, and whose folder is still there.
 
     Attributes:

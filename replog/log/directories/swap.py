@@ -5,8 +5,9 @@ What is on the disks at each step stands in `move`; here is which directory has 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ReplogError, StorageError
 from replog.log.deletion import DirectoryDeletionJob
@@ -16,8 +17,7 @@ from replog.log.directories.move import FolderCopy, swap_folders
 from replog_checkpoints import FileSystem, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaMove:
+class ReplicaMove(Struct, frozen=True):
     """A replica on its way to another directory.
 
     Attributes:

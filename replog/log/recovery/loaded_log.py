@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from replog.log.config import LogConfig
 from replog.log.epoch_cache import LeaderEpochCache
@@ -18,8 +19,7 @@ from replog.log.segments.segment_list import SegmentList
 from replog_checkpoints import FileSystem
 
 
-@dataclass(slots=True)
-class RecoveryReport:
+class RecoveryReport(Struct):
     """What opening a log found and did.
 
     Attributes:
@@ -39,8 +39,7 @@ class RecoveryReport:
     epochs_rebuilt: bool = False
 
 
-@dataclass(slots=True)
-class LoadedLog:
+class LoadedLog(Struct):
     """Everything a `Log` starts from."""
 
     segments: SegmentList

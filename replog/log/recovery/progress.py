@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 INTERVAL_MS: Final = 100
 """Least time between two events of a directory, except for the first and the last."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveryProgress:
+class RecoveryProgress(Struct, frozen=True):
     """How far the recovery of one directory has come.
 
     Attributes:
@@ -50,8 +50,7 @@ class RecoveryProgress:
         return f"recovering {self.directory}: {self.logs_done:,} of {self.logs_total:,} logs open{scanned}{left}"
 
 
-@dataclass(frozen=True, slots=True)
-class ScanSize:
+class ScanSize(Struct, frozen=True):
     """What opening one log has to scan."""
 
     segment_count: int

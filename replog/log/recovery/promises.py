@@ -7,8 +7,9 @@ last segment is checked, and it begins with its first segment.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
@@ -17,8 +18,7 @@ from replog.log.recovery.start_witness import contradicted
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
-@dataclass(frozen=True, slots=True)
-class Promises:
+class Promises(Struct, frozen=True):
     """Lower bounds that hold for a log.
 
     Attributes:

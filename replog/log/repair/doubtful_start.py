@@ -6,8 +6,9 @@ inside of a segment, are there again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
@@ -15,8 +16,7 @@ from replog.log.recovery.start_witness import Starts, StartWitness, contradicted
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
-@dataclass(frozen=True, slots=True)
-class DoubtfulStart:
+class DoubtfulStart(Struct, frozen=True):
     """A log whose start two files contradict each other about.
 
     Attributes:

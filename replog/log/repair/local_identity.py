@@ -19,9 +19,10 @@ known to a cluster, and only its owner can restore them.  Every byte but those o
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.directories.identity import (
@@ -51,8 +52,7 @@ _FORMAT_AT: Final = len(_WANTED) - 2
 _LATER_FORMATS: Final = frozenset(bytes([digit]) for digit in b"0123456789" if digit > ord(FORMAT))
 
 
-@dataclass(frozen=True, slots=True)
-class DamagedIdentity:
+class DamagedIdentity(Struct, frozen=True):
     """A `meta.properties` that can be made anew.
 
     Attributes:

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
@@ -57,8 +58,7 @@ _CONFIG = LogConfig(cleanup_policy=Cleanup.COMPACT)
 """Segments are only cut and indexed, so few settings of the log's topic matter: it may be compacted."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepairReport:
+class RepairReport(Struct, frozen=True):
     """What a repair did.
 
     Attributes:
@@ -83,8 +83,7 @@ class RepairReport:
         return sum(end - start for start, end in self.given_up)
 
 
-@dataclass(frozen=True, slots=True)
-class LogOffsets:
+class LogOffsets(Struct, frozen=True):
     """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
 
     Attributes:
@@ -98,8 +97,7 @@ class LogOffsets:
     flushed_offset: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
+class _Plan(Struct, frozen=True):
     """What a repair gives up, and what it promises of the log before it opens it.
 
     Attributes:
@@ -132,8 +130,7 @@ class _Plan:
         return noted if self.note_max is None else min(noted, self.note_max)
 
 
-@dataclass(frozen=True, slots=True)
-class _Surveyed:
+class _Surveyed(Struct, frozen=True):
     """What a verification has found in a log, and what follows from it.
 
     Attributes:

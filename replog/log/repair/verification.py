@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
+from msgspec import Struct
+
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
 from replog.log.disk_space import reading_errors
@@ -51,8 +53,7 @@ class FindingKind(Enum):
     CHECKPOINT = "checkpoint"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(Struct, frozen=True):
     """One thing that does not fit.
 
     Attributes:
@@ -70,8 +71,7 @@ class Finding:
     reason: str
 
 
-@dataclass(slots=True)
-class VerifiedTotals:
+class VerifiedTotals(Struct):
     """What was looked at.  Offsets are -1 while no segment was seen; the end is exclusive."""
 
     segments: int = 0

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import InvariantViolationError
 from replog.log.file_closer import FileCloser
@@ -18,8 +19,7 @@ from replog.log.segments.segment import LogSegment
 SEALED_OPEN_MAX: Final = 2
 
 
-@dataclass(frozen=True, slots=True)
-class LogFiles:
+class LogFiles(Struct, frozen=True):
     """The segments that a log consists of at one moment.
 
     Attributes:

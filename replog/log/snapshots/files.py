@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from replog.errors import CorruptRecordError, InvalidRecordError, ReplogError
 from replog.records import (
@@ -76,8 +77,7 @@ def snapshot_path(directory: str, snapshot_id: SnapshotId, suffix: str = SNAPSHO
     return f"{directory}/{snapshot_id.stem}{suffix}"
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotContext:
+class SnapshotContext(Struct, frozen=True):
     """What a snapshot says about itself.
 
     Attributes:

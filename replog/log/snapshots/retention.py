@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotAge:
+class SnapshotAge(Struct, frozen=True):
     """One snapshot, for retention.
 
     Attributes:

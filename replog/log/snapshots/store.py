@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import InvariantViolationError
 from replog.log.snapshots.files import (
@@ -45,8 +46,7 @@ FETCHED_PART_SUFFIX: Final = f".fetched{PART_SUFFIX}"
 """End of the name of a snapshot that is being fetched: this node may be writing one of the same id itself."""
 
 
-@dataclass(slots=True)
-class _Download:
+class _Download(Struct):
     """A snapshot that is being fetched; `source` is the leader and epoch it comes from."""
 
     snapshot_id: SnapshotId
@@ -55,8 +55,7 @@ class _Download:
     position: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWriteJob:
+class SnapshotWriteJob(Struct, frozen=True):
     """Writes a snapshot, durably.  In any thread; then the owner calls `SnapshotStore.add`."""
 
     fs: FileSystem
@@ -83,8 +82,7 @@ class SnapshotWriteJob:
             raise
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotRemoveJob:
+class SnapshotRemoveJob(Struct, frozen=True):
     """Removes the files of dropped snapshots.  In any thread."""
 
     fs: FileSystem

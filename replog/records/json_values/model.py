@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.records.model import Buffer
 
@@ -33,8 +34,7 @@ class Kind(enum.IntEnum):
     MAP = 13
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Struct, frozen=True):
     """What a json value is read as, with all that is in it.
 
     Attributes:
@@ -52,8 +52,7 @@ class Shape:
     scale: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class JsonColumn:
+class JsonColumn(Struct, frozen=True):
     """One column in Arrow's memory layout.
 
     Attributes:

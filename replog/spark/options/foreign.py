@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.spark.options.uses import Use
 
@@ -20,8 +21,7 @@ class Treatment(enum.Enum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignOption:
+class ForeignOption(Struct, frozen=True):
     """A name that another connector knows.
 
     Attributes:

@@ -7,8 +7,9 @@ both before offsets.  Added are positions relative to either end (`latest-100`) 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.spark.options.parsers import (
@@ -28,32 +29,28 @@ _AGO = re.compile(r"-\s*([0-9]{1,15})\s*(ms|s|m|h|d)", re.ASCII)
 _NEAR = re.compile(r"(earliest)(?:\s*\+\s*([0-9]{1,18}))?|(latest)(?:\s*-\s*([0-9]{1,18}))?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class AfterStart:
+class AfterStart(Struct, frozen=True):
     """So many offsets after the first one of each partition."""
 
     option: str
     offsets_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class BeforeEnd:
+class BeforeEnd(Struct, frozen=True):
     """So many offsets before the high watermark of each partition."""
 
     option: str
     offsets_count: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class AtOffsets:
+class AtOffsets(Struct, frozen=True):
     """An offset for each partition; EARLIEST and LATEST stand for its ends."""
 
     option: str
     offsets: PartitionNumbers
 
 
-@dataclass(frozen=True, slots=True)
-class AtTime:
+class AtTime(Struct, frozen=True):
     """The first record of each partition at or after a time.
 
     Attributes:
@@ -67,8 +64,7 @@ class AtTime:
     is_before_now: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AtTimes:
+class AtTimes(Struct, frozen=True):
     """The first record at or after a time of its own, in milliseconds since 1970, for each partition."""
 
     option: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.spark.options.positions import Position
@@ -12,8 +13,7 @@ from replog.spark.options.uses import Use
 from replog.spark.transport import ReadTransport
 
 
-@dataclass(frozen=True, slots=True)
-class TopicChoice:
+class TopicChoice(Struct, frozen=True):
     """What is read.
 
     Attributes:
@@ -27,8 +27,7 @@ class TopicChoice:
     assignment: Mapping[str, tuple[int, ...]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
+class ReadOptions(Struct, frozen=True):
     """Checked options of one batch read.
 
     Attributes:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.spark.options.positions import BeforeEnd
@@ -19,8 +20,7 @@ from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What one batch may take.
 
     Attributes:
@@ -36,8 +36,7 @@ class Limits:
     max_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOptions:
+class StreamOptions(Struct, frozen=True):
     """Checked options of one stream read.
 
     Attributes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from replog.errors import ConfigError
 from replog.spark.options import parsers, positions
@@ -41,8 +42,7 @@ _NAME_CHARACTERS_MAX = 200
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Struct, frozen=True):
     """One option.
 
     Attributes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from replog.client.producer.config import ProducerConfig
 from replog.spark.options.reading import which_servers
@@ -28,8 +29,7 @@ _SETTINGS = {
 """Option -> setting of the producer."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(Struct, frozen=True):
     """Checked options of one write.
 
     Attributes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from array import array as array_of_numbers
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from replog.errors import InvalidRecordError
 from replog.records import Buffer, Columns, HeaderColumns
@@ -20,8 +20,7 @@ _NO_PARTITION = -1
 _OFFSET_BYTES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRows:
+class TopicRows(Struct, frozen=True):
     """Rows for one topic.
 
     Attributes:

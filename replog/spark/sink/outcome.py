@@ -11,13 +11,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import Struct
 from pyspark.sql.datasource import WriterCommitMessage
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class TaskAttempt:
+class TaskAttempt(Struct, frozen=True):
     """One attempt of one task.
 
     Attributes:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.cluster.leader_calls import first_few
 from replog.client.types import TopicPartition
@@ -37,8 +39,7 @@ class LogBounds(NamedTuple):
     bytes_per_offset: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """What is known of the partitions that a stream reads.
 
     Attributes:
@@ -50,7 +51,7 @@ class Known:
 
     cluster_id: str
     bounds: Mapping[TopicPartition, LogBounds]
-    untold: frozenset[TopicPartition] = field(default=frozenset())
+    untold: frozenset[TopicPartition] = frozenset()
     version: int = 0
 
 

@@ -21,10 +21,11 @@ query: as the end of a batch it is empty.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple, NoReturn
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError
@@ -45,8 +46,7 @@ class Place(NamedTuple):
 Places = Mapping[TopicPartition, Place]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamOffset:
+class StreamOffset(Struct, frozen=True):
     """The end of one batch, and its start.
 
     Attributes:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from replog.client.types import TopicPartition
 from replog.errors import InconsistentClusterIdError
@@ -46,8 +47,7 @@ class BoundsSource(Protocol):
         """Returns where a new query starts, as its options say."""
 
 
-@dataclass(slots=True)
-class _Answered:
+class _Answered(Struct):
     """The last answer, which counts until `until_ms`: an idle query asks the same again and again."""
 
     version: int

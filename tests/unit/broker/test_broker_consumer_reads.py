@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
+from msgspec.structs import replace
 from node_kit import node
 
 from replog.errors import CorruptRecordError, ErrorCode

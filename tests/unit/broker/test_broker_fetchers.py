@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from broker_fakes import FakeNetwork, FakeStream
 from broker_kit import DIRECTORY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_until
+from msgspec.structs import replace
 
 from replog.broker.replicas import fetchers as fetchers_module
 from replog.broker.replicas.fetchers import Fetchers

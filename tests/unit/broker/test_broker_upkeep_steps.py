@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 from broker_kit import DIRECTORY, KEY, Rig, registered, rig, topic, wait_until
+from msgspec.structs import replace
 
 from replog.broker.replicas import log_keeper
 from replog.broker.replicas.log_keeper import LogKeeper

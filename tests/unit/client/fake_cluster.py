@@ -10,9 +10,10 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from replog.controller.messages import (
     ControllerRequest,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import tomllib
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replog.config.keys import nearest_name
 from replog.config.kinds import Number
@@ -134,9 +134,9 @@ def test_overrides_win_and_texts_are_read_as_on_a_command_line() -> None:
 
 def test_replace_checks_again() -> None:
     config = ServerConfig.from_mapping(MINIMAL)
-    assert dataclasses.replace(config, num_partitions=2).num_partitions == 2
+    assert replace(config, num_partitions=2).num_partitions == 2
     with pytest.raises(ConfigError):
-        dataclasses.replace(config, num_partitions=0)
+        replace(config, num_partitions=0)
 
 
 # ---- refusing --------------------------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import fields
 from uuid import UUID
 
 from controller_kit import Quorum
+from msgspec.structs import asdict
 
 from replog.controller.config import ControllerConfig
 from replog.controller.messages import (
@@ -216,7 +216,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def _shown(record: PartitionRecord | PartitionChangeRecord) -> str:
     """Its fields, without those that say nothing."""
-    values = {field.name: getattr(record, field.name) for field in fields(record) if field.name != "topic_id"}
+    values = {name: value for name, value in asdict(record).items() if name != "topic_id"}
     if isinstance(record, PartitionRecord):
         values = {name: value for name, value in values.items() if value}
     shown = " ".join(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from controller_kit import CLUSTER_ID, Quorum, alterable
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.controller.messages import (

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from controller_kit import Quorum
+from msgspec.structs import replace
 
 from replog.controller.messages import FeatureUpdate, Heartbeat, HeartbeatResponse, UpdateFeatures
 from replog.errors import InvalidRequestError, StaleBrokerEpochError

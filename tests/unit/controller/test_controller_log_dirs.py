@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from controller_kit import Quorum, directory
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.errors import DuplicateBrokerRegistrationError

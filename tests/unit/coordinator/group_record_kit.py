@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import typing
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from uuid import UUID
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.records import EncodedRecord, Record
@@ -31,7 +31,7 @@ def values(kind: Any, module: Any) -> st.SearchStrategy[Any]:
         return st.none() | values(arm, module)
     if origin is list:
         return st.lists(values(arms[0], module), max_size=3)
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and issubclass(kind, Struct):
         return parts(kind)
     return {
         int: st.integers(-128, 127),
@@ -45,7 +45,7 @@ def parts(cls: Any) -> st.SearchStrategy[Any]:
     """Messages, or structs of them, with any value in every field."""
     module = __import__(cls.__module__, fromlist=["_"])
     hints = typing.get_type_hints(cls, vars(module))
-    return st.builds(cls, **{each.name: values(hints[each.name], module) for each in dataclasses.fields(cls)})
+    return st.builds(cls, **{name: values(hints[name], module) for name in cls.__struct_fields__})
 
 
 def records(key: Any, value: Any, version: int) -> st.SearchStrategy[Record]:

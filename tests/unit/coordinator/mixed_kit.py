@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from classic_kit import joining, met, syncing
 from consumer_bytes import wanting
+from msgspec.structs import replace
 from shard_kit import Host, Topics, group_host, topic_id
 
 from replog.coordinator.assignors.model import Assignment, assignment_of

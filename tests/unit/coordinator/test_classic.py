@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,6 +28,7 @@ from classic_kit import (
     syncing,
     written,
 )
+from msgspec.structs import replace
 from shard_kit import WALL_MS, Host
 
 from replog.coordinator.classic.requests import (

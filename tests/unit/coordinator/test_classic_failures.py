@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +27,7 @@ from classic_kit import (
     syncing,
     written,
 )
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics
 
 from replog.coordinator.classic.rebalances import WRITE_AGAIN_MS

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from classic_kit import (
     subscription,
     syncing,
 )
+from msgspec.structs import replace
 from shard_kit import Host
 
 from replog.coordinator.classic.requests import JoinGroupResponse, Protocol

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from classic_kit import (
     CONFIG,
@@ -26,6 +24,7 @@ from classic_kit import (
     syncing,
     written,
 )
+from msgspec.structs import replace
 from shard_kit import Host
 
 from replog.coordinator.classic.checks import NAME_BYTES_MAX

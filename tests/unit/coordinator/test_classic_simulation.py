@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -24,6 +23,7 @@ from classic_kit import (
 from group_record_kit import unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from shard_kit import FULL, Host
 
 from replog.coordinator.classic.requests import JoinGroupResponse, SyncGroupResponse

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from consumer_kit import CONFIG, REBALANCE_MS, SESSION_MS, T, beat, commit, joining, parts, pass_time, told
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.consumers.config import ConsumersConfig

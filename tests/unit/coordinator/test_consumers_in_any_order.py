@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 from unittest import mock
 
@@ -11,6 +10,7 @@ from consumer_kit import CONFIG, SESSION_MS, beat, joining, pass_time
 from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator.assignors.model import TopicPartition, assignment_of, partitions_of

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from classic_kit import (
     stable,
     subscription,
 )
+from msgspec.structs import replace
 from shard_kit import Host, topic_id
 
 from replog.coordinator.consumers.requests import ConsumerHeartbeat

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from mixed_kit import (
     parts,
     synced,
 )
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator.classic.checks import check_join

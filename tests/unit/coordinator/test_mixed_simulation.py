@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from typing import Any
 
 from classic_kit import beat, joining, leaving, pass_time, syncing
@@ -12,6 +11,7 @@ from group_record_kit import unhurried
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mixed_kit import CONFIG, SESSION_MS, T, consuming
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host
 
 from replog.coordinator.assignors.model import assignment_of, partitions_of

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from group_record_kit import TYPES, golden_records, parts, records, unhurried
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import (

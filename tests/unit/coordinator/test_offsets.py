@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -13,6 +12,7 @@ import pytest
 from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from shard_kit import WALL_MS, Host, Topics, group_host, topic_id
 
 from replog.coordinator.group_machine import GroupsConfig

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from consumer_kit import CONFIG, REBALANCE_MS, SESSION_MS, beat, pass_time, told
 from mixed_kit import coming, consuming, mixed_host, syncing
+from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember

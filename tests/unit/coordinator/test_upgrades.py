@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -24,6 +23,7 @@ from mixed_kit import (
     records_since,
     synced,
 )
+from msgspec.structs import replace
 from shard_kit import FULL, Host
 
 from replog.coordinator.classic.group import ClassicGroup

@@ -19,6 +19,8 @@ from uuid import UUID
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import fields
 
 ZERO = UUID(int=0)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -89,16 +91,16 @@ def _values(hint: Any, metadata: Any) -> st.SearchStrategy[Any]:
 def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
     """Fields of our message that are not those of kio's."""
     found: list[str] = []
-    if not dataclasses.is_dataclass(ours):
+    if not isinstance(ours, Struct):
         return [] if ours == theirs else [f"{path}: {ours!r} is not {theirs!r}"]
     if theirs is None:  # a tagged struct of defaults
         return found
     names = {each.name for each in dataclasses.fields(theirs)}
-    for each in dataclasses.fields(ours):
+    for each in fields(ours):
         value = getattr(ours, each.name)
         name = next((name for name in (each.name, each.name.removesuffix("_ms")) if name in names), None)
         if name is None:  # the version has no such field
-            default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+            default = each.default if each.default_factory is NODEFAULT else each.default_factory()
             found += [] if value == default else [f"{path}.{each.name}: {value!r} is no default"]
             continue
         names.discard(name)

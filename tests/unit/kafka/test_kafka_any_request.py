@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import logging
 import random
@@ -14,6 +13,7 @@ from uuid import UUID
 
 import pytest
 from kafka_node_kit import serving
+from msgspec import Struct
 
 from replog.kafka.messages.fetch import FetchRequest
 from replog.kafka.messages.produce import ProduceRequest
@@ -48,9 +48,9 @@ def any_value(kind: Any, name: str, rng: random.Random) -> Any:
         return None if rng.random() < 0.2 else any_value(arm, name, rng)
     if origin is list:
         return [any_value(arms[0], name, rng) for _ in range(rng.choice((0, 1, 1, 2, 3)))]
-    if dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and issubclass(kind, Struct):
         hints = typing.get_type_hints(kind, vars(importlib.import_module(kind.__module__)))
-        return kind(**{field.name: any_value(hints[field.name], field.name, rng) for field in dataclasses.fields(kind)})  # type: ignore[operator]
+        return kind(**{name: any_value(hints[name], name, rng) for name in kind.__struct_fields__})
     if kind is int:
         return rng.choice(SHORT_WAITS if name.endswith("timeout_ms") else NUMBERS)
     if kind is bytes:

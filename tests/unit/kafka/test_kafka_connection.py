@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import random
 import struct
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError

@@ -64,7 +64,7 @@ def test_what_the_pages_say_of_damage_is_one_thing() -> None:
 def test_the_table_of_settings() -> None:
     named = re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE.split("## Settings")[1].split("##")[0], re.MULTILINE)
     settings = {name: default.strip("`") for name, default in named}
-    assert settings.keys() - {"file_system"} == LocalLogConfig.__dataclass_fields__.keys()
+    assert settings.keys() - {"file_system"} == set(LocalLogConfig.__struct_fields__)
     config = LocalLogConfig()
     for name in ("flush_interval_ms", "max_batch_bytes", "maintenance_interval_ms", "dirty_window_bytes"):
         assert settings[name] == f"{getattr(config, name):,}"

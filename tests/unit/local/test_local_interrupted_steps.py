@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from local_kit import open_simulated
+from msgspec.structs import replace
 
 from replog.local import LocalLog
 from replog.testing import SimulatedFileSystem

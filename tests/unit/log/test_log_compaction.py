@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import random
-from dataclasses import replace
 
 import pytest
 from log_compaction_kit import COMPACTED, compact, end_transaction, new_log, put, records, seal
 from log_test_kit import T0, content, open_log
+from msgspec.structs import replace
 
 from replog.errors import (
     BrokerClosedError,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from log_compaction_kit import COMPACTED, compact, end_transaction, new_log, put, seal, shown
 from log_test_kit import T0
+from msgspec.structs import replace
 
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from tests import datadriven

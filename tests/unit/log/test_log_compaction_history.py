@@ -6,12 +6,13 @@ S11  of every key the newest record below the clean bound survives, and the offs
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_compaction_kit import COMPACTED, HORIZON_MS, compact, end_transaction, new_log, put, records, seal
 from log_test_kit import T0, content, open_log
+from msgspec.structs import replace
 
 from replog.log import CompactionSettings
 from replog.records import Codec, parse_header

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from log_compaction_kit import compact, put, seal
 from log_compaction_kit import new_log as new_compacted_log
 from log_test_kit import TINY, append, batch, content, filled, offsets, open_log, stored, write_file
+from msgspec.structs import replace
 
 from replog.errors import CorruptRecordError
 from replog.log.recovery.completeness import COMPLETE_FROM_FILE, read_complete_from

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, stored, write_file
+from msgspec.structs import replace
 
 from replog.errors import CorruptRecordError
 from replog.log import Cleanup, Log, LogConfig

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import random
-from dataclasses import replace
 
 import pytest
 from log_test_kit import T0, append, batch, content, filled, open_log
+from msgspec.structs import replace
 
 from replog.log import Cleanup, Log, LogConfig
 from replog.testing import Operation, PowerCutError, SimulatedFileSystem

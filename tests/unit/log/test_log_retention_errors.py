@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from log_crash_kit import CONFIG, Replica, open_replica
+from msgspec.structs import replace
 
 from replog.errors import StorageError
 from replog.testing import Operation, SimulatedFileSystem

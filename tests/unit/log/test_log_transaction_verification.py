@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
+from msgspec.structs import replace
 from test_log_compaction_history import History
 from test_log_transactions import ABORTED, data, marker, story
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from metadata_histories import bounded, records_of, replayed
+from msgspec.structs import replace
 
 from replog.metadata import MetadataDelta, MetadataImage, TopicImage, image_records
 from replog.metadata.image_checks import image_differences, image_problems, partition_problems, step_problems

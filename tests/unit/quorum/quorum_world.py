@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+import msgspec
 from quorum_world_text import effect_lines, end_of, end_text, log_text, state_text, voters_text
 
 from replog_quorum import (
@@ -90,7 +91,9 @@ class QuorumWorld(Simulation):
 
     def do_directories(self, _known: str) -> None:
         """directories known: the configuration names the voters' directories, too."""
-        self.voters = VoterSet(tuple(replace(v, directory_id=directory_id(v.voter_id)) for v in self.voters))
+        self.voters = VoterSet(
+            tuple(msgspec.structs.replace(v, directory_id=directory_id(v.voter_id)) for v in self.voters)
+        )
 
     def do_disk(self, node_id: str, *words: str) -> None:
         """disk 1 epoch 3 leader 2 voted 1 log 1x3 2x1: what a node finds when it starts."""
@@ -348,11 +351,11 @@ class QuorumWorld(Simulation):
 
     def do_chunks(self, size: str) -> None:
         """chunks 40: so many bytes of a snapshot travel at once (nodes started from now on)."""
-        self.config = replace(self.config, snapshot_chunk_max_bytes=int(size))
+        self.config = msgspec.structs.replace(self.config, snapshot_chunk_max_bytes=int(size))
 
     def do_notice(self, time: str) -> None:
         """notice 100ms: how long commits may go untold to who waits for data (nodes started from now on)."""
-        self.config = replace(self.config, commit_notice_ms=int(time.removesuffix("ms")))
+        self.config = msgspec.structs.replace(self.config, commit_notice_ms=int(time.removesuffix("ms")))
 
     def do_partial(self, node_id: str, snapshot_id: str, count: str) -> None:
         """partial 3 1/4 17: an interrupted download has left 17 bytes, of something."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from quorum_cores import fetch, follower, good_answer, sole_voter, static
 
 from replog_quorum import (

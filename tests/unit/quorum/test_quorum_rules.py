@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from quorum_cores import fetch, follower, good_answer, quorum_of, sole_voter, static
 
 from replog_quorum import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy

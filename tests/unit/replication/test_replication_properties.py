@@ -11,11 +11,12 @@ A small model of a controller and two followers surrounds a real `Leader`.  Chec
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replog.errors import ErrorCode
 from replog.metadata.config_keys import FlushPolicy

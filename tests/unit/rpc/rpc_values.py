@@ -1,8 +1,7 @@
-"""Hypothesis values for any message: types from the dataclass, ranges from its protobuf message."""
+"""Hypothesis values for any message: types from its class, ranges from its protobuf message."""
 
 from __future__ import annotations
 
-import dataclasses
 import pkgutil
 import types
 import typing
@@ -16,6 +15,7 @@ from uuid import UUID
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from replog import rpc
 from replog.controller import messages as controller_steps
@@ -27,7 +27,7 @@ from replog.errors import ReplogError, RequestTimedOutError
 from replog.group_errors import StaleMemberEpochError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
-from replog.rpc.messages import DivergingEpoch, Hello
+from replog.rpc.messages import IN_PROCESS, DivergingEpoch, Hello
 from replog_quorum import peer_messages as quorum
 from replog_quorum import voters as quorum_voters
 
@@ -69,38 +69,45 @@ def alike(value: Any) -> Any:
         return (type(value), str(value))
     if isinstance(value, tuple):
         return tuple(map(alike, value))
-    if dataclasses.is_dataclass(value):
-        return (type(value), *(alike(getattr(value, field.name)) for field in dataclasses.fields(value)))
+    if isinstance(value, Struct):
+        return (type(value), *(alike(getattr(value, name)) for name in value.__struct_fields__))
     return value
 
 
-def dataclasses_of(module: types.ModuleType) -> list[type]:
-    return [cls for cls in vars(module).values() if dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__]
+def is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
+def sent_fields(cls: type[Struct]) -> list[str]:
+    """The fields that travel."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return [name for name in cls.__struct_fields__ if IN_PROCESS not in getattr(hints[name], "__metadata__", ())]
+
+
+def structs_of(module: types.ModuleType) -> list[type[Struct]]:
+    return [cls for cls in vars(module).values() if is_struct(cls) and cls.__module__ == module.__name__]
 
 
 def proto_of(cls: type) -> type[Message] | None:
-    """The generated class for a dataclass; None for one that never travels."""
+    """The generated class for a struct; None for one that never travels."""
     module = next(module for module in _GENERATED if module.__name__ == cls.__module__)
     return _OTHER_NAMES.get(cls) or getattr(_GENERATED[module], cls.__name__, None)
 
 
-ALL = [cls for module in _GENERATED for cls in dataclasses_of(module)]
+ALL = [cls for module in _GENERATED for cls in structs_of(module)]
 ON_THE_WIRE = [cls for cls in ALL if proto_of(cls) is not None]
 
 
 @cache
-def values(cls: type, *without: str) -> st.SearchStrategy[Any]:
+def values(cls: type[Struct], *without: str) -> st.SearchStrategy[Any]:
     """Values of `cls` that its protobuf message can hold; the fields `without` are empty tuples."""
     proto = proto_of(cls)
     assert proto is not None
     descriptor: Descriptor = proto.DESCRIPTOR
     hints = typing.get_type_hints(cls)
     fields = {
-        field.name: st.just(())
-        if field.name in without
-        else _strategy(hints[field.name], descriptor.fields_by_name.get(field.name))
-        for field in dataclasses.fields(cls)
-        if not field.metadata.get("in_process")
+        name: st.just(()) if name in without else _strategy(hints[name], descriptor.fields_by_name.get(name))
+        for name in sent_fields(cls)
     }
     return st.builds(cls, **fields)
 
@@ -119,8 +126,8 @@ def _strategy(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any
 def _of_one(hint: Any, field: FieldDescriptor | None) -> st.SearchStrategy[Any]:
     if typing.get_origin(hint) is tuple:
         return st.lists(_of_one(typing.get_args(hint)[0], _element_of(field)), max_size=3).map(tuple)
-    if dataclasses.is_dataclass(hint):
-        return values(typing.cast("type", hint))
+    if is_struct(hint):
+        return values(hint)
     if typing.get_origin(hint) is Mapping:
         key, partitions = typing.get_args(hint)
         some = st.frozensets(st.integers(0, 2**31 - 1), max_size=3)

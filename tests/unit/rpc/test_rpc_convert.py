@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing
-from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rpc_values import ALL, ON_THE_WIRE, alike, proto_of, values
+from msgspec import Struct, defstruct
+from rpc_values import ALL, ON_THE_WIRE, alike, proto_of, sent_fields, values
 
 from replog.controller import messages as controller
 from replog.errors import ErrorCode, InvalidRequestError, MalformedFrameError
@@ -26,8 +25,8 @@ ONLY_IN_PROTO = {
     ProducePartition: {"size_bytes"},
     FetchResult: {"size_bytes"},
 }
-ONLY_IN_DATACLASS = {ProduceRequest: {"batches"}, FetchResponse: {"batches"}}
-CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_DATACLASS]
+ONLY_IN_STRUCT = {ProduceRequest: {"batches"}, FetchResponse: {"batches"}}
+CONVERTIBLE = [cls for cls in ON_THE_WIRE if cls not in ONLY_IN_STRUCT]
 
 NEVER_SENT = {
     "replog.controller.messages": {
@@ -56,13 +55,11 @@ def test_only_messages_and_effects_of_cores_have_no_protobuf_message() -> None:
 
 
 @pytest.mark.parametrize("cls", ON_THE_WIRE, ids=name_of)
-def test_field_names_are_equal(cls: type) -> None:
+def test_field_names_are_equal(cls: type[Struct]) -> None:
     proto = proto_of(cls)
     assert proto is not None
     in_proto = set(proto.DESCRIPTOR.fields_by_name) - ONLY_IN_PROTO.get(cls, set())
-    sent = {field.name for field in dataclasses.fields(cls) if not field.metadata.get("in_process")}
-    in_dataclass = sent - ONLY_IN_DATACLASS.get(cls, set())
-    assert in_proto == in_dataclass
+    assert in_proto == set(sent_fields(cls)) - ONLY_IN_STRUCT.get(cls, set())
 
 
 @pytest.mark.parametrize("cls", CONVERTIBLE, ids=name_of)
@@ -119,7 +116,7 @@ def test_a_view_is_copied() -> None:
 
 @pytest.mark.parametrize("hint", [dict[str, int], complex, "int | str"])
 def test_a_field_that_cannot_travel_is_a_bug_of_ours(hint: Any) -> None:
-    cls = dataclass(type("Odd", (), {"__annotations__": {"field": hint}}))
+    cls = defstruct("Odd", [("field", hint)])
     with pytest.raises(TypeError, match="protobuf mapping"):
         from_proto(cls, metadata_pb2.NoOpRecord())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -11,6 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from rpc_values import values
 
 from replog.errors import ErrorCode, InvariantViolationError, MalformedFrameError
@@ -39,7 +39,7 @@ def with_batches(cls: type, element: str, element_cls: type) -> st.SearchStrateg
 
     def fill(message: Any, filled: list[tuple[Any, bytes]]) -> Any:
         elements, batches = [e for e, _ in filled], [b for _, b in filled]
-        return dataclasses.replace(message, **{element: tuple(elements), "batches": tuple(batches)})
+        return replace(message, **{element: tuple(elements), "batches": tuple(batches)})
 
     return st.builds(fill, values(cls, element, "batches"), pairs)
 

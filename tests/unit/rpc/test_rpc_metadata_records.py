@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rpc_values import dataclasses_of, values
+from rpc_values import structs_of, values
 
 from replog.errors import CorruptRecordError, MalformedFrameError, UnsupportedVersionError
 from replog.metadata import records
@@ -23,7 +23,7 @@ from replog.rpc.metadata_records import (
 )
 
 PARTS = {records.SupportedFeature, records.BrokerEndpoint}
-KINDS = [cls for cls in dataclasses_of(records) if cls not in PARTS]
+KINDS = [cls for cls in structs_of(records) if cls not in PARTS]
 
 
 @settings(max_examples=80, deadline=None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rpc_values import dataclasses_of, values
+from rpc_values import structs_of, values
 
 from replog.metadata import records
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.rpc.metadata_records import encode_metadata_record
 
-RECORDS = [cls for cls in dataclasses_of(records) if cls.__name__.endswith("Record")]
+RECORDS = [cls for cls in structs_of(records) if cls.__name__.endswith("Record")]
 
 
 @pytest.mark.parametrize("cls", RECORDS, ids=lambda cls: cls.__name__)

@@ -7,11 +7,11 @@ import socket
 import struct
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from rpc_handlers import HELLO, METADATA, UPDATE, Handlers, fetch, produce
 from tcp_served import serving, until
 

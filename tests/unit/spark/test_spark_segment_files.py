@@ -6,11 +6,11 @@ import errno
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from replog.records import decode_records, encode_batch, scan
 from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsResponse, SegmentSpan

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from replog.errors import InconsistentClusterIdError, InvalidRequestError
 from replog.rpc.messages import FetchRequest, client_hello

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from replog.testing.simulated_network import NetworkConditions
 from tests.unit.testing.simulated_tcp_server import HOST, PORT, World, run

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_kit import Replog
 from metadata_kit import FLIGHTS, STORY_END, TAXIS, MetadataDirectory
+from msgspec.structs import replace
 
 from replog.cli.metadata.log import MetadataBatch, MetadataLogFiles
 from replog.metadata.records import (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import pytest
 from cli_kit import Replog
 from metadata_kit import FLIGHTS, STORY_END, TAXIS, MetadataDirectory
+from msgspec.structs import replace
 
 from replog.cli.errors import CommandFailedError, UsageError
 from replog.cli.metadata import sources as metadata_sources

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from test_cli_health_view import GOOD, broker
 from test_cli_partition import FOUND, REPLICA

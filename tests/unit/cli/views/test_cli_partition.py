@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from cli_kit import Replog
+from msgspec.structs import replace
 
 from replog.cli.commands.partition import _row, caught_up, partition_name, summary
 from replog.cli.errors import UsageError

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from uuid import UUID
 
 import pytest
 from fake_cluster import FakeCluster
+from msgspec.structs import replace
 
 from replog.client import Admin
 from replog.client.admin.reassignments import (
