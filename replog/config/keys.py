@@ -7,7 +7,6 @@ like ``name: Annotated[int, milliseconds(1, DAY_MS)] = 10_000``, with its meanin
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 from collections.abc import Iterable, Mapping
 from inspect import get_annotations
@@ -111,6 +110,8 @@ def unknown_key(name: str, value: object, keys: Mapping[str, Key]) -> ConfigErro
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
     """Finds the most similar name; None where nothing is similar.  Underscores, dashes and capitals do not count."""
+    import difflib
+
     plain = name.lower().replace("_", ".").replace("-", ".")
     matches = difflib.get_close_matches(plain, list(names), n=1, cutoff=NEAR_ENOUGH)
     return matches[0] if matches else None

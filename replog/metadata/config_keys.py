@@ -15,7 +15,6 @@ one broker             the first two, but not `CLUSTER_WIDE`: controller and lea
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import TypeAlias
@@ -324,5 +323,7 @@ def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: s
 
 def _advice(name: str, keys: Mapping[str, ConfigKey]) -> str:
     """Returns what to try, with a name only where one is near: a guess at random sends people the wrong way."""
+    import difflib
+
     near = difflib.get_close_matches(name, keys, n=1, cutoff=NEAR_ENOUGH) if len(name) <= _SHOWN_CHARACTERS else []
     return f'. Did you mean "{near[0]}"? ({keys[near[0]].type})' if near else "; `replog configs get` shows all"

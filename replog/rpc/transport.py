@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from random import Random
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -31,7 +31,9 @@ from replog.rpc.messages import (
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
-from replog.rpc.quorum_codec import QuorumFrame
+
+if TYPE_CHECKING:
+    from replog.rpc.quorum_codec import QuorumFrame  # brings the whole quorum, which a client has no use for
 
 Out_contra = TypeVar("Out_contra", contravariant=True)
 In_co = TypeVar("In_co", covariant=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from replog.errors import MalformedFrameError
-from replog.rpc.calling import MethodConnection
+from replog.rpc.grpc.method_calling import MethodConnection
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 from replog.testing.simulated_network import Call, End

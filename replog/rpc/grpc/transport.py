@@ -27,10 +27,10 @@ from replog.errors import (
 )
 from replog.rpc import frames, quorum_codec
 from replog.rpc.call_stream import ItemStream, StreamedCalls, decode_items, encode_items
-from replog.rpc.calling import MethodConnection
 from replog.rpc.error_codes import error_code_of
 from replog.rpc.forks import note_grpc_use
 from replog.rpc.grpc.loop_noise import keep_quiet
+from replog.rpc.grpc.method_calling import MethodConnection
 from replog.rpc.grpc.stream import (
     ERROR_CODE_KEY,
     MAX_MESSAGE_BYTES,

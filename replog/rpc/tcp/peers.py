@@ -11,8 +11,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.tcp.codecs import QUORUM
-from replog.rpc.tcp.service import PeerStreams
+from replog.rpc.tcp.service import QUORUM, PeerStreams
 from replog.rpc.tcp.transport import FETCH, TcpConnection, create_connection
 from replog.rpc.tcp.wire import StreamKind, is_opening
 from replog.rpc.transport import PeerHandlers, Stream, StreamPresence

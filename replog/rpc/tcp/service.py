@@ -17,11 +17,11 @@ from replog.errors import (
     ReplogError,
     UnsupportedVersionError,
 )
-from replog.rpc import frames, watch_codec
+from replog.rpc import frames, quorum_codec, watch_codec
 from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, Hello
 from replog.rpc.serving import serve_client_calls, serve_controller_calls
 from replog.rpc.task_ends import until_one_ends
-from replog.rpc.tcp.codecs import CALLS, QUORUM
+from replog.rpc.tcp.codecs import CALLS
 from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import STREAM_VERSION, Codec, StreamKind, parse_opening, whole
 from replog.rpc.transport import ClientHandlers, ConnectionLostError, NodeHandlers, PeerHandlers, RequestContext
@@ -39,6 +39,9 @@ def _decode_consumer_fetch(data: memoryview) -> Hello | FetchRequest:
         raise InvalidRequestError("this port is for clients; followers fetch at inter.broker.listener")
     return request
 
+
+QUORUM = Codec(whole(quorum_codec.encode_quorum_message), quorum_codec.decode_quorum_message)
+"""Of both ends, and here because clients, which import `codecs`, have no use for the messages of the quorum."""
 
 _METADATA = Codec(whole(watch_codec.encode_update), watch_codec.decode_watch_request)
 _OFFSETS = Codec(whole(watch_codec.encode_offsets_update), watch_codec.decode_offsets_request)
