@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from inspect import get_annotations
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
@@ -88,11 +88,10 @@ def keys_of(config_class: type[Any]) -> dict[str, Key]:
 
     Those that it has from other classes come behind its own, one class after the other.
     """
-    hints = get_type_hints(config_class, include_extras=True)
     written = [name for part in config_class.__mro__ for name in get_annotations(part)]
     table = {}
     for field in sorted(fields(config_class), key=lambda field: written.index(field.name)):
-        kind, *rest = hints[field.name].__metadata__
+        kind, *rest = field.type.__metadata__
         name = field.name.replace("_", ".")
         table[name] = Key(name, field.name, kind, field.default, rest[0] if rest else None)
     return table
