@@ -130,14 +130,31 @@ class ForkServerGoneError(Exception):
     """The process that forks nodes has ended: somebody must have ended it."""
 
 
+_READ_BY_NODES: Final = (
+    "GLIBC_",
+    "GRPC_",
+    "LANG",
+    "LC_",
+    "LD_",
+    "MALLOC_",
+    "OPENSSL_",
+    "PYTHON",
+    "REPLOG_",
+    "TMPDIR",
+    "TZ",
+)
+"""How the variables begin that a node, or what it is made of, reads; some others change all the time, as pytest's do."""
+
+
 def _surroundings() -> tuple[object, ...]:
     """Returns what a process has from the one that starts it, so that a fork of an earlier one would lack what is new."""
+    variables = {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_NODES)}
     limits = tuple(resource.getrlimit(getattr(resource, name)) for name in dir(resource) if name.startswith("RLIMIT_"))
     status = Path("/proc/self/status").read_text(encoding="utf-8", errors="replace").splitlines()
     umask = [line for line in status if line.startswith("Umask:")]
     ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     where = (os.sched_getaffinity(0), os.getpriority(os.PRIO_PROCESS, 0), os.getpgrp())
-    return (dict(os.environ), sys.executable, limits, umask, ignored, where)
+    return (variables, sys.executable, limits, umask, ignored, where)
 
 
 class _Server:

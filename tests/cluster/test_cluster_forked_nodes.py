@@ -26,7 +26,7 @@ from replog.cluster.processes import ProcessId
 
 pytestmark = pytest.mark.cluster
 
-WAYS = {"forked": NodePlace(), "by itself": NodePlace(environment={"SOME_VARIABLE": "1"})}
+WAYS = {"forked": NodePlace(), "by itself": NodePlace(environment={"PYTHONNOUSERSITE": "1"})}
 
 
 @pytest.fixture(params=WAYS)
@@ -226,15 +226,18 @@ async def test_what_has_changed_around_this_process_changed_for_its_nodes(
 ) -> None:
     async with await LocalCluster.start(tmp_path / "c", nodes=1, config=QUICK) as local:
         first = node_processes._server
-        monkeypatch.setenv("SOME_VARIABLE", "here")
+        monkeypatch.setenv("SOME_VARIABLE", "here")  # no node reads it
+        await node_processes.prepare_forks()
+        assert node_processes._server is first
+        monkeypatch.setenv("PYTHONNOUSERSITE", "1")
         await local.stop(1)
         local.start_node(1)  # without forks: nobody waits until modules are loaded
         assert not isinstance(local.nodes[1].child, ForkedNode)
-        assert b"SOME_VARIABLE=here" in Path(f"/proc/{pid_of(local)}/environ").read_bytes()
+        assert b"PYTHONNOUSERSITE=1" in Path(f"/proc/{pid_of(local)}/environ").read_bytes()
         async with await LocalCluster.start(tmp_path / "d", nodes=1, config=QUICK) as other:
             assert node_processes._server is not first
             assert isinstance(other.nodes[1].child, ForkedNode)
-            assert b"SOME_VARIABLE=here" in Path(f"/proc/{pid_of(other)}/environ").read_bytes()
+            assert b"PYTHONNOUSERSITE=1" in Path(f"/proc/{pid_of(other)}/environ").read_bytes()
 
 
 async def run_in_a_fork(directory: Path) -> None:
