@@ -31,9 +31,10 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from msgspec import Struct
 
 DESCRIPTORS_PER_REQUEST: Final = 3
 MESSAGE_BYTES_MAX: Final = 1 << 20
@@ -47,8 +48,7 @@ _LEFT_TO_THE_PARENT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQ
 """Signals for a whole group of processes: nodes take them; this process ends when they, and its parent, have ended."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRequest:
+class NodeRequest(Struct, frozen=True):
     """What the process of a node is told.
 
     Attributes:
@@ -90,8 +90,7 @@ def read_message(one: socket.socket) -> Any:
     return json.loads(message) if message else None
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct, frozen=True):
     """A node that was forked: its process, and the socket on which its end is told."""
 
     pid: int
@@ -100,8 +99,7 @@ class _Node:
     """The descriptor (pidfd) that is readable when the process has ended."""
 
 
-@dataclass(slots=True)
-class _Start:
+class _Start(Struct, frozen=True):
     """What the process of a new node takes over from this one's parent."""
 
     request: NodeRequest
@@ -110,36 +108,36 @@ class _Start:
     server_pid: int
 
 
-@dataclass(slots=True)
 class ForkServer:
     """Forks nodes until nobody can ask any more.
 
-    Attributes:
+    Args:
         control: The socket on which requests arrive.
         parent: The descriptor (pidfd) of the process that asks.
     """
 
-    control: socket.socket
-    parent: int
-    _nodes: dict[int, _Node] = field(default_factory=dict[int, _Node])
-    _selector: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    def __init__(self, control: socket.socket, parent: int) -> None:
+        self._control = control
+        self._parent = parent
+        self._nodes: dict[int, _Node] = {}
+        self._selector = selectors.DefaultSelector()
 
     def serve(self) -> _Start | None:
         """Serves requests; returns None at the end, and in the process of each new node what that begins with."""
-        self._selector.register(self.control, selectors.EVENT_READ)
-        self._selector.register(self.parent, selectors.EVENT_READ)
+        self._selector.register(self._control, selectors.EVENT_READ)
+        self._selector.register(self._parent, selectors.EVENT_READ)
         may_ask = True
         while may_ask or self._nodes:
             for key, _ in self._selector.select():
-                if key.fd == self.parent:
+                if key.fd == self._parent:
                     return None
-                if key.fd != self.control.fileno():
+                if key.fd != self._control.fileno():
                     self._tell_end(self._nodes.pop(key.fd))
                     continue
-                asked, descriptors, _, _ = socket.recv_fds(self.control, 1, DESCRIPTORS_PER_REQUEST)
+                asked, descriptors, _, _ = socket.recv_fds(self._control, 1, DESCRIPTORS_PER_REQUEST)
                 if not asked:
                     may_ask = False
-                    self._selector.unregister(self.control)
+                    self._selector.unregister(self._control)
                 elif len(descriptors) < DESCRIPTORS_PER_REQUEST:  # no more may be open; closing tells it
                     for descriptor in descriptors:
                         os.close(descriptor)
@@ -172,8 +170,8 @@ class ForkServer:
 
     def _close_in_child(self) -> None:
         self._selector.close()
-        self.control.close()
-        os.close(self.parent)
+        self._control.close()
+        os.close(self._parent)
         for node in self._nodes.values():
             node.told.close()
             os.close(node.ended)

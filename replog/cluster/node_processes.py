@@ -19,9 +19,10 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
+
+from msgspec import Struct, field
 
 from replog.broker.fork_server import PADDING, NodeRequest, pair, read_message
 from replog.cluster.processes import POLL_S, Child, ProcessId
@@ -30,8 +31,7 @@ READY_TIMEOUT_S: Final = 60.0
 """As long as a busy machine may take to start an interpreter that loads a broker's modules."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodePlace:
+class NodePlace(Struct, frozen=True):
     """What the process of a node finds around it.
 
     Attributes:

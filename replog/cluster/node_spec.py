@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import asdict
 
 from replog.cluster.node_processes import NodePlace
 from replog.cluster.processes import Child, ProcessId

@@ -10,9 +10,10 @@ import socket
 import time
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+from msgspec import Struct
 
 POLL_S = 0.02
 PORTS_FROM = 10_240
@@ -22,8 +23,7 @@ PORT_TRIES = 50
 _LAST_LINES_BYTES = 64 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessId:
+class ProcessId(Struct, frozen=True):
     """A process that cannot be mistaken for a later one with the same pid.
 
     `started`: start time in clock ticks since boot (Linux ``/proc``); 0 where the system does not tell.
