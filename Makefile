@@ -34,7 +34,7 @@ help:
 	@echo "make test-deploy   Spark clusters, an example and the bench with Kafka, minutes of JVMs: not in make test"
 	@echo "make test-client-suites   what the authors of Kafka's clients test them with: not in make test"
 	@echo "make campaign   simulations, chaos, fuzz, safeguards taken out: fresh seeds for MINUTES=60"
-	@echo "make lint   format, lint, types, import contracts, generated files"
+	@echo "make lint   format, lint, types, import contracts, docstrings, generated files"
 	@echo "make format put the code into shape"
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
 	@echo "make proto  write replog/pb from proto/"
@@ -91,6 +91,7 @@ lint:
 		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
+	.venv/bin/python -m tests.lint
 	.venv/bin/pyright --pythonpath .venv/bin/python
 	.venv/bin/python tools/generate.py --check
 	.venv/bin/python tools/kafka_messages.py --check

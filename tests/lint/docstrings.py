@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
     "replog",
@@ -160,64 +158,14 @@ def stands_alone(text: str) -> bool:
     return bool(re.match(r"[A-Z`(0-9\"'-]", text)) and not re.match(r"(Of|As of|As in|For|In) ", text)
 
 
-@pytest.mark.parametrize("room", rooms())
-def test_functions_say_what_they_do_and_arguments_what_they_are(room: str) -> None:
-    wrong = []
-    for place, node, text in described(room):
-        if not is_thing(node) and not begins_with_a_verb(text):
-            wrong.append(f"{place}: begins with {text.split()[0]!r}")
-        wrong += [f"{place}: argument {line!r}" for line in lines_of("Args", text) if not stands_alone(line)]
-    assert not wrong, f"{len(wrong)} docstrings: a verb first, whole noun phrases as arguments\n" + "\n".join(wrong)
-
-
-@pytest.mark.parametrize("room", rooms())
-def test_errors_and_attributes_are_told_in_whole_phrases(room: str) -> None:
-    wrong = [
-        f"{place}: {section} {line!r}"
-        for place, _, text in described(room)
-        for section in ("Raises", "Attributes")
-        for line in lines_of(section, text)
-        if not stands_alone(line)
-    ]
-    assert not wrong, f"{len(wrong)} lines: whole sentences or noun phrases\n" + "\n".join(wrong)
-
-
-@pytest.mark.parametrize(
-    ("text", "is_right"),
-    [("Returns the offset.", True), ("Whether it is open.", True), ("The offset.", False), ("Bytes in front.", False)],
-)
-def test_the_rule_for_first_words(text: str, is_right: bool) -> None:
-    assert begins_with_a_verb(text) is is_right
-
-
-@pytest.mark.parametrize("section", ["Args", "Raises", "Attributes"])
-@pytest.mark.parametrize(
-    ("line", "is_right"),
-    [
-        ("fs: The disk.", True),
-        ("fs: `Log.read` of it.", True),
-        ("first, second: The disks.", True),
-        ("asyncio.InvalidStateError: It is not known.", True),
-        ("As `read`.", True),
-        ("fs: the disk.", False),
-        ("first, second: the disks.", False),
-        ("asyncio.InvalidStateError: not known.", False),
-        ("fs: Of the replicas.", False),
-        ("fs: As of `read`.", False),
-        ("as `read`.", False),
-    ],
-)
-def test_the_rule_for_lines_of_sections(section: str, line: str, is_right: bool) -> None:
-    (found,) = lines_of(section, f"Reads.\n\n{section}:\n    {line}\n        and so on.\n\nReturns:\n    nothing.\n")
-    assert stands_alone(found) is is_right
-
-
-def test_a_section_in_one_line_is_judged_too() -> None:
-    assert lines_of("Raises", "Reads.\n\nRaises: as `read`.\n") == ["as `read`."]
-    assert lines_of("Raises", "Reads.  Raises: as `read`.") == ["as `read`."]
-    assert lines_of("Raises", "Reads, see Raises: there.\n") == []
-
-
-def test_each_entry_of_a_section_is_judged() -> None:
-    text = "Reads.\n\nRaises:\n    OSError: One.\n\n    ValueError: two.\n        more\n\nArgs:\n    fs: Disk.\n"
-    assert lines_of("Raises", text) == ["One.", "two."]
+def violations() -> Iterator[str]:
+    """Yields each docstring that does not begin with a verb, and each line of a section that is no whole phrase."""
+    for room in rooms():
+        for place, node, text in described(room):
+            if not is_thing(node) and not begins_with_a_verb(text):
+                yield f"{place}: begins with {text.split()[0]!r}, not with a verb"
+            for section in ("Args", "Raises", "Attributes"):
+                lines = lines_of(section, text)
+                yield from (
+                    f"{place}: {section} {line!r} is no whole phrase" for line in lines if not stands_alone(line)
+                )

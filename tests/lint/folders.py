@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -19,19 +20,6 @@ def crowded(top: Path) -> dict[str, int]:
     return {name: count for name, count in crowds.items() if name not in GENERATED}
 
 
-def test_no_folder_is_crowded() -> None:
-    assert all((ROOT / top).is_dir() for top in PRODUCT)
-    assert [crowded(ROOT / top) for top in PRODUCT] == [{} for _ in PRODUCT]
-
-
-def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
-    room = tmp_path / "house" / "room"
-    room.mkdir(parents=True)
-    for number in range(FILES_MAX + 1):
-        (room / f"module_{number}.py").touch()
-    assert crowded(tmp_path / "house") == {"house/room": FILES_MAX + 1}
-
-
 def doubles(top: Path) -> list[str]:
     """Returns the names that several modules of folders that are no packages have: one of them would be imported for the other."""
     modules = (path for path in top.rglob("*.py") if path.name != "conftest.py")
@@ -39,9 +27,11 @@ def doubles(top: Path) -> list[str]:
     return sorted(name for name, count in names.items() if count > 1)
 
 
-def test_each_module_of_the_tests_has_a_name_of_its_own(tmp_path: Path) -> None:
-    assert doubles(ROOT / "tests") == []
-    for room in ("one", "other"):
-        (tmp_path / room).mkdir()
-        (tmp_path / room / "test_it.py").touch()
-    assert doubles(tmp_path) == ["test_it.py"]
+def violations() -> Iterator[str]:
+    """Yields each folder with too many modules, and each name that two modules of the tests have."""
+    for top in PRODUCT:
+        if not (ROOT / top).is_dir():
+            yield f"{top}: no such folder"
+        for name, count in crowded(ROOT / top).items():
+            yield f"{name}: {count} modules, at most {FILES_MAX}"
+    yield from (f"{name}: several modules of the tests have this name" for name in doubles(ROOT / "tests"))

@@ -1,0 +1,23 @@
+"""Says everything that is wrong with how code, tests and documents are written: `python -m tests.lint`, as `make lint` does.
+
+Each module beside this one is a rule: its docstring says which, and `violations` finds what breaks it.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from tests.lint import docstrings, documents, folders, invariant_labels, kafka_page, waits
+
+RULES = (docstrings, documents, folders, invariant_labels, kafka_page, waits)
+
+
+def main() -> int:
+    """Prints each violation, and returns 1 if there is one."""
+    found = [f"{rule.__name__.rpartition('.')[2]}: {line}" for rule in RULES for line in rule.violations()]
+    print("\n".join([*found, f"{len(found)} violations of {len(RULES)} rules"]))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
