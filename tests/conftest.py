@@ -16,6 +16,8 @@ import pytest
 from bench.bytecode import keep_bytecode
 from tests import short_lived_java
 from tests.campaign.marks import CampaignMarks
+from tests.run_costs import Costs, Processes
+from tests.run_report import RunReport
 
 if TYPE_CHECKING:
     from tests.side_by_side import Scheduler
@@ -25,6 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _take_interrupts()
     _keep_bytecode(config)
     config.pluginmanager.register(CampaignMarks(), "campaign marks")
+    _measure_costs(config)
 
 
 def _take_interrupts() -> None:
@@ -38,6 +41,17 @@ def _keep_bytecode(config: pytest.Config) -> None:
     cache = getattr(config, "cache", None)
     if cache is not None:
         keep_bytecode(cache.mkdir("bytecode"))
+
+
+def _measure_costs(config: pytest.Config) -> None:
+    """Measures where tests are run, and reports where people look: in one process, or (`pytest -n 3`) in several."""
+    is_worker = hasattr(config, "workerinput")
+    runs_tests = is_worker or config.getoption("dist", "no") == "no"
+    costs = Costs(Processes()) if runs_tests else None
+    if costs is not None:
+        config.pluginmanager.register(costs, Costs.__name__)
+    if not is_worker:
+        config.pluginmanager.register(RunReport(costs), RunReport.__name__)
 
 
 def pytest_collection_finish() -> None:
@@ -58,13 +72,14 @@ def _garbage_of_its_own() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def java_temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def java_temporary_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Has every Java that tests start be quick to start and keep its files here: Spark's, libraries that Kafka unpacks."""
     folder = tmp_path_factory.mktemp("java")
     inherited = os.environ.get(short_lived_java.VARIABLE, "")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(short_lived_java.VARIABLE, short_lived_java.java_options(folder, inherited))
         yield folder
+    request.config.pluginmanager.get_plugin(Costs.__name__).java_count = short_lived_java.started_count(folder)
     shutil.rmtree(folder, ignore_errors=True)  # Spark's own Java may be writing: it ends with this process
 
 

@@ -16,6 +16,16 @@ SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:-UsePerfData"
 """Half of what a JVM costs in its first minute is compiling for the hours to come; the last option is about a file in /tmp."""
 
 
+MARK = "started-"
+"""How the empty files begin that JVMs leave in their temporary folder, one each: scripts start them, whom nobody sees."""
+
+
 def java_options(temporary: Path, inherited: str = "") -> str:
     """Returns the value of the variable: what was in it goes behind, and so has the last word."""
-    return f'{SHORT_LIVED} -Djava.io.tmpdir="{temporary}" {inherited}'.rstrip()
+    mark = f'-Xlog:os=error:file="{temporary}/{MARK}%p":none:filecount=0'  # a log of what is never said
+    return f'{SHORT_LIVED} {mark} -Djava.io.tmpdir="{temporary}" {inherited}'.rstrip()
+
+
+def started_count(temporary: Path) -> int:
+    """Returns how many JVMs have been started with this folder."""
+    return sum(1 for _ in temporary.glob(f"{MARK}*"))
