@@ -61,7 +61,7 @@ def _changes(message: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[
                 yield from _changes(getattr(message, name), (*path, name))
         else:
             for value in _scalars(field):
-                text = repr(value)[:20]
+                text = _shown(value)
                 yield path, f"{name} = {text}", lambda at, name=name, value=value: setattr(at, name, value)
 
 
@@ -72,7 +72,7 @@ def _of_list(
     yield path, f"no {name}", lambda at: at.ClearField(name)
     if field.message_type is None:
         for value in _scalars(field):
-            yield path, f"{name} = [{repr(value)[:20]}]", lambda at, value=value: getattr(at, name).append(value)
+            yield path, f"{name} = [{_shown(value)}]", lambda at, value=value: getattr(at, name).append(value)
     if values:
         for count in (2, COUNT):
             yield path, f"{name} x {count}", lambda at, count=count: getattr(at, name).extend([values[0]] * count)
@@ -84,3 +84,8 @@ def _scalars(field: FieldDescriptor) -> Sequence[Any]:
     if field.type == FieldDescriptor.TYPE_STRING:
         return _TEXTS
     return _BYTES if field.type == FieldDescriptor.TYPE_BYTES else _NUMBERS[field.type]
+
+
+def _shown(value: Any) -> str:
+    """The beginning of a value; it may have megabytes."""
+    return repr(value[:20] if isinstance(value, str) else value)[:20]

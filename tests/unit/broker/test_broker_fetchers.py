@@ -119,16 +119,6 @@ async def test_all_partitions_of_a_leader_share_its_stream() -> None:
         assert [connection.address for connection in it.network.connections] == ["broker:2", "broker:3"]
 
 
-async def test_a_lost_leader_is_asked_again_after_a_pause() -> None:
-    async with following() as it:
-        await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
-        await it.request()
-        it.stream.incoming.put_nowait(ConnectionLostError("gone"))
-        await wait_until(lambda: it.network.connections[0].closed)
-        await it.rig.advance(10_000)
-        await it.request(stream=1)
-
-
 async def test_a_leader_that_does_not_answer_is_left_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with following() as it:
         monkeypatch.setattr(it.fetchers, "config", replace(it.rig.config, replica_fetch_wait_max_ms=10))
@@ -215,7 +205,7 @@ async def test_an_answer_from_before_the_position_is_dropped() -> None:
         assert it.rig.replica.log.log_end_offset == 1
 
 
-async def test_a_new_stream_begins_with_everything() -> None:
+async def test_a_lost_leader_is_asked_again_after_a_pause_and_its_new_stream_begins_with_everything() -> None:
     async with following() as it:
         await it.rig.apply(*BROKERS, *topic((1, 2), leader=2))
         await it.request()

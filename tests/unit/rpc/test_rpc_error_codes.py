@@ -54,11 +54,11 @@ def test_every_class_comes_back(cls: type[ReplogError]) -> None:
     assert str(error) in str(arrived)
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
-def test_every_code_is_an_exception_with_a_text(code: ErrorCode) -> None:
-    error = error_from_code(code, "")
-    assert isinstance(error, ReplogError)
-    assert code.name in str(error)
+def test_every_code_is_an_exception_with_a_text() -> None:
+    found = {code: error_from_code(code, "") for code in ErrorCode if code is not ErrorCode.NONE}
+    assert [
+        code for code, error in found.items() if not isinstance(error, ReplogError) or code.name not in str(error)
+    ] == []
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), KeyError("x"), errors.InvariantViolationError("x")])
