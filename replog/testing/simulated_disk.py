@@ -126,6 +126,13 @@ class FileNode:
         self._pending = []
         self.written = bytearray(self.durable)
 
+    def copied(self) -> FileNode:
+        """Copies both images and what is between them; changes are shared, as they never change."""
+        other = FileNode(self.modified_ms)
+        other.written, other.durable = bytearray(self.written), bytearray(self.durable)
+        other._pending, other._cold, other._dirty = list(self._pending), set(self._cold), set(self._dirty)
+        return other
+
     def _keep_some_of(self, later: list[_Write | _Truncate], rng: random.Random) -> None:
         """Writes that reached the disk before an earlier one, which did not."""
         for change in later:
@@ -164,6 +171,11 @@ class EntryChange(Struct, frozen=True):
             entries.pop(self.name, None)
         else:
             entries[self.name] = self.node
+
+    def copied(self, copies: dict[Node, Node]) -> EntryChange:
+        """Returns the same change of the copied nodes."""
+        node = None if self.node is None else _node_copied(self.node, copies)
+        return EntryChange(_directory_copied(self.directory, copies), self.name, node)
 
 
 class Disk:
@@ -208,6 +220,14 @@ class Disk:
         self._journal = []
         _restart_from_durable(self.root, rng)
 
+    def copied(self) -> Disk:
+        """Copies both images and the journal; what stands in several of them is one node in the copy, too."""
+        other = Disk()
+        copies: dict[Node, Node] = {}
+        other.root = _directory_copied(self.root, copies)
+        other._journal = [tuple(change.copied(copies) for change in changes) for changes in self._journal]
+        return other
+
     def files(self) -> Iterator[FileNode]:
         """Yields every file that has a name in the written image."""
         directories = [self.root]
@@ -235,6 +255,26 @@ class Disk:
 def _pages(position: int, length: int) -> set[int]:
     """Returns the numbers of the pages that a range touches."""
     return set(range(position // PAGE_BYTES, -(-(position + length) // PAGE_BYTES)))
+
+
+def _node_copied(node: Node, copies: dict[Node, Node]) -> Node:
+    """Returns the copy of a node, which is made once."""
+    if isinstance(node, DirectoryNode):
+        return _directory_copied(node, copies)
+    if node not in copies:
+        copies[node] = node.copied()
+    return copies[node]
+
+
+def _directory_copied(directory: DirectoryNode, copies: dict[Node, Node]) -> DirectoryNode:
+    """Returns the copy of a directory, with copies of all that it names in either image."""
+    known = copies.get(directory)
+    if isinstance(known, DirectoryNode):
+        return known
+    other = copies[directory] = DirectoryNode()
+    other.written = {name: _node_copied(node, copies) for name, node in directory.written.items()}
+    other.durable = {name: _node_copied(node, copies) for name, node in directory.durable.items()}
+    return other
 
 
 def _make_durable(changes: tuple[EntryChange, ...]) -> None:

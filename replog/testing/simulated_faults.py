@@ -139,6 +139,10 @@ class Faults:
         else:
             self.operation_count += 1
             self._failing_change = self._count_down(self._failing_change, self.operation_count - 1, path)
+        if self._faults:
+            self._check_faults(operation, path)
+
+    def _check_faults(self, operation: Operation, path: str) -> None:
         for fault in self._faults:
             if fault.operation is operation and fault.path_part in path:
                 fault.countdown -= 1

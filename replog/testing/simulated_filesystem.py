@@ -18,7 +18,6 @@ What a crash leaves is described in `simulated_disk`.  The same contract tests r
 
 from __future__ import annotations
 
-import copy
 import errno
 import os
 import random
@@ -96,7 +95,7 @@ class SimulatedFileSystem:
         """
         with self._mutex:
             other = SimulatedFileSystem(capacity_bytes=self.capacity_bytes, now_ms=self._now_ms)
-            other._disk = copy.deepcopy(self._disk)
+            other._disk = self._disk.copied()
             return other
 
     def image(self) -> dict[str, bytes]:

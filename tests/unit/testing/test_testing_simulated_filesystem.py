@@ -325,3 +325,40 @@ def test_a_copied_disk_crashes_alone() -> None:
         assert (file.pread(9, 0), other.image()["/file"][:4]) == (b"datamore", b"data")
         file.sync()
     assert disk.image() == {"/file": b"datamore"}
+
+
+def test_a_copied_disk_has_everything_that_decides_what_a_crash_leaves() -> None:
+    """Goal: changes of files and names that wait, and one node behind several names, before and after the next changes."""
+
+    def changed(disk: SimulatedFileSystem) -> SimulatedFileSystem:
+        disk.rename("/a/old", "/b/new")
+        replace_file(disk, "/b/other", b"y" * 700)
+        with closing(disk.open("/b/new", OpenMode.WRITE)) as file:
+            file.pwrite([b"z" * 2_000], 100)
+        disk.sync_dir("/a")
+        disk.remove("/b/new")
+        return disk
+
+    def worked() -> SimulatedFileSystem:
+        disk = SimulatedFileSystem()
+        for folder in ("/a", "/b"):
+            make_durable_dirs(disk, folder)
+        replace_file(disk, "/a/old", b"x" * 700)
+        with closing(disk.open("/a/old", OpenMode.WRITE)) as file:
+            file.pwrite([b"more"], 3_000)
+            file.truncate(1_000)
+        with closing(disk.open("/b/fresh", OpenMode.CREATE)) as file:
+            file.pwrite([b"fresh"], 0)
+        disk.rename("/b/fresh", "/a/fresh")
+        return disk
+
+    outcomes = set()
+    for seed in range(60):
+        disks = [worked(), worked().copied(), changed(worked()), changed(worked().copied()), changed(worked()).copied()]
+        for disk in disks:
+            disk.crash(random.Random(seed))
+        here, there, *later = [disk.image() for disk in disks]
+        assert here == there
+        assert later == [later[0]] * 3
+        outcomes.add(str(here) + str(later[0]))
+    assert len(outcomes) > 20
