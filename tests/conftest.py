@@ -69,7 +69,7 @@ def _garbage_of_its_own() -> Iterator[None]:
     one of the file that has left it, whichever files come before and after.
 
     Logs that a test leaves open, as a killed machine does, stay in the index cache of the process with their simulated
-    disks: a million objects, which each later look would walk over.
+    disks: half a million objects, which each later look would walk over.
     """
     yield
     INDEX_CACHE._copies.clear()
