@@ -22,7 +22,7 @@ def crowded(top: Path) -> dict[str, int]:
 
 def doubles(top: Path) -> list[str]:
     """Returns the names that several modules of folders that are no packages have: one of them would be imported for the other."""
-    modules = (path for path in top.rglob("*.py") if path.name != "conftest.py")
+    modules = (path for path in top.rglob("*.py") if path.name not in {"conftest.py", "__main__.py"})
     names = Counter(path.name for path in modules if not (path.parent / "__init__.py").exists())
     return sorted(name for name, count in names.items() if count > 1)
 
