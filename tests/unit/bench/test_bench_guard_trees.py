@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from guard_kit import BACKEND, commit, git, make_repository, write_product
 
 from bench.guard import trees
 from bench.guard.trees import Tree, TreeError, UnknownCommitError, make_tree, resolve
+from bench.guard.turns import ELSEWHERE
 
 
 @pytest.fixture
@@ -27,7 +29,8 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def say(tree: Tree, expression: str) -> str:
     """What an expression is in the tree's own interpreter; the last line of the error if there is one."""
     command = [str(tree.python), "-c", f"print({expression})"]
-    done = subprocess.run(command, cwd=tree.folder, capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name not in ELSEWHERE}
+    done = subprocess.run(command, cwd=tree.folder, env=env, capture_output=True, text=True, check=False)
     return (done.stdout or done.stderr).strip().splitlines()[-1]
 
 

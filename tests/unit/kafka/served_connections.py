@@ -16,6 +16,8 @@ from replog.tcp.port import bind
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()
+HOST = "127.0.0.77"
+"""Where none of the clients of other tests looks for a broker of its own, whose port may have been this one."""
 
 
 def request(number: int, *, kind: int = OVERLAPPING, size: int = 12) -> bytes:
@@ -89,7 +91,7 @@ class Served:
     clients: list[Client]
 
     async def client(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.port))
+        client = Client(*await asyncio.open_connection(HOST, self.port))
         self.clients.append(client)
         return client
 
@@ -110,7 +112,7 @@ async def serving(
     script, request_bytes = Script(), ByteSemaphore(bytes_max)
     server = RequestServer(serve or script.serve, is_overlapping, is_overlapping)
     listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
-    bound = bind("127.0.0.1", 0)
+    bound = bind(HOST, 0)
     port = bound.port
     await listener.start(bound)
     found = Served(listener, port, script, request_bytes, [])

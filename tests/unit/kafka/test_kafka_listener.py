@@ -16,7 +16,7 @@ from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from tests.quiet import quiet_for
-from tests.unit.kafka.served_connections import ALONE, Script, request, serving
+from tests.unit.kafka.served_connections import ALONE, HOST, Script, request, serving
 
 
 async def test_the_room_for_small_requests_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,8 +93,8 @@ class AbortedTransport(asyncio.Transport):
 
 async def test_a_port_that_is_taken_is_told() -> None:
     async with serving() as it:
-        with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{it.port}"):
-            bind("127.0.0.1", it.port)
+        with pytest.raises(ConfigError, match=rf"cannot listen at {HOST}:{it.port}"):
+            bind(HOST, it.port)
 
 
 async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
