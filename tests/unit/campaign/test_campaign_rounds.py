@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -57,7 +58,7 @@ def test_a_find_has_its_message_and_what_repeats_it(tmp_path: Path) -> None:
     said = find.read_text()
     assert "R3 made up" in said
     assert "exit status 1" in said
-    assert f"{sys.executable} -c" in said
+    assert f"{shlex.quote(sys.executable)} -c" in said
     assert str(find) in it.summary()
     assert [tally.runs for tally in it.tallies.values()] == [1, 1]
 
