@@ -20,6 +20,12 @@ import pytest
 WORKER_OUTPUT = "costs"
 """The key of a worker's costs in what it hands to the process that started it."""
 
+LIST_EVERY_S = 1.0
+"""How old the list of processes below may be: most of them are started by others, such as a JVM or what forks nodes."""
+
+LOOK_EVERY_S = 0.05
+"""How old the CPU of those processes may be."""
+
 STARTS = {"subprocess.Popen", "os.posix_spawn"}
 """Audit events about a program that is started; their first argument is its path."""
 
@@ -29,15 +35,18 @@ class Processes:
 
     def __init__(self) -> None:
         self.started: Counter[str] = Counter()
-        self._may_live = False
+        self._is_news = False
+        self._below: list[int] = []
+        self._listed_at = self._living_at = 0.0
+        self._living_s = 0.0
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if event in STARTS:
-            self._may_live = True
+            self._is_news = True
             self.started[str(arguments[0]).rpartition("/")[2]] += 1
         elif event in {"os.fork", "os.forkpty"}:
-            self._may_live = True
+            self._is_news = True
             self.started["(fork)"] += 1
 
     def cpu_s(self) -> float:
@@ -46,11 +55,15 @@ class Processes:
         return sum(each.ru_utime + each.ru_stime for each in used) + self._of_living_s()
 
     def _of_living_s(self) -> float:
-        if not self._may_live:  # most tests: nothing is looked up
-            return 0.0
-        below = list(descendants(os.getpid()))
-        self._may_live = bool(below)
-        return sum(map(cpu_of_s, below))
+        """Returns the CPU of processes that live, as it was a moment ago: to look takes longer than most tests."""
+        now = time.monotonic()
+        if self._is_news or (self._below and now - self._listed_at > LIST_EVERY_S):
+            self._is_news, self._listed_at, self._living_at = False, now, 0.0
+            self._below = list(descendants(os.getpid()))
+        if now - self._living_at > LOOK_EVERY_S:
+            self._living_at = now
+            self._living_s = sum(map(cpu_of_s, self._below))
+        return self._living_s
 
 
 def descendants(process_id: int) -> Iterator[int]:
