@@ -1,7 +1,10 @@
 """An idempotent producer that speaks Kafka's protocol to a simulated cluster, and behaves as librdkafka's.
 
 Up to five requests are on their way; one that is not answered in time ends the connection.  What may be sent again is, with
-the sequence it has, in order, when all that was on its way is answered or given up.  It never gives a record up.
+the sequence it has, in order, when all that was on its way is answered or given up.  It never gives a record up, with one
+exception.  A partition takes any first sequence from a producer that it does not know (KIP-360).  So the first batch may be
+refused, and a later one of the same connection taken: from then on the first one is out of order.  librdkafka calls that
+fatal where it has to keep the order; the application begins with a new producer.
 """
 
 from __future__ import annotations
@@ -103,6 +106,9 @@ class KafkaProducer:
         self._batches: deque[Batch] = deque()  # without an outcome, in order
         self._news = asyncio.Event()
         self._count = 0
+        self._lives = 0
+        self._first = 0  # the number of the value that has sequence 0
+        self._acknowledged_to = -1  # the last sequence of the current life
         self.is_stopping = False
 
     def stop(self) -> None:
@@ -126,8 +132,8 @@ class KafkaProducer:
             if len(self._batches) < QUEUED_MAX:
                 count = self._rng.randint(1, self._burst_max)
                 values = [b"%s%d" % (self._name.encode(), self._count + number) for number in range(count)]
-                sends = [self._history.send(self._name, value) for value in values]
-                self._batches.append(Batch(self._count, values, sends))
+                sends = [self._history.send(f"{self._name}life {self._lives}", value) for value in values]
+                self._batches.append(Batch(self._count - self._first, values, sends))
                 self._count += count
                 self._news.set()
             await asyncio.sleep(self._interval_s)
@@ -203,7 +209,9 @@ class KafkaProducer:
         code, place = told.error_code, f"{self._name}{batch.base_sequence} at node {leader.node_id}"
         self._events.note("client", f"{place}: code {code}, offset {told.base_offset}")
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            self._batches.remove(batch)
+            if batch in self._batches:
+                self._batches.remove(batch)
+                self._acknowledged_to = max(self._acknowledged_to, batch.base_sequence)
             self._acknowledged(batch, told.base_offset)
             return True
         self._seen[f"kafka producer: {ErrorCode(code).name}"] += 1
@@ -211,11 +219,23 @@ class KafkaProducer:
             self._report(
                 f"{place} is answered with {ErrorCode(code).name}, at which clients give up: {told.error_message}"
             )
-        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and batch is self._batches[0]:
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches and batch is self._batches[0]:
+            if batch.base_sequence < self._acknowledged_to:
+                self._begin_anew()
+                return False
             batch.forgotten += 1
             if batch.forgotten > FORGOTTEN_MAX:
                 self._report(f"{place} is out of order: what was acknowledged before it is forgotten")
         return False
+
+    def _begin_anew(self) -> None:
+        """Begins with a new id; what was not acknowledged may be there or not."""
+        self._seen["kafka producer: begun anew"] += 1
+        self._producer_id = (-1, -1)
+        self._batches.clear()
+        self._lives += 1
+        self._first = self._count
+        self._acknowledged_to = -1
 
     def _acknowledged(self, batch: Batch, base_offset: int) -> None:
         if base_offset < 0:
