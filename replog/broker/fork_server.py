@@ -151,15 +151,17 @@ class ForkServer:
         told = socket.socket(fileno=own)
         start = _Start(NodeRequest.read(told), log, directory, os.getpid())
         try:
-            pid = os.fork()
+            pid = None if _is_closed(told) else os.fork()
         except OSError as error:
             _send(told, {"errno": error.errno})
+            pid = None
+        if pid == 0:
+            told.close()
+            self._close_in_child()
+            return start
+        if pid is None:
             told.close()
         else:
-            if pid == 0:
-                told.close()
-                self._close_in_child()
-                return start
             node = _Node(pid, told, os.pidfd_open(pid))
             self._nodes[node.ended] = node
             self._selector.register(node.ended, selectors.EVENT_READ)
@@ -182,6 +184,16 @@ class ForkServer:
         _, status = os.waitpid(node.pid, 0)
         _send(node.told, {"status": os.waitstatus_to_exitcode(status)})
         node.told.close()
+
+
+def _is_closed(told: socket.socket) -> bool:
+    """Whether the process that asks has closed its end: it waits no more."""
+    try:
+        return not told.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _send(told: socket.socket, values: object) -> None:

@@ -30,6 +30,9 @@ from replog.cluster.processes import POLL_S, Child, ProcessId
 READY_TIMEOUT_S: Final = 60.0
 """As long as a busy machine may take to start an interpreter that loads a broker's modules."""
 
+FORK_TIMEOUT_S: Final = 30.0
+"""As long as a busy machine may take to fork a process."""
+
 
 class NodePlace(Struct, frozen=True):
     """What the process of a node finds around it.
@@ -229,9 +232,11 @@ class _Server:
 
         Raises:
             ForkServerGoneError: It has ended.
+            TimeoutError: It does not answer; it forks nothing for this request any more.
             OSError: There can be no more processes or descriptors, or no log file.
         """
         told, other = pair()
+        told.settimeout(FORK_TIMEOUT_S)
         try:
             with other, log_file.open("ab") as log, _working_directory() as directory:
                 told.send(request.to_message())  # before anybody waits for it
@@ -241,6 +246,11 @@ class _Server:
             told.close()
             if isinstance(error, BrokenPipeError | ConnectionResetError):
                 raise ForkServerGoneError from error
+            if isinstance(error, TimeoutError):
+                raise TimeoutError(
+                    f"process {self.process.pid}, which forks nodes, has not answered for {FORK_TIMEOUT_S:.0f} s. If it"
+                    f" is stopped, let it go on: kill -CONT {self.process.pid}"
+                ) from error
             raise
 
 

@@ -218,6 +218,26 @@ async def test_who_forks_them_may_be_killed_and_nodes_are_started_again(tmp_path
         await local.wait_until_ready()
 
 
+async def test_who_forks_them_may_be_stopped_and_forks_none_that_nobody_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_processes, "FORK_TIMEOUT_S", 0.2)
+    async with await LocalCluster.start(tmp_path / "c", nodes=1, config=QUICK) as local:
+        await local.stop(1)
+        assert node_processes._server is not None
+        server = node_processes._server.process
+        server.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(TimeoutError, match=f"kill -CONT {server.pid}"):
+                local.start_node(1)
+        finally:
+            server.send_signal(signal.SIGCONT)
+        monkeypatch.undo()
+        local.start_node(1)
+        await local.wait_until_ready()
+        assert Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split() == [str(pid_of(local))]
+
+
 # ---- who may ask ---------------------------------------------------------------------------------------------------------
 
 
