@@ -169,7 +169,10 @@ class Context:
         return now_ms + timeout_ms + int(self._rng.random() * timeout_ms)
 
     def failover_delay_ms(self) -> int:
-        """Returns how long a follower whose leader is gone waits before it asks for pre-votes."""
+        """Returns how long a voter waits before it asks for pre-votes when no leader can be there to be disturbed.
+
+        Its leader is gone, or, at epoch 0, the quorum never had one.  The random part keeps voters from asking at one moment.
+        """
         return int(self._rng.random() * self.config.election_timeout_ms / 4)
 
     def fetch_timeout_ms(self) -> int:

@@ -176,7 +176,9 @@ class RoleMachine:
 def initial_role(context: Context, now_ms: int) -> Role:
     """Returns the role a node starts in, from what its disk says (docs/KAFKA.md 5.1).
 
-    A former leader never continues its epoch; a candidate does (nobody else can have its own vote).
+    A former leader never continues its epoch; a candidate does (nobody else can have its own vote).  A voter that has seen
+    no election at all waits for no leader: a new quorum serves at once, and an old one, which this voter joins with an empty
+    disk, answers its pre-votes with the leader.
     """
     election = context.election
     if election.leader_id not in (None, context.node_id):
@@ -188,7 +190,8 @@ def initial_role(context: Context, now_ms: int) -> Role:
         return Resigned(context, (), now_ms)
     if election.voted_id == context.node_id and election.voted_directory_id in (None, context.directory_id):
         return Candidate(context, now_ms)
-    return Unattached(context, now_ms, None)
+    is_new = context.epoch == 0 and election.voted_id is None
+    return Unattached(context, now_ms, now_ms + context.failover_delay_ms() if is_new else None)
 
 
 def _name_after(transition: Transition) -> RoleName:
