@@ -69,12 +69,14 @@ def _garbage_of_its_own() -> Iterator[None]:
     one of the file that has left it, whichever files come before and after.
 
     Logs that a test leaves open, as a killed machine does, stay in the index cache of the process with their simulated
-    disks: half a million objects, which each later look would walk over.
+    disks: half a million objects, which each later look would walk over.  So would it over what stays for good, such as
+    modules that a file was the first to load: what has survived one look is spared the next ones.
     """
     yield
     INDEX_CACHE._copies.clear()
     INDEX_CACHE._maps.clear()
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
