@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias, assert_never
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, TypeAlias, assert_never
+
+from msgspec import Struct
 
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
-from replog.errors import InvalidRequestError, NotControllerError
+from replog.errors import BrokerNotAvailableError, InvalidRequestError, NotControllerError
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.quorum_messages import (
@@ -18,14 +22,28 @@ from replog.rpc.quorum_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from replog.rpc.transport import PeerTransport
+from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
 from replog_quorum import AddVoter, QuorumReplicaStatus, QuorumStatus, RemoveVoter, Voter
 
 QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoterRequest
 
 
+PASSED_ON_MAX: Final = 32
+"""How many requests may be on their way to other nodes; while a leader is dead, each client asks again and again."""
+
+
+class _Shared(Struct):
+    """A connection, and how many requests are on it."""
+
+    connection: PeerConnection
+    users: int = 0
+
+
 class QuorumRequests:
     """Answers on one node.
+
+    Invariants:
+        - the requests that are passed on to one address share one connection, which is closed with the last one.
 
     Args:
         node_id: The id of this node.
@@ -43,6 +61,7 @@ class QuorumRequests:
         self._quorum = quorum
         self._transport = transport
         self._clock = clock
+        self._shared: dict[str, _Shared] = {}
 
     async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> ClientResponse:
         """Returns the leader's answer; where another node leads, the request is passed on to it.
@@ -50,8 +69,9 @@ class QuorumRequests:
         With `forwarded` another node has passed the request on, and it is not passed on again.
 
         Raises:
-            NotControllerError: No leader is known, or it has just changed; the same may be asked again.
-            ConnectionLostError: The leader cannot be reached.
+            NotControllerError: No leader is known, it has just changed, or `PASSED_ON_MAX` requests are on their way; the same
+                may be asked again.
+            BrokerNotAvailableError: The leader cannot be reached; another one may lead soon.
             ReplogError: The change was refused; the message says what is next.
         """
         leader_id = self._quorum.status().leader_id
@@ -69,7 +89,8 @@ class QuorumRequests:
 
         Raises:
             InvalidRequestError: No such voter is known.
-            ConnectionLostError: It cannot be reached.
+            NotControllerError: `PASSED_ON_MAX` requests are on their way; the same may be asked again.
+            BrokerNotAvailableError: It cannot be reached.
         """
         address = None if forwarded else self._quorum.address_of(node_id)
         if address is None:
@@ -77,11 +98,30 @@ class QuorumRequests:
         return await self._ask(address, request, timeout_ms)
 
     async def _ask(self, address: str, request: ClientRequest, timeout_ms: int) -> ClientResponse:
-        connection = self._transport.connect(address, purpose="quorum-admin")
+        if sum(shared.users for shared in self._shared.values()) >= PASSED_ON_MAX:
+            raise NotControllerError(f"node {self._node_id} passes on {PASSED_ON_MAX} requests already; try again")
+        async with self._connected(address) as connection:
+            try:
+                return await connection.call(
+                    request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True
+                )
+            except ConnectionLostError as error:  # the one who asks has lost nothing
+                raise BrokerNotAvailableError(f"node {self._node_id} cannot pass the request on: {error}") from error
+
+    @asynccontextmanager
+    async def _connected(self, address: str) -> AsyncIterator[PeerConnection]:
+        """Lends the one connection to an address."""
+        shared = self._shared.get(address)
+        if shared is None:
+            shared = self._shared[address] = _Shared(self._transport.connect(address, purpose="quorum-admin"))
+        shared.users += 1
         try:
-            return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)
+            yield shared.connection
         finally:
-            await connection.close()
+            shared.users -= 1
+            if not shared.users:
+                del self._shared[address]
+                await shared.connection.close()
 
     async def _answer(self, request: QuorumRequest) -> ClientResponse:
         match request:
