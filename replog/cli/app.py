@@ -3,64 +3,79 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 import replog
-from replog.cli.commands import (
-    brokers,
-    chaos,
-    cluster,
-    configs,
-    consume,
-    features,
-    groups,
-    log,
-    log_dirs,
-    metadata,
-    partition,
-    produce,
-    quorum,
-    reassign,
-    server,
-    status,
-    storage,
-    topics,
-)
 from replog.cli.errors import INTERRUPTED, READER_GONE, WRONG_USAGE, report, tell
 from replog.cli.terminal import standard_streams
 from replog.errors import ReplogError
 
+COMMANDS: Final[Mapping[str, str]] = {
+    "status": "status",
+    "produce": "produce",
+    "consume": "consume",
+    "storage": "app",
+    "server": "app",
+    "cluster": "app",
+    "topics": "app",
+    "partition": "app",
+    "groups": "app",
+    "brokers": "app",
+    "log-dirs": "app",
+    "configs": "app",
+    "quorum": "app",
+    "features": "app",
+    "log": "app",
+    "metadata": "app",
+    "chaos": "app",
+}
+"""What stands under each name in its module of `replog.cli.commands`, in the order of the help: a group, `app`, or a function."""
+
+_LOOKS: Final[Mapping[str, Any]] = {
+    "no_args_is_help": True,
+    "pretty_exceptions_enable": False,
+    "rich_markup_mode": None,  # its boxes cut long words, such as names of keys and variables, at 80 columns
+}
+
+
+class _Commands(TyperGroup):
+    """The commands of `COMMANDS`.
+
+    Each is imported and built when it is asked for: to build them all takes longer than what most of them do.
+    """
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 -- the signature of click
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 -- the signature of click
+        return _command(cmd_name) if cmd_name in COMMANDS else None
+
+
+@cache
+def _command(name: str) -> Any:
+    found = getattr(import_module(f"replog.cli.commands.{name.replace('-', '_')}"), COMMANDS[name])
+    parent = typer.Typer(callback=lambda: None, **_LOOKS)
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=name)
+    else:
+        parent.command(name)(found)
+    group: Any = typer.main.get_command(parent)
+    return group.commands[name]
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="replog",
     help="A replicated log with Kafka's storage and replication semantics.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,  # its boxes cut long words, such as names of keys and variables, at 80 columns
     context_settings={"help_option_names": ["-h", "--help"]},
+    **_LOOKS,
 )
-app.add_typer(storage.app, name="storage")
-app.add_typer(server.app, name="server")
-app.add_typer(cluster.app, name="cluster")
-app.add_typer(topics.app, name="topics")
-app.add_typer(partition.app, name="partition")
-app.add_typer(groups.app, name="groups")
-app.add_typer(brokers.app, name="brokers")
-app.add_typer(log_dirs.app, name="log-dirs")
-app.add_typer(configs.app, name="configs")
-app.add_typer(quorum.app, name="quorum")
-app.add_typer(features.app, name="features")
-app.add_typer(log.app, name="log")
-app.add_typer(metadata.app, name="metadata")
-app.add_typer(chaos.app, name="chaos")
-topics.app.command("alter")(reassign.alter)
-topics.app.command("reassign")(reassign.reassign)
-topics.app.command("elect-leaders")(reassign.elect_leaders)
-app.command("status")(status.status)
-app.command("produce")(produce.produce)
-app.command("consume")(consume.consume)
 
 _ClickError: Any = typer.BadParameter.__mro__[2]
 """Base of all usage errors.  Found this way because typer carries click inside itself or beside it, by version."""

@@ -47,4 +47,5 @@ def test_a_client_loads_nothing_of_a_node(name: str) -> None:
 def test_the_command_line_loads_neither_clients_nor_nodes_before_a_command_needs_them() -> None:
     modules, dataclasses = loaded("import replog.cli.app")
     assert modules.isdisjoint((*NODES, "replog.client", "google.protobuf", "pyarrow", "pyspark", "rich.table"))
+    assert not [name for name in modules if name.startswith("replog.cli.commands.")]
     assert dataclasses == []

@@ -8,6 +8,7 @@ import typer
 from msgspec import Struct
 
 from replog.cli import common
+from replog.cli.commands import reassign
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -252,3 +253,8 @@ def _table(partitions: list[PartitionInfo]) -> RenderableType:
         rows.append([str(p.partition_id), leader, str(p.leader_epoch), *ids])
     headers = (">partition", ">leader", ">leader epoch", "replicas", "isr", "eligible leaders outside the isr")
     return Grid(headers, rows)
+
+
+app.command("alter")(reassign.alter)
+app.command("reassign")(reassign.reassign)
+app.command("elect-leaders")(reassign.elect_leaders)
