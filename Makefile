@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS MINUTES CAMPAIGN_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
+.PHONY: help demo examples test test-quick test-exhaustive test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -30,7 +30,7 @@ help:
 	@echo "make demo   three brokers, a killed leader, every record read back, twice by Spark  (DEMO_ARGS=--fast)"
 	@echo "make examples   what the pipelines of examples/ need"
 	@echo "make test   all tests, side by side in TEST_WORKERS=3 processes                    (TEST_ARGS='-k codec')"
-	@echo "make test-quick, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
+	@echo "make test-quick, test-exhaustive, test-sim, test-cluster   parts of it: CONTRIBUTING.md says which to run when"
 	@echo "make test-deploy   Spark clusters, an example and the bench with Kafka, minutes of JVMs: not in make test"
 	@echo "make test-client-suites   what the authors of Kafka's clients test them with: not in make test"
 	@echo "make campaign   simulations, chaos, fuzz, safeguards taken out: fresh seeds for MINUTES=60"
@@ -57,7 +57,11 @@ test:
 # together they are all tests: tests/unit/test_makefile.py
 test-quick:
 	$(call install,test)
-	@.venv/bin/python -m pytest -n $(TEST_WORKERS) tests/unit tests/golden tests/contract $(TEST_ARGS)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) -m "not exhaustive" tests/unit tests/golden tests/contract $(TEST_ARGS)
+
+test-exhaustive:
+	$(call install,test)
+	@.venv/bin/python -m pytest -n $(TEST_WORKERS) -m exhaustive tests/unit $(TEST_ARGS)
 
 test-sim:
 	$(call install,test)

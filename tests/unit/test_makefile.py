@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,11 +21,20 @@ ON_REQUEST = ["tests/deploy", "tests/kafka/suites"]
 
 def test_each_folder_of_tests_is_in_one_part() -> None:
     recipes = re.findall(r"^test-[\w-]+:\n(?:\t.*\n)+", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    marks = {mark for recipe in recipes for mark in re.findall(r" -m \"?([\w ]+?)\"? tests/unit\b", recipe)}
+    assert marks == {"exhaustive", "not exhaustive"}
+    assert not _marked_exhaustive(folder for folder in (ROOT / "tests").iterdir() if folder.name != "unit")
+    recipes = [recipe for recipe in recipes if " -m exhaustive " not in recipe]
     named = [folder for recipe in recipes for folder in re.findall(r"tests/[\w/]+", recipe)]
     folders = {_part_of(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
-    assert len(recipes) == 5
+    assert len(recipes) == 5  # and `make test-exhaustive`
     assert {*ON_REQUEST} <= folders
     assert sorted(named) == sorted(folders)
+
+
+def _marked_exhaustive(folders: Iterable[Path]) -> list[Path]:
+    files = (file for folder in folders for file in folder.rglob("test_*.py"))
+    return [file for file in files if "mark.exhaustive" in file.read_text()]
 
 
 def _part_of(path: Path) -> str:

@@ -54,6 +54,8 @@ from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.tcp.wire import StreamKind
 from replog.testing import SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 TIMEOUT_MS = 2_000
 STRANGER = 77
 ENDPOINT = BrokerEndpoint(CLIENT_LISTENER, "127.0.0.1", 19)

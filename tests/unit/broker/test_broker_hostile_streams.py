@@ -29,6 +29,8 @@ from replog.rpc.tcp import transport as tcp_transport
 from replog.rpc.tcp.wire import Codec, StreamKind
 from replog.rpc.transport import ConnectionLostError
 
+pytestmark = pytest.mark.exhaustive
+
 LAST = 77
 """Correlation id of the good request behind a hostile one."""
 

@@ -46,6 +46,8 @@ from replog.metadata.records import (
     ResourceType,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 CONFIG = ControllerConfig(broker_session_timeout_ms=3_000, min_insync_replicas=2, default_replication_factor=2)
 BROKERS = (1, 2, 3, 4)
 TOPICS = ("flights", "taxis")

@@ -6,6 +6,7 @@ import sys
 from types import FrameType
 from typing import Any
 
+import pytest
 from classic_kit import (
     CONFIG,
     DELAY_MS,
@@ -36,6 +37,8 @@ from replog.group_errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+
+pytestmark = pytest.mark.exhaustive
 
 MEMBERS_THAT_MEET = 250
 WAIT_MS_MAX = DELAY_MS + REBALANCE_MS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from classic_kit import beat, joining, leaving, pass_time, syncing
 from consumer_bytes import wanting
 from group_record_kit import unhurried
@@ -37,6 +38,8 @@ from replog.group_errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+
+pytestmark = pytest.mark.exhaustive
 
 REBALANCE_MS = 5 * SESSION_MS
 """Longer than a session, so that whoever does not go on stops by itself before the coordinator gives away what it reads."""

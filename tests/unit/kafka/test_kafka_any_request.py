@@ -20,6 +20,8 @@ from replog.kafka.messages.produce import ProduceRequest
 from replog.kafka.served import SERVED
 from replog.wire import Writer
 
+pytestmark = pytest.mark.exhaustive
+
 ROUNDS = 60
 TEXTS = (
     "t",

@@ -53,6 +53,7 @@ def test_the_apis_of_level_1_are_there() -> None:
     assert all(our_class(api, "response").API_KEY == our_class(api, "request").API_KEY for api in APIS)
 
 
+@pytest.mark.exhaustive
 def test_kio_reads_and_writes_the_same() -> None:
     wrong: list[str] = []
     for api, side, version in CASES:
@@ -79,6 +80,7 @@ def compare(api: str, side: str, version: int) -> None:
     check()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("api", "side"), SIDES)
 def test_whatever_comes_is_a_message_or_malformed(api: str, side: str) -> None:
     """Goal: bytes cut off, changed, or never a message end in one error, and in no more memory than they have."""

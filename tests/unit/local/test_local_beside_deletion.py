@@ -14,6 +14,8 @@ from replog.local import LocalLog
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import OpenMode
 
+pytestmark = pytest.mark.exhaustive
+
 RECORDS = 40
 
 

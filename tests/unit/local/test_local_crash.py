@@ -17,6 +17,8 @@ from replog.log.repair.repair import repair_log
 from replog.testing import PowerCutError, SimulatedFileSystem
 from replog_checkpoints import OsFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 CHILD = """
 import random, sys, threading, replog
 path, flush, seed = sys.argv[1], sys.argv[2], int(sys.argv[3])

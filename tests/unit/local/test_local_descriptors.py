@@ -18,6 +18,8 @@ from replog.errors import StorageError, TooManyOpenFilesError
 from replog.local import open_log
 from replog.testing import Operation, SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 T = TypeVar("T")
 LIMIT = 64
 PRELUDE = f"""

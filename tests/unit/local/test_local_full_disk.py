@@ -27,6 +27,8 @@ from replog.errors import DiskFullError, ReplogError, StorageError, TooManyOpenF
 from replog.local import LocalLog
 from replog.testing import Operation, PowerCutError, SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 SEGMENT_BYTES = 1 << 16
 CAPACITY_BYTES = 1 << 20
 VALUE = b"x" * 3_000

@@ -65,6 +65,7 @@ def mended(fs: SimulatedFileSystem) -> None:
         assert {path for path in before if before[path] != after[path]} <= {META}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("damage", "is_clean"),
     [(flips, True), (some_flips, False), *((damage, stop) for damage in (cuts, zeros) for stop in (False, True))],

@@ -15,6 +15,8 @@ from replog.local import LocalLog
 from replog.testing import SimulatedFileSystem
 from tests.interrupting import STEPS_MAX, interrupted_at
 
+pytestmark = pytest.mark.exhaustive
+
 SETTINGS: dict[str, Any] = {"segment_bytes": 1024, "max_batch_bytes": 512}
 COUNT = 12
 STRIDE = 1 if os.environ.get("REPLOG_INTERRUPT_STEPS") == "all" else 37

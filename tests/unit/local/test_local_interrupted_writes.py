@@ -20,6 +20,8 @@ from replog.log.segments.segment import LogSegment
 from replog.log.segments.segment_list import SegmentList
 from replog.testing import SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 STEPS: list[tuple[type, str]] = [
     (LogSegment, "write"),
     (LogSegment, "note_batch"),

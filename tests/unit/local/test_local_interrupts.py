@@ -15,6 +15,8 @@ from replog.errors import CorruptRecordError
 from replog.local import LocalLog
 from replog.local.reading import ReadableLog
 
+pytestmark = pytest.mark.exhaustive
+
 SCRIPT = """
 import os, random, signal, sys, threading
 import replog

@@ -22,6 +22,8 @@ from replog.log.directories.creation import NewReplica
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 OTHER_ID = UUID(int=77)
 
 FIRST = int(os.environ.get("REPLOG_SEED", "0"))

@@ -20,6 +20,8 @@ from replog_checkpoints import (
     write_quorum_state,
 )
 
+pytestmark = pytest.mark.exhaustive
+
 PAGE = Path(__file__).parents[3] / "docs" / "RECOVERY.md"
 BEGIN, END = "<!-- table: generated -->\n", "\n<!-- end of table -->"
 

@@ -17,6 +17,8 @@ from replog.log.repair.verification import LogVerifier
 from replog.records import decode_batch
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 TOPIC_ID = UUID(int=7)
 SMALL = LogConfig(segment_bytes=300, index_interval_bytes=100, file_delete_delay_ms=0)
 Step = Callable[[], object]

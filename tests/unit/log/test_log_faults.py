@@ -19,6 +19,8 @@ from test_log_crash_points import PROCEDURES, Procedure, checkpointed, flushed, 
 from replog.errors import ReplogError, StorageError
 from replog.testing.simulated_faults import Faults, Operation
 
+pytestmark = pytest.mark.exhaustive
+
 ON_AN_OPEN_LOG = [
     name for name in PROCEDURES if not name.startswith(("open", "recover", "close", "delete the", "set the"))
 ]

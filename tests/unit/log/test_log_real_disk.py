@@ -23,6 +23,8 @@ from replog.log import Log
 from replog.records import decode_batch, scan
 from replog_chaos.disks import CuttableDisk, cuttable_disk_is_missing
 
+pytestmark = pytest.mark.exhaustive
+
 ROOT = Path(__file__).parents[3]
 DEADLINE_S = 60
 

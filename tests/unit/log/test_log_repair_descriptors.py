@@ -15,6 +15,8 @@ from replog.log.repair.repair import repair_log
 from replog.log.repair.verification import FindingKind, LogVerifier
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
+pytestmark = pytest.mark.exhaustive
+
 Damage = Callable[[SimulatedFileSystem], None]
 
 

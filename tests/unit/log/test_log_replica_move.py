@@ -266,6 +266,7 @@ def stopped_before_each_change() -> Iterator[Broker]:
         count += 1
 
 
+@pytest.mark.exhaustive
 def test_a_crash_at_any_step_loses_nothing() -> None:
     homes, told = set[str](), set[str]()
     for step, broker in enumerate(stopped_before_each_change()):
