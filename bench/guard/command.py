@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +70,10 @@ def main(options: argparse.Namespace) -> int:
     try:
         base = trees.resolve(options.commit)
         candidate = None if options.candidate is None else trees.resolve(options.candidate)
-        with tempfile.TemporaryDirectory(prefix="replog-guard-", dir=options.directory) as directory:
+        with (
+            _interrupted_by_sigterm(),
+            tempfile.TemporaryDirectory(prefix="replog-guard-", dir=options.directory) as directory,
+        ):
             judged, names = _compare(base, candidate, options, Path(directory))
     except UnknownCommitError as error:
         errors.print(f"error: {error}", markup=False)
@@ -83,6 +88,16 @@ def main(options: argparse.Namespace) -> int:
     if options.json is not None:
         _write_json(judged, names, options)
     return exit_status(judged, names[1])
+
+
+@contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """Lets SIGTERM end the block as Ctrl-C does: two trees with their modules are no small thing to leave behind."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def exit_status(judged: Sequence[Judged], candidate: str) -> int:

@@ -2,7 +2,7 @@
 
 A test that is marked `campaign` proves something about the tests themselves: that a safeguard is missed when it is taken out,
 that Apache Kafka answers as a test expects.  It runs in campaigns, and with all other tests only when what it is made of has
-changed: its file, and whatever that imports of tests/.  `proven.json` has a digest of these for each file; a file that is not
+changed: its file, whatever that imports of tests/, and in its folder `conftest.py` and programs in other languages.  `proven.json` has a digest of these for each file; a file that is not
 in it, or with another digest, runs.  After a change (from the root of the repository)::
 
     .venv/bin/python -m tests.campaign prove
@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PROVEN = Path(__file__).with_name("proven.json")
 MARK = "mark.campaign"
+OTHER_LANGUAGES = {".go", ".java", ".xml"}
+"""Endings of the files that tests build programs from."""
 
 _IMPORT = re.compile(r"^\s*(?:from|import) +([\w.]+)(?: +import +\(?([\w, ]*))?", re.MULTILINE)
 
@@ -30,7 +32,7 @@ def campaign_files(root: Path = ROOT) -> list[str]:
 
 
 def digest(file: str, root: Path = ROOT) -> str:
-    """Returns a digest of a file and of all that it imports of tests/.
+    """Returns a digest of a file and of all that it is made of.
 
     Args:
         file: The path from the root.
@@ -43,13 +45,13 @@ def digest(file: str, root: Path = ROOT) -> str:
 
 
 def _closure(first: Path, root: Path) -> set[Path]:
-    found, waiting = set[Path](), [first]
+    found, waiting = set[Path](), [first, *first.parent.glob("conftest.py")]
     while waiting:
         path = waiting.pop()
         if path not in found:
             found.add(path)
             waiting += _imported(path, root)
-    return found
+    return found | {path for path in first.parent.rglob("*") if path.suffix in OTHER_LANGUAGES}
 
 
 def _imported(path: Path, root: Path) -> Iterator[Path]:

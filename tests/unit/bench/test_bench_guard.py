@@ -226,14 +226,15 @@ sys.exit(cli.main(["guard", "HEAD", "--only", "import", "--directory", sys.argv[
 """
 
 
-def test_ctrl_c_leaves_no_process_and_no_file(repository: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_process_and_no_file(repository: Path, tmp_path: Path, number: signal.Signals) -> None:
     hangs, directory = tmp_path / "hangs", tmp_path / "measured here"
     write_product(repository, hangs=str(hangs))
     commit(repository)
     arguments = [sys.executable, "-c", SCRIPT, str(repository), str(directory)]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True) as process:
         pids = wait_for_text(hangs, process)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         _, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
     assert errors.strip().splitlines()[-1] == "interrupted"

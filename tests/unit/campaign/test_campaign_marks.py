@@ -14,8 +14,8 @@ from tests.campaign.marks import CampaignMarks
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A repository with two files of tests: one imports a neighbour and a module, the other nothing."""
-    (tmp_path / "tests" / "sim").mkdir(parents=True)
+    """A repository with two files of tests: one imports a neighbour and a module and runs a program, the other nothing."""
+    (tmp_path / "tests" / "sim" / "java").mkdir(parents=True)
     for name, text in {
         "tests/sim/test_a.py": f"from near import x\nfrom tests.sim import far\n\npytestmark = pytest.{proven.MARK}\n",
         "tests/sim/test_b.py": "import os\n",
@@ -23,12 +23,18 @@ def root(tmp_path: Path) -> Path:
         "tests/sim/far.py": "",
         "tests/sim/farther.py": "",
         "tests/sim/other.py": "",
+        "tests/sim/conftest.py": "import shared\n",
+        "tests/sim/shared.py": "",
+        "tests/sim/java/Program.java": "",
     }.items():
         (tmp_path / name).write_text(text)
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["test_a", "near", "far", "farther"])
+@pytest.mark.parametrize(
+    "name",
+    [*(f"{name}.py" for name in ("test_a", "near", "far", "farther", "conftest", "shared")), "java/Program.java"],
+)
 def test_a_file_is_proven_until_something_that_it_is_made_of_changes(root: Path, name: str) -> None:
     file, kept = "tests/sim/test_a.py", root / "proven.json"
     assert proven.campaign_files(root) == [file]
@@ -37,7 +43,7 @@ def test_a_file_is_proven_until_something_that_it_is_made_of_changes(root: Path,
     assert proven.is_proven(file, root, kept)
     (root / "tests/sim/other.py").write_text("changed = True\n")
     assert proven.is_proven(file, root, kept)
-    with (root / f"tests/sim/{name}.py").open("a") as changed:
+    with (root / "tests/sim" / name).open("a") as changed:
         changed.write("changed = True\n")
     assert not proven.is_proven(file, root, kept)
 
