@@ -161,7 +161,14 @@ def kinds() -> list[Kind]:
             "examples",
             REPLOG_MODEL_EXAMPLES="{count}",
         ),
-        tests("crash points", "tests/unit/log/test_log_crash_points.py", 35, "rounds", REPLOG_SEED="{seed}"),
+        tests("crash points", "tests/unit/log/test_log_crash_points.py", 25, "rounds", REPLOG_SEED="{seed}"),
+        tests(
+            "Kafka's messages",
+            "tests/unit/kafka/test_kafka_messages.py",
+            1.2,
+            "examples of each",
+            REPLOG_KAFKA_EXAMPLES="{count}",
+        ),
     ]
     # so that a short campaign gets to most of them
     return sorted(drawing, key=lambda kind: kind.unit_s) + _once()

@@ -1,8 +1,8 @@
 """Which files of tests have shown what they show as they stand.
 
-A test that is marked `campaign` proves something about the tests themselves: that a safeguard is missed when it is taken out,
-that Apache Kafka answers as a test expects.  It runs in campaigns, and with all other tests only when what it is made of has
-changed: its file, whatever that imports of tests/, and in its folder `conftest.py` and programs in other languages.  `proven.json` has a digest of these for each file; a file that is not
+A test that is marked `campaign` proves something about what proves and measures: that a safeguard is missed when it is taken out,
+that Apache Kafka answers as a test expects, that a measurement measures.  It runs in campaigns, and with all other tests only when what it is made of has
+changed: its file, whatever that imports of tests/ and bench/, and in its folder `conftest.py` and programs in other languages.  `proven.json` has a digest of these for each file; a file that is not
 in it, or with another digest, runs.  After a change (from the root of the repository)::
 
     .venv/bin/python -m tests.campaign prove
@@ -55,9 +55,9 @@ def _closure(first: Path, root: Path) -> set[Path]:
 
 
 def _imported(path: Path, root: Path) -> Iterator[Path]:
-    """Yields the modules of tests/ that a file imports: by their whole names, or as a neighbour that pytest finds."""
+    """Yields the modules of tests/ and bench/ that a file imports: by their whole names, or as a neighbour that pytest finds."""
     for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
-        folder = root if module.split(".")[0] == "tests" else path.parent
+        folder = root if module.split(".")[0] in {"tests", "bench"} else path.parent
         base = folder.joinpath(*module.split("."))
         within = (base / name.strip() for name in names.split(","))
         yield from (each.with_suffix(".py") for each in (base, *within) if each.with_suffix(".py").is_file())

@@ -164,6 +164,7 @@ def is_plausible(metric: str, value: float) -> bool:
     return value > 0 or metric in MAY_BE_ZERO
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("name", AGAIN)
 def test_small_run(name: str, tmp_path: Path) -> None:
@@ -186,6 +187,7 @@ def test_small_run_on_a_running_cluster(name: str, running: ReplogCluster) -> No
     assert scenario.name == name
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("nothing_is_left")
 @pytest.mark.parametrize("name", FRESH)
 def test_small_measurement(name: str, tmp_path: Path) -> None:
@@ -216,6 +218,7 @@ def test_the_guard_measures_all_its_lines(tmp_path: Path, tmp_path_factory: pyte
     assert all(each["values"]["figure"][0] > 0 for each in told)
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("nothing_is_left")
 def test_a_group_that_does_not_become_stable_says_who_has_what(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever sees one run of many fail learns from it why."""

@@ -14,7 +14,7 @@ from bench.scenarios.spark_sink import SparkSinkScenario
 from bench.scenarios.spark_stream import SparkStreamScenario
 from bench.systems.spark_systems import PARTITIONS, SparkOnReplog
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.campaign]
 
 SMALL_BYTES = 100_000
 RATES = {"rows_per_s", "mb_per_s"} | {

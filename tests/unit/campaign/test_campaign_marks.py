@@ -16,11 +16,13 @@ from tests.campaign.marks import CampaignMarks
 def root(tmp_path: Path) -> Path:
     """A repository with two files of tests: one imports a neighbour and a module and runs a program, the other nothing."""
     (tmp_path / "tests" / "sim" / "java").mkdir(parents=True)
+    (tmp_path / "bench").mkdir()
     for name, text in {
-        "tests/sim/test_a.py": f"from near import x\nfrom tests.sim import far\n\npytestmark = pytest.{proven.MARK}\n",
+        "tests/sim/test_a.py": f"from near import x\nfrom tests.sim import far\nfrom bench.speed import y\n\npytestmark = pytest.{proven.MARK}\n",
         "tests/sim/test_b.py": "import os\n",
         "tests/sim/near.py": "from tests.sim.farther import (\n    y,\n)\n",
         "tests/sim/far.py": "",
+        "bench/speed.py": "",
         "tests/sim/farther.py": "",
         "tests/sim/other.py": "",
         "tests/sim/conftest.py": "import shared\n",
@@ -33,7 +35,11 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    [*(f"{name}.py" for name in ("test_a", "near", "far", "farther", "conftest", "shared")), "java/Program.java"],
+    [
+        *(f"{name}.py" for name in ("test_a", "near", "far", "farther", "conftest", "shared")),
+        "java/Program.java",
+        "../../bench/speed.py",
+    ],
 )
 def test_a_file_is_proven_until_something_that_it_is_made_of_changes(root: Path, name: str) -> None:
     file, kept = "tests/sim/test_a.py", root / "proven.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import traceback
 from typing import Any
@@ -16,8 +17,10 @@ from replog.kafka import messages as package
 from replog.wire import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
-EXAMPLES = 25
-EXAMPLES_OF_EARLIER = 8
+EXAMPLES = int(os.environ.get("REPLOG_KAFKA_EXAMPLES", "12"))
+"""Fresh ones in each run; campaigns have more of them."""
+
+EXAMPLES_OF_EARLIER = max(1, EXAMPLES // 3)
 """Of a version before the last one: almost all of its fields, and what reads and writes them, are those of the last one."""
 
 APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "headers"]

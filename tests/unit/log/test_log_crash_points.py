@@ -27,8 +27,8 @@ pytestmark = pytest.mark.exhaustive
 OTHER_ID = UUID(int=77)
 
 FIRST = int(os.environ.get("REPLOG_SEED", "0"))
-SEEDS = (None, *range(FIRST, FIRST + 4))
-"""None: kill -9; a number: a power cut."""
+SEEDS = (None, FIRST, FIRST + 1)
+"""None: kill -9; a number: a power cut, of which campaigns draw others."""
 
 
 @dataclass(frozen=True)
