@@ -11,6 +11,8 @@ Nothing in these files names the directory itself, so it can be reached by any p
 
 Several commands may work on one directory at the same time.  Who starts a node, or forgets one, holds the lock of the
 directory from reading the file to writing it, so that all that runs is named there; nobody waits for a node under the lock.
+
+Commands that want nothing but the addresses of nodes import this: clients and logs are imported where they are used.
 """
 
 from __future__ import annotations
@@ -26,15 +28,16 @@ import time
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from replog.broker.node.recovery_log import RECOVERING
-from replog.client import Admin
 from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
 from replog.cluster_ids import new_cluster_id
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
+
+if TYPE_CHECKING:
+    from replog.client import Admin
 
 STATE_FILE = "cluster.json"
 STOP_TIMEOUT_S = 15.0
@@ -342,6 +345,8 @@ class LocalCluster:
             BrokerNotAvailableError: A process ended, or the time is over; holds the end of the node's log.
             ConfigError: Another command has removed one of the nodes.
         """
+        from replog.client import Admin
+
         deadline = time.monotonic() + timeout_s
         wanted = {
             node_id
@@ -382,6 +387,8 @@ class LocalCluster:
 
     def _recovering(self, node_ids: set[int]) -> str:
         """Returns what the nodes say about the recovery of their logs; "" when they say nothing."""
+        from replog.broker.node.recovery_log import RECOVERING
+
         told: list[str] = []
         for node_id in sorted(node_ids):
             _, found, rest = last_lines(self.nodes[node_id].log_file, 1).rpartition(RECOVERING)

@@ -13,9 +13,6 @@ from msgspec.structs import asdict
 
 from replog.cluster.node_processes import NodePlace
 from replog.cluster.processes import Child, ProcessId
-from replog.config.server import ServerConfig
-from replog.log.directories.expected_data import missing_data
-from replog_checkpoints import OsFileSystem
 
 DATA_FOLDER = "data"
 ConfigValue = str | int | bool | list[str]
@@ -83,6 +80,10 @@ class NodeSpec:
         Raises:
             ConfigError: Its configuration cannot be read.
         """
+        from replog.config.server import ServerConfig
+        from replog.log.directories.expected_data import missing_data
+        from replog_checkpoints import OsFileSystem
+
         return missing_data(OsFileSystem(), ServerConfig.from_toml(self.config_file).log_dirs, self.node_id)
 
     @property
