@@ -54,8 +54,13 @@ def status_of(local: LocalCluster) -> int:
 # ---- the same in both ways -----------------------------------------------------------------------------------------------
 
 
-def seen_from_outside(pid: int) -> dict[str, Any]:
-    """What the system says of a process, as far as another one of the same kind should have it alike."""
+def seen_from_outside(pid: int, own: Path) -> dict[str, Any]:
+    """What the system says of a process, as far as another one of the same kind should have it alike.
+
+    Args:
+        pid: Its id.
+        own: The folder in which it opens and closes files by itself, some of them at this moment.
+    """
     folder = Path(f"/proc/{pid}")
     status = dict(re.findall(r"^(\w+):\s*(.*)$", (folder / "status").read_text(), re.MULTILINE))
     alike = (
@@ -71,7 +76,7 @@ def seen_from_outside(pid: int) -> dict[str, Any]:
         "TracerPid",
     )
     limits = dict(re.findall(r"^(Max .*?)  +(.*?) *$", (folder / "limits").read_text(), re.MULTILINE))
-    open_files = [str(file.readlink()) for file in sorted((folder / "fd").iterdir(), key=lambda each: int(each.name))]
+    open_files = {int(file.name): name for file in (folder / "fd").iterdir() if (name := link_of(file))}
     stat = (folder / "stat").read_text().rpartition(")")[2].split()
     return {
         **{name: status.get(name) for name in alike},
@@ -79,7 +84,9 @@ def seen_from_outside(pid: int) -> dict[str, Any]:
         "stdin": open_files[0],
         "stdout": Path(open_files[1]).name,
         "stderr": Path(open_files[2]).name,
-        "kinds of open files": sorted({re.sub(r"[\d\[\]]+|.*/", "", name) for name in open_files}),
+        "kinds of open files": sorted(
+            {re.sub(r"[\d\[\]]+|.*/", "", name) for name in open_files.values() if not Path(name).is_relative_to(own)}
+        ),
         "group": int(stat[2]) == os.getpgrp(),
         "session": int(stat[3]) == os.getsid(0),
         "directory": str((folder / "cwd").readlink()),
@@ -87,12 +94,20 @@ def seen_from_outside(pid: int) -> dict[str, Any]:
     }
 
 
+def link_of(file: Path) -> str:
+    """What an entry of /proc/PID/fd stands for; "" where it was closed meanwhile."""
+    try:
+        return str(file.readlink())
+    except FileNotFoundError:
+        return ""
+
+
 async def test_both_have_the_same_surroundings(tmp_path: Path) -> None:
     found = []
     for number, place in enumerate(WAYS.values()):
         places = {1: place}
         async with await LocalCluster.start(tmp_path / str(number), nodes=1, config=QUICK, places=places) as local:
-            found.append(seen_from_outside(pid_of(local)))
+            found.append(seen_from_outside(pid_of(local), tmp_path))
     assert found[0] == found[1]
     assert found[0]["group"]
 

@@ -76,6 +76,7 @@ class Handlers:
     async def watch_offsets(
         self, request: WatchOffsetsRequest, context: RequestContext
     ) -> AsyncGenerator[OffsetsUpdate]:
+        self.contexts.append(context)
         try:
             await self.changed.wait()
             yield OffsetsUpdate(())

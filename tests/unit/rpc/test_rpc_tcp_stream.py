@@ -352,7 +352,7 @@ async def test_a_watch_that_nobody_follows_any_more_ends_over_there() -> None:
     async with serving() as it:
         watch = it.connection.watch_offsets(WatchOffsetsRequest("c", ()))
         waiting = asyncio.create_task(anext(watch))  # type: ignore[arg-type]
-        await until(lambda: len(it.listener))
+        await until(lambda: len(it.handlers.contexts))
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         async with asyncio.timeout(60):
