@@ -13,6 +13,7 @@ import pytest
 
 import replog.spark
 from replog.client import SyncAdmin, SyncConsumer, SyncProducer
+from replog.errors import ErrorCode
 from replog.group_errors import GroupIdNotFoundError
 from replog.metadata.records import ElectionType
 from tests.spark.spark_kit import SparkCluster, wait_until
@@ -163,6 +164,11 @@ def test_what_is_lost_fails_the_query_or_is_passed_over(kit: StreamKit, spark_cl
     assert [row.offset for row in kit.read_to_end(topic, failOnDataLoss="false").rows] == left
 
 
+def is_elected(admin: SyncAdmin, topic: str) -> bool:
+    (result,) = admin.elect_leaders([(topic, 0)], election_type=ElectionType.UNCLEAN)
+    return result.error is ErrorCode.NONE
+
+
 @pytest.fixture
 def replaced(spark_cluster: SparkCluster, kit: StreamKit) -> str:
     """A topic of which a stream has read 20 records, of which an unclean election has replaced the last 10 by 5 others."""
@@ -178,7 +184,7 @@ def replaced(spark_cluster: SparkCluster, kit: StreamKit) -> str:
         spark_cluster.run(local.kill(leader))
         local.start_node(follower)
         spark_cluster.run(local.wait_until_ready(node_ids=set(local.nodes) - {leader}))
-        admin.elect_leaders([(topic, 0)], election_type=ElectionType.UNCLEAN)
+        wait_until(lambda: is_elected(admin, topic))  # the controller has to know first that the leader is dead
         spark_cluster.send_values(topic, [b"new"] * 5)
     finally:
         for node in (leader, follower):
