@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
-from replog.errors import BrokerNotAvailableError, InvalidRequestError, NotControllerError
+from replog.errors import InvalidRequestError, NotControllerError
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.quorum_messages import (
@@ -29,7 +29,7 @@ QuorumRequest: TypeAlias = DescribeQuorumRequest | AddVoterRequest | RemoveVoter
 
 
 PASSED_ON_MAX: Final = 32
-"""How many requests may be on their way to other nodes; while a leader is dead, each client asks again and again."""
+"""How many requests may be on their way to one node; while a leader is dead, each client asks again and again."""
 
 
 class _Shared(Struct):
@@ -69,9 +69,8 @@ class QuorumRequests:
         With `forwarded` another node has passed the request on, and it is not passed on again.
 
         Raises:
-            NotControllerError: No leader is known, it has just changed, or `PASSED_ON_MAX` requests are on their way; the same
-                may be asked again.
-            BrokerNotAvailableError: The leader cannot be reached; another one may lead soon.
+            NotControllerError: No leader is known, it has just changed, it cannot be reached, or `PASSED_ON_MAX` requests are on
+                their way to it; the same may be asked again, also by Kafka's clients.
             ReplogError: The change was refused; the message says what is next.
         """
         leader_id = self._quorum.status().leader_id
@@ -80,7 +79,13 @@ class QuorumRequests:
         address = None if leader_id is None else self._quorum.address_of(leader_id)
         if address is None or forwarded:
             raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum; try again")
-        return await self._ask(address, request, timeout_ms)
+        try:
+            return await self._ask(address, request, timeout_ms)
+        except ConnectionLostError as error:  # another one may lead soon
+            raise NotControllerError(
+                f"node {self._node_id} does not reach node {leader_id}, the last leader of the metadata quorum that it knows;"
+                f" try again: {error}"
+            ) from error
 
     async def pass_on(
         self, request: DescribeNodeConfigsRequest, node_id: int, *, timeout_ms: int, forwarded: bool
@@ -89,8 +94,8 @@ class QuorumRequests:
 
         Raises:
             InvalidRequestError: No such voter is known.
-            NotControllerError: `PASSED_ON_MAX` requests are on their way; the same may be asked again.
-            BrokerNotAvailableError: It cannot be reached.
+            NotControllerError: `PASSED_ON_MAX` requests are on their way to it; the same may be asked again.
+            ConnectionLostError: It cannot be reached.
         """
         address = None if forwarded else self._quorum.address_of(node_id)
         if address is None:
@@ -98,22 +103,23 @@ class QuorumRequests:
         return await self._ask(address, request, timeout_ms)
 
     async def _ask(self, address: str, request: ClientRequest, timeout_ms: int) -> ClientResponse:
-        if sum(shared.users for shared in self._shared.values()) >= PASSED_ON_MAX:
-            raise NotControllerError(f"node {self._node_id} passes on {PASSED_ON_MAX} requests already; try again")
         async with self._connected(address) as connection:
-            try:
-                return await connection.call(
-                    request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True
-                )
-            except ConnectionLostError as error:  # the one who asks has lost nothing
-                raise BrokerNotAvailableError(f"node {self._node_id} cannot pass the request on: {error}") from error
+            return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)
 
     @asynccontextmanager
     async def _connected(self, address: str) -> AsyncIterator[PeerConnection]:
-        """Lends the one connection to an address."""
+        """Lends the one connection to an address, to `PASSED_ON_MAX` requests at once.
+
+        Raises:
+            NotControllerError: There are so many.
+        """
         shared = self._shared.get(address)
         if shared is None:
             shared = self._shared[address] = _Shared(self._transport.connect(address, purpose="quorum-admin"))
+        elif shared.users >= PASSED_ON_MAX:
+            raise NotControllerError(
+                f"node {self._node_id} passes on {PASSED_ON_MAX} requests to {address} already; try again"
+            )
         shared.users += 1
         try:
             yield shared.connection

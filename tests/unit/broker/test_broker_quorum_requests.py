@@ -10,7 +10,7 @@ import pytest
 from broker_kit import FakeClock
 
 from replog.broker.quorum.requests import PASSED_ON_MAX, QuorumRequests
-from replog.errors import BrokerNotAvailableError, NotControllerError
+from replog.errors import NotControllerError
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest
 from replog.rpc.transport import ConnectionLostError
@@ -92,13 +92,19 @@ async def test_a_leader_that_does_not_answer_costs_no_more_than_so_many_requests
     waiting = asked(requests, PASSED_ON_MAX)
     await asyncio.sleep(0)
     for task in asked(requests, 1_000):
-        with pytest.raises(NotControllerError, match=f"passes on {PASSED_ON_MAX} requests already; try again"):
+        with pytest.raises(
+            NotControllerError, match=f"passes on {PASSED_ON_MAX} requests to {LEADER} already; try again"
+        ):
             await task
     assert (len(network.answers), network.opened) == (PASSED_ON_MAX, [LEADER])
+    other = asyncio.create_task(requests.pass_on(DescribeNodeConfigsRequest(), 3, timeout_ms=1_000, forwarded=False))
+    await asyncio.sleep(0)
+    network.answers.pop().set_result("a neighbour holds up nobody")
+    assert await other == "a neighbour holds up nobody"
     for answer in network.answers:
         answer.set_result("it does")
     assert await asyncio.gather(*waiting) == ["it does"] * PASSED_ON_MAX
-    assert network.closed == [LEADER]
+    assert network.closed == [OTHER, LEADER]
     (task,) = asked(requests, 1)
     await asyncio.sleep(0)
     network.answers[-1].set_result("again")
@@ -111,5 +117,14 @@ async def test_a_leader_that_is_gone_is_told_as_something_to_try_again(
     (task,) = asked(requests, 1)
     await asyncio.sleep(0)
     network.answers[0].set_exception(ConnectionLostError("leader:1: connection refused"))
-    with pytest.raises(BrokerNotAvailableError, match="cannot pass the request on: leader:1: connection refused"):
+    with pytest.raises(NotControllerError, match=r"does not reach node 2, .*; try again: leader:1: connection refused"):
+        await task
+
+
+async def test_a_voter_that_is_gone_is_told_at_once(requests: QuorumRequests, network: Network) -> None:
+    """Whoever asks for this one and no other would only wait."""
+    task = asyncio.create_task(requests.pass_on(DescribeNodeConfigsRequest(), 3, timeout_ms=1_000, forwarded=False))
+    await asyncio.sleep(0)
+    network.answers[0].set_exception(ConnectionLostError("other:1: connection refused"))
+    with pytest.raises(ConnectionLostError, match="other:1"):
         await task
