@@ -220,7 +220,7 @@ class KafkaProducer:
                 f"{place} is answered with {ErrorCode(code).name}, at which clients give up: {told.error_message}"
             )
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._batches and batch is self._batches[0]:
-            if batch.base_sequence < self._acknowledged_to:
+            if batch.base_sequence == 0 < self._acknowledged_to:  # nothing before it can have been forgotten
                 self._begin_anew()
                 return False
             batch.forgotten += 1
