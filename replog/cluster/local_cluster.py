@@ -224,6 +224,7 @@ class LocalCluster:
         Raises:
             NodeRunsError: It runs already; another command may have started it.
             ConfigError: There is no such node, or its data is not where it was.
+            TimeoutError: The process that forks nodes does not answer; the text says what to do.
         """
         with self._changing():
             spec = self._node(node_id)

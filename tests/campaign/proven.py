@@ -1,9 +1,10 @@
 """Which files of tests have shown what they show as they stand.
 
-A test that is marked `campaign` proves something about what proves and measures: that a safeguard is missed when it is taken out,
-that Apache Kafka answers as a test expects, that a measurement measures.  It runs in campaigns, and with all other tests only when what it is made of has
-changed: its file, whatever that imports of tests/ and bench/, and in its folder `conftest.py` and programs in other languages.  `proven.json` has a digest of these for each file; a file that is not
-in it, or with another digest, runs.  After a change (from the root of the repository)::
+A test that is marked `campaign` proves something about what proves and measures: that a safeguard is missed when it is taken
+out, that Apache Kafka answers as a test expects, that a measurement measures.  It runs in campaigns, and with all other tests
+only when what it is made of has changed: its file, whatever that imports of tests/ and bench/, and in its folder `conftest.py`
+and programs in other languages.  `proven.json` has a digest of these for each file; a file that is not in it, or with another
+digest, runs.  After a change (from the root of the repository)::
 
     .venv/bin/python -m tests.campaign prove
 """
