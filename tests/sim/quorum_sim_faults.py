@@ -197,10 +197,13 @@ class Faults(EffectPerformer):
                 self.seen["leader removed"] += change.voter_id == node.node_id
 
     def settled_voters(self) -> VoterSet | None:
-        """The voter set by which all nodes act, if it stands in all logs and is committed."""
-        histories = [node.log.voter_history() for node in self.nodes.values()]
+        """The voter set by which all nodes act, if it stands in all logs, is committed, and is on all disks."""
+        logs = [node.log for node in self.nodes.values()]
+        histories = [log.voter_history() for log in logs]
         if not all(histories) or max(history[-1][0] for history in histories) >= len(self.checker.committed):
             return None
+        if not all(history[-1][0] < log.flushed_offset for history, log in zip(histories, logs, strict=True)):
+            return None  # a crash may take it away, and then a vote of a lost disk's successor would count
         voters = histories[0][-1][1]
         return voters if all(history[-1][1] == voters for history in histories) else None
 
