@@ -3,8 +3,9 @@
 Two stories, drawn from the seed like the cluster's shape, min.insync.replicas, the flush policy and every order:
 
 ======== =============================================================================================================
-quiet    the clients end, then all nodes stop; the copy of the last leader is damaged; all start, and every record that was
-         acknowledged is read, without an unclean election
+quiet    the clients end, then all nodes stop; the copy of the last leader is changed: a bit flips, its folder is gone or empty,
+         or a repair gives up what is behind the damage; all start, and every record that was acknowledged is read, without an
+         unclean election
 busy     the clients go on while all nodes stop; the first one to stop runs alone for a while, then all start; no record that
          was acknowledged is missing, and the partition takes more
 ======== =============================================================================================================
@@ -27,10 +28,12 @@ from typing import Any
 
 from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
 from replog.errors import ReplogError
+from replog.log.repair.repair import repair_log
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.records import ElectionType
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
+from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.virtual_loop import VirtualLoop
 from tests.sim.campaign import VIRTUAL
 from tests.sim.data_topics import Load, newest_image
@@ -49,13 +52,15 @@ SETTINGS = {
     "log.dir.reserve.bytes": 0,
 }
 READ_WITHIN_S = 60.0
+CHANGES = ("a bit flips", "the folder is gone", "the folder is empty", "a repair gives records up")
+"""What happens to the copy of the last leader while nothing runs."""
 
 
 class OrderlyStops:
     """One run.
 
     Attributes:
-        damaged: the broker whose copy is damaged; None in a busy run.
+        damaged: the broker whose copy is changed; None in a busy run.
         seen: which story was told, of which kind of cluster.
     """
 
@@ -64,6 +69,7 @@ class OrderlyStops:
         controllers, self._brokers = rng.choice(SHAPES)
         self._policy, self._min_isr = rng.choice(("auto", "always")), rng.choice((1, 1, 2))
         self._is_quiet = rng.random() < 0.6
+        self._change = CHANGES[seed % len(CHANGES)]
         self._loop = VirtualLoop(random.Random(seed + 1), steps_max=20_000_000)
         settings: dict[str, Any] = {**SETTINGS, "min.insync.replicas": self._min_isr, "flush.policy": self._policy}
         self.cluster = SimulatedCluster(
@@ -104,7 +110,7 @@ class OrderlyStops:
             await self._end(load, tasks)
         stopped = await self._stop_all()
         if self._is_quiet:
-            self._damage(stopped)
+            self._change_copy(stopped)
         else:
             cluster.start(stopped[0])
             await asyncio.sleep(self._rng.uniform(0.1, 4))
@@ -134,10 +140,25 @@ class OrderlyStops:
             await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0)))
         return order
 
-    def _damage(self, stopped: list[int]) -> None:
-        """One bit of a value in the last one's copy: what a checksum covers, unlike the offset of a batch."""
+    def _change_copy(self, stopped: list[int]) -> None:
         node_id = self.damaged = stopped[-1]
+        self.seen[f"quiet, {self._change}"] += 1
         fs = self.cluster.nodes[node_id].fs
+        folder = f"{self.cluster.nodes[node_id].config.log_dirs[0]}/{TOPIC}-0"
+        match self._change:
+            case "a bit flips":
+                self._flip_bit(fs)
+            case "the folder is gone":
+                fs.remove_tree(folder)
+            case "the folder is empty":
+                for name in fs.list_dir(folder):
+                    fs.remove(f"{folder}/{name}")
+            case _:
+                self._flip_bit(fs)
+                repair_log(fs, folder, accept_loss=True, now_ms=int(self._loop.time() * 1000))
+
+    def _flip_bit(self, fs: SimulatedFileSystem) -> None:
+        """Flips a bit of a value: what a checksum covers, unlike the offset of a batch."""
         ((path, content),) = [
             (path, content) for path, content in fs.image().items() if f"/{TOPIC}-0/" in path and path.endswith(".log")
         ]

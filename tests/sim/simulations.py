@@ -218,10 +218,13 @@ GROUP = SimulationKind(
 ORDERLY_STOPS = SimulationKind(
     "orderly_stops_simulation",
     orderly_stops_simulation.run_seeds,
-    tuple(
-        f"{story}, {what}"
-        for story in ("quiet", "busy")
-        for what in ("flush auto", "flush always", "roles apart", "roles together")
+    (
+        *(
+            f"{story}, {what}"
+            for story in ("quiet", "busy")
+            for what in ("flush auto", "flush always", "roles apart", "roles together")
+        ),
+        *(f"quiet, {change}" for change in orderly_stops_simulation.CHANGES),
     ),
     seeds_max=20,
     fresh_count=5,

@@ -11,6 +11,7 @@ import pytest
 
 from replog.controller.managers.replication import ReplicationControl
 from replog.errors import LogTruncatedError
+from replog.log import LogDirectory
 from replog.metadata.records import PartitionChangeRecord
 from replog.replication.leader import Leader
 from replog.replication.remote_replicas import RemoteReplicas
@@ -57,4 +58,19 @@ def test_a_leader_that_commits_without_the_elr_loses_records() -> None:
         mock.patch.object(Leader, "_maybe_release", return_value=()),
     )
     with patches[0], patches[1], pytest.raises((AnomaliesFoundError, LogTruncatedError)):
+        run_until_it_shows()
+
+
+def test_a_folder_that_is_gone_makes_a_leader_of_nothing_where_its_line_is_dropped() -> None:
+    patches = (
+        mock.patch("replog.log.directories.log_directory.lost_replicas", return_value=[]),
+        mock.patch.object(LogDirectory, "_changed_since_clean_stop", return_value=None),
+    )
+    with patches[0], patches[1], pytest.raises((AnomaliesFoundError, LogTruncatedError)):
+        run_until_it_shows()
+
+
+def test_a_repaired_copy_leads_where_the_orderly_stop_still_counts() -> None:
+    patch = mock.patch("replog.log.repair.repair.checkpoints.remove_clean_shutdown")
+    with patch, pytest.raises((AnomaliesFoundError, LogTruncatedError)):
         run_until_it_shows()

@@ -172,10 +172,12 @@ class DiskTrouble:
         except StorageError as error:
             _log.error("%s", error)
             return False
-        _log.warning(
-            "%s-%d: was damaged and is fetched again; what was left of it is kept in %s, remove it if it is not needed",
-            offline.topic, offline.partition_id, path,
-        )  # fmt: skip
+        kept = (
+            "nothing was left of it"
+            if path is None
+            else f"what was left of it is kept in {path}, remove it if it is not needed"
+        )
+        _log.warning("%s-%d: was damaged and is fetched again; %s", offline.topic, offline.partition_id, kept)
         return True
 
     def caught_up(self, key: ReplicaKey) -> None:

@@ -68,7 +68,7 @@ class ImageSteps:
         """
         manager = self._manager
         for place, topic_id in manager.local_logs.strays(self._stepper.image):
-            is_kept = topic_id in self._stepper.image.topics_by_id or not was_deleted(topic_id)
+            is_kept = topic_id is None or topic_id in self._stepper.image.topics_by_id or not was_deleted(topic_id)
             target = manager.retirements.add(place, is_kept=is_kept)
             if is_kept:
                 tell_set_aside(place, target)
@@ -94,7 +94,7 @@ class ImageSteps:
         if replica is not None:
             self._stepper.leave_role(replica)
         home = manager.local_logs.home_of(place)
-        if (replica or was_offline) and home and not home.failure and home.topic_id(*place) == local.topic_id:
+        if (replica or was_offline) and home and not home.failure and home.topic_id(*place) in {None, local.topic_id}:
             _log.info("%s-%d: deleted", *place)
             manager.retirements.add(place, is_kept=False)
 

@@ -76,29 +76,30 @@ class ReplicaLogs:
             name, partition_id, local.topic_id, config, now_ms=self._clock.wall_ms(), is_new=is_new
         )
 
-    def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID]]:
+    def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID | None]]:
         """Finds replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
 
-        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.
+        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  Of
+        one whose folder is gone nobody knows the topic id: it is none where no topic of that name has it here.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
-        found: list[tuple[tuple[str, int], UUID]] = []
+        found: list[tuple[tuple[str, int], UUID | None]] = []
         for place in self._logs.replicas:
             topic_id = self._logs.topic_id(*place)
-            if topic_id is None or topic_id == METADATA_TOPIC_ID:
+            if topic_id == METADATA_TOPIC_ID or (topic_id is None and not self._logs.is_lost(*place)):
                 continue
-            known = image.partition(topic_id, place[1])
+            topic = image.topics_by_name.get(place[0]) if topic_id is None else None
+            looked_for = topic.topic_id if topic is not None else topic_id
+            known = None if looked_for is None else image.partition(looked_for, place[1])
             if known is None or self._config.node_id not in known.replicas:
                 found.append((place, topic_id))
         return found
 
 
-def tell_set_aside(place: tuple[str, int], path: str) -> None:
-    """Tells people where a replica is kept that nobody names."""
-    _log.warning(
-        "%s-%d: this broker has no such replica any more; its data is kept in %s, remove it if it is not needed",
-        *place, path,
-    )  # fmt: skip
+def tell_set_aside(place: tuple[str, int], path: str | None) -> None:
+    """Tells people where a replica is kept that nobody names; None: its folder is gone."""
+    kept = "its folder is gone" if path is None else f"its data is kept in {path}, remove it if it is not needed"
+    _log.warning("%s-%d: this broker has no such replica any more; %s", *place, kept)
 
 
 def is_new_replica(before: MetadataImage, local: LocalPartition, broker_id: int) -> bool:

@@ -65,7 +65,7 @@ class Retirements:
         """Where replicas were whose folders may still be in the way of others."""
         return self._logs.retiring
 
-    def add(self, place: Place, *, is_kept: bool) -> str:
+    def add(self, place: Place, *, is_kept: bool) -> str | None:
         """Closes a replica; `begin` begins the rest for all that were added since the last call.
 
         Args:
@@ -73,11 +73,11 @@ class Retirements:
             is_kept: Whether its files are set aside instead of being removed.
 
         Returns:
-            The name that its folder gets.
+            The name that its folder gets; None: the folder is gone.
         """
         retired = self._logs.retire(*place, is_kept=is_kept)
         self._retired.append(retired)
-        return retired.target
+        return None if retired.is_lost else retired.target
 
     def begin(self) -> None:
         """Begins to take folders out of the way, those of each log directory for themselves: a disk fails alone."""

@@ -14,6 +14,7 @@ from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_d
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.doubtful_start import doubtful_start
 from replog.log.repair.local_identity import damaged_identity
+from replog.log.repair.lost_folder import lost_folder
 from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, OsFileSystem
@@ -27,6 +28,8 @@ def log_directories(path: Path) -> list[Path]:
     Raises:
         UsageError: `path` is neither.
     """
+    if not path.exists() and lost_folder(OsFileSystem(), str(path.absolute())) is not None:
+        return [path]
     if not path.is_dir():
         raise UsageError("PATH", str(path), f"{path} is not a directory: name a partition's folder, or a log directory")
     if _holds_segments(path):
@@ -71,6 +74,17 @@ def _verify_rows(fs: FileSystem, name: str) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
+    lost = lost_folder(fs, name)
+    if lost is not None:
+        yield finding_row(lost.finding)
+        yield {
+            "kind": "verified",
+            "path": name,
+            "segments": 0,
+            "flushed_offset": lost.end_offset,
+            "findings": findings_count + 1,
+        }
+        return
     promises = read_promises(fs, name)
     verifier = LogVerifier(
         fs,
@@ -141,6 +155,8 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
     }
     if report.given_up:
         row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
+    if report.withdraws_clean_stop:
+        row["next_start"] = "as after a crash: where the partition has other replicas, they decide what it holds"
     if report.recovery is not None:
         row |= {
             "bytes_cut": report.recovery.bytes_cut,

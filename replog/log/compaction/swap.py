@@ -130,7 +130,7 @@ def _end_of_swap(fs: FileSystem, directory: str, base_offset: int) -> int:
             path,
             error.position,
             f"{error.reason}: it was about to replace older segments, some of which may be gone. Nothing was changed: "
-            "restore the file, or delete the replica's directory so that it is copied from its leader",
+            "restore the file; where the partition has other replicas, this one is fetched from its leader again",
         ) from error
     finally:
         file.close()

@@ -34,6 +34,7 @@ class DirectoryState:
         meta: Identity of the directory.
         logs: The logs that are open.
         offline: The replicas that cannot be opened, and why.
+        lost: Those of them whose folders are gone.
         topic_ids: The topic ids that partition folders carry; None: it has none.
         high_watermarks: The checkpointed high watermarks, exclusive; a replica without one starts at its log start.
         was_clean: Whether the last stop was clean.
@@ -62,6 +63,7 @@ class DirectoryState:
         self.meta = meta
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, ReplogError] = {}
+        self.lost: set[TopicPartition] = set()
         self.topic_ids: dict[TopicPartition, UUID | None] = {}
         self.high_watermarks: dict[TopicPartition, int] = {}
         self.was_clean = False
@@ -93,6 +95,10 @@ class DirectoryState:
         """Notes what the clean-shutdown marker said."""
         self.was_clean, self.previous_broker_epoch = True, broker_epoch
 
+    def doubt_clean_stop(self) -> None:
+        """Takes the last stop for one that was not in order where others ask: what it left has changed since."""
+        self.previous_broker_epoch = _NO_BROKER_EPOCH
+
     def set_meta(self, meta: MetaProperties) -> None:
         """Takes the identity as it is written now."""
         self.meta = meta
@@ -117,6 +123,11 @@ class DirectoryState:
         self.logs.pop(key, None)
         self.offline[key], self.topic_ids[key] = error, topic_id
 
+    def put_lost(self, key: TopicPartition, error: ReplogError) -> None:
+        """Takes a replica whose folder is gone."""
+        self.put_offline(key, None, error)
+        self.lost.add(key)
+
     def take_offline(self, key: TopicPartition, error: ReplogError) -> None:
         """Closes the log of a replica, which cannot be used any more; nothing is written."""
         log = self.logs.pop(key)
@@ -132,6 +143,7 @@ class DirectoryState:
         """Forgets a replica."""
         self.logs.pop(key, None)
         self.offline.pop(key, None)
+        self.lost.discard(key)
         self.topic_ids.pop(key, None)
         self.high_watermarks.pop(key, None)
 

@@ -16,18 +16,24 @@
 |------------------------------------------------|----------------------------------------------------------------------|
 | between reading and removing the clean marker  | the marker, still true                                               |
 | while a replica is created                     | a directory without records, completed when it is opened again        |
-| while a replica is deleted                     | `...-delete`, removed; a checkpoint line without a directory, dropped |
+| while a replica is deleted                     | `...-delete`, removed, and its checkpoint lines dropped               |
 | between the log-start and recovery-point files | a newer log start beside an older recovery point: both true            |
 
 A directory that belongs to another node or cluster, or that Kafka formatted, is refused before anything in it is changed.
 A replica that cannot be opened (bit-rot below its recovery point) goes offline alone: see `offline`.
+
+The clean marker vouches for what was there when it was written.  Where a start finds something else (a folder is gone, a log
+ends elsewhere than its recovery point), `previous_broker_epoch` is unknown, as after a crash: no replica here is taken for
+one that has everything.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Protocol
 from uuid import UUID
 
@@ -46,14 +52,22 @@ from replog.log.directories.identity import (
     write_opened_with,
 )
 from replog.log.directories.loaded_replica import ClosedReplica, LoadedReplica
+from replog.log.directories.lost_replicas import folder_is_gone, lost_replicas
 from replog.log.directories.offset_checkpoints import CheckpointJob, run_all
 from replog.log.directories.replica_opener import ReplicaOpener
 from replog.log.directories.replicas import DirectoryReplicas
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
-from replog.log.file_names import DELETE_DIR_SUFFIX, parse_partition_dir_name
+from replog.log.file_names import (
+    is_deleted_dir_name,
+    parse_deleted_dir_name,
+    parse_partition_dir_name,
+    partition_dir_name,
+)
 from replog.log.log import Log
 from replog_checkpoints import FileSystem, Lock, MetaProperties, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class Mapper(Protocol):
@@ -167,20 +181,38 @@ class LogDirectory:
 
     # Loading
 
-    def begin_load(self) -> list[TopicPartition]:
-        """Removes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load."""
+    def begin_load(self, elsewhere: Collection[TopicPartition] = ()) -> list[TopicPartition]:
+        """Removes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load.
+
+        Args:
+            elsewhere: The replicas that other directories of the node hold: they have been moved there.
+        """
         fs, at = self._state.fs, self._state.at
         with storage_errors(self.path):
             self._take_clean_marker()
-            keys: list[TopicPartition] = []
+            keys = self.folders()
+            known = {*keys, *elsewhere}
             for name in fs.list_dir(self.path):
-                if not fs.is_dir(at(name)):
-                    continue
-                if name.endswith(DELETE_DIR_SUFFIX):
+                if is_deleted_dir_name(name) and fs.is_dir(at(name)):
                     fs.remove_tree(at(name))
-                elif (key := parse_partition_dir_name(name)) is not None:
-                    keys.append(key)
+                    deleted = parse_deleted_dir_name(name)
+                    if deleted is not None and not self.was_clean:  # a crash came before its line was dropped
+                        known.add(deleted)
+            points = self.recovery_points
+            for key in lost_replicas(points, known):
+                self._state.put_lost(key, folder_is_gone(self.path, key, points[key]))
             return keys
+
+    def folders(self) -> list[TopicPartition]:
+        """Returns the replicas that have a folder here.
+
+        Raises:
+            StorageError: The disk failed.
+        """
+        fs = self._state.fs
+        with storage_errors(self.path):
+            found = ((name, parse_partition_dir_name(name)) for name in fs.list_dir(self.path))
+            return [key for name, key in found if key is not None and fs.is_dir(self._state.at(name))]
 
     def load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
         """Opens one replica, in any thread; see `ReplicaOpener.load`."""
@@ -191,7 +223,14 @@ class LogDirectory:
         self._replicas.add(loaded)
 
     def end_load(self) -> None:
-        """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk."""
+        """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk, and at what the last stop left."""
+        changed = self._changed_since_clean_stop() if self.was_clean else None
+        if changed is not None:
+            self._state.doubt_clean_stop()
+            _log.warning(
+                "%s: %s since the last stop, which was in order. It counts as a crash: where partitions have other replicas, "
+                "those decide what is in them", self.path, changed,
+            )  # fmt: skip
         with storage_errors(self.path), contextlib.suppress(DiskFullError):
             self.space.check()
             if not self._checkpoints.are_of_these_replicas:
@@ -246,6 +285,11 @@ class LogDirectory:
     def offline(self) -> Mapping[TopicPartition, ReplogError]:
         """The replicas that cannot be opened, and why.  Read only."""
         return self._state.offline
+
+    @property
+    def lost(self) -> AbstractSet[TopicPartition]:
+        """Those of `offline` whose folders are gone.  Read only."""
+        return self._state.lost
 
     @property
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
@@ -310,8 +354,8 @@ class LogDirectory:
         """Deletes a replica and its checkpoint lines, durably; see `DirectoryReplicas.delete`."""
         self._replicas.delete((topic, partition))
 
-    def set_aside_log(self, topic: str, partition: int) -> str:
-        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
+    def set_aside_log(self, topic: str, partition: int) -> str | None:
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; see `DirectoryReplicas`.
 
         It is kept, because who says that it is not claimed may have lost its memory (docs/KAFKA.md 3.1).
         """
@@ -428,6 +472,16 @@ class LogDirectory:
         if marker is not None:
             self._state.note_clean_stop(marker.broker_epoch)
         checkpoints.remove_clean_shutdown(self._state.fs, path)
+
+    def _changed_since_clean_stop(self) -> str | None:
+        """Returns what is not as an orderly stop has left it; None: all is."""
+        if self._state.lost:
+            names = sorted(partition_dir_name(*key) for key in self._state.lost)
+            return f"{len(names)} of its folders have gone, {names[0]} among them,"
+        for key, log in self.logs.items():
+            if log.log_end_offset != self.recovery_points.get(key):
+                return f"{partition_dir_name(*key)} has changed, or the checkpoint that says where it ends has,"
+        return None
 
     def _close_logs(self, now_ms: int, mapper: Mapper) -> None:
         def close(log: Log) -> Exception | None:

@@ -140,7 +140,7 @@ class LogManager:
             )  # fmt: skip
             usable, set_aside = loader.set_older_aside(locked, survey, new_directory_id)
             finished = finish_moves(fs, [directory.path for directory in usable], all_are_here=not survey.unopened)
-            opened = loader.note_together(loader.load(usable, survey), survey)
+            opened = loader.note_together(loader.load(usable, survey, finished.waiting.keys()), survey)
             undo.pop_all()
         return cls(fs, opened, survey, set_aside, finished, threads)
 
@@ -204,6 +204,11 @@ class LogManager:
     def home_of(self, topic: str, partition: int) -> LogDirectory | None:
         """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
         return self._homes.get((topic, partition))
+
+    def is_lost(self, topic: str, partition: int) -> bool:
+        """Whether the folder of a replica is gone, although some of it was flushed."""
+        home = self._homes.get((topic, partition))
+        return home is not None and (topic, partition) in home.lost
 
     def high_watermark(self, topic: str, partition: int) -> int:
         """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
@@ -346,8 +351,11 @@ class LogManager:
             home.retirement_failed(job, failure)
             self._homes.put(keys, home)
 
-    def set_aside_log(self, topic: str, partition: int) -> str:
-        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; returns the new path.
+    def set_aside_log(self, topic: str, partition: int) -> str | None:
+        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it.
+
+        Returns:
+            The new path; None: its folder is gone.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such replica.

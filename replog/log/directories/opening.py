@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from uuid import UUID
 
 from replog.errors import DiskFullError, StorageError
@@ -80,11 +81,20 @@ class Loader:
                 self._give_up(usable.pop(path), error, survey)
         return list(usable.values()), kept
 
-    def load(self, directories: Sequence[LogDirectory], survey: Survey) -> list[LogDirectory]:
-        """Loads all directories; one that fails as a whole is left out while others work."""
+    def load(
+        self, directories: Sequence[LogDirectory], survey: Survey, waiting: AbstractSet[TopicPartition]
+    ) -> list[LogDirectory]:
+        """Loads all directories; one that fails as a whole is left out while others work.
+
+        Args:
+            directories: The directories, locked.
+            survey: What was found in them.
+            waiting: The replicas that are whole in a directory which cannot be used yet.
+        """
         opened: list[LogDirectory] = []
+        held = self._folders(directories) | waiting
         with ExitStack() as pools:
-            begun = [(directory, self._begin(directory, pools, survey)) for directory in directories]
+            begun = [(directory, self._begin(directory, pools, survey, held)) for directory in directories]
             for directory, futures in begun:
                 if futures is None:
                     continue
@@ -114,13 +124,24 @@ class Loader:
             else:
                 return left
 
-    def _begin(self, directory: LogDirectory, pools: ExitStack, survey: Survey) -> list[Future[LoadedReplica]] | None:
+    @staticmethod
+    def _folders(directories: Sequence[LogDirectory]) -> set[TopicPartition]:
+        """Returns the replicas that have a folder in one of the directories; one whose disk fails is told of later."""
+        found: set[TopicPartition] = set()
+        for directory in directories:
+            with suppress(StorageError):
+                found.update(directory.folders())
+        return found
+
+    def _begin(
+        self, directory: LogDirectory, pools: ExitStack, survey: Survey, held: AbstractSet[TopicPartition]
+    ) -> list[Future[LoadedReplica]] | None:
         """Begins to load a directory; returns the loads that are under way, or None: the directory is offline."""
         executor = self._threads()
         pools.callback(executor.shutdown, cancel_futures=True)
         meter = RecoveryMeter(directory.path, self._monotonic_ms, self._tell)
         try:
-            keys = directory.begin_load()
+            keys = directory.begin_load(held)
         except StorageError as error:
             self._give_up(directory, error, survey)
             return None

@@ -101,8 +101,11 @@ class DirectoryReplicas:
         for removal in job.removals():
             removal.run()
 
-    def set_aside(self, key: TopicPartition) -> str:
-        """Renames a replica to `...-stray` and forgets it; returns the new path.
+    def set_aside(self, key: TopicPartition) -> str | None:
+        """Renames a replica to `...-stray` and forgets it.
+
+        Returns:
+            The new path; None: its folder is gone.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such replica.
@@ -110,7 +113,7 @@ class DirectoryReplicas:
         """
         replica = self.retire(key, is_kept=True)
         self._run_retirement(self.prepare_retirement([replica]))
-        return replica.target
+        return None if replica.is_lost else replica.target
 
     def retire(self, key: TopicPartition, *, is_kept: bool) -> RetiredReplica:
         """Closes and forgets a replica, an offline one too; its folder and its checkpoint lines are left to a job.
@@ -131,7 +134,8 @@ class DirectoryReplicas:
         name, unique_id = partition_dir_name(*key), state.new_id()
         target = stray_dir_name(name, unique_id) if is_kept else deleted_dir_name(name, unique_id)
         topic_id = state.topic_ids.get(key)
-        retired = RetiredReplica(key, topic_id, state.path, state.at(name), state.at(target), is_kept)
+        is_lost = key in state.lost
+        retired = RetiredReplica(key, topic_id, state.path, state.at(name), state.at(target), is_kept, is_lost)
         state.drop(key)
         return retired
 

@@ -7,7 +7,7 @@ the job has run, no replica of the same name may be created.  The files of delet
 | crash                                   | what the next start finds                                                 |
 |-----------------------------------------|---------------------------------------------------------------------------|
 | before the renames, or between two      | `-delete` folders: removed; the others as they were, and no metadata names them |
-| between the renames and the checkpoints | lines without a folder: dropped                                           |
+| between the renames and the checkpoints | `-delete` folders, whose lines are dropped; of `-stray` ones lines without a folder: quarantined, and not needed |
 | before the files are removed            | `-delete` folders: removed                                                |
 """
 
@@ -35,6 +35,7 @@ class RetiredReplica(Struct, frozen=True):
         folder: Path of its partition folder.
         target: Path that the folder gets.
         is_kept: Whether it is set aside, for a person to look at; else its files are removed.
+        is_lost: Whether the folder was gone when the directory was opened: only its checkpoint lines are left.
     """
 
     key: TopicPartition
@@ -43,6 +44,7 @@ class RetiredReplica(Struct, frozen=True):
     folder: str
     target: str
     is_kept: bool
+    is_lost: bool = False
 
 
 class RetirementJob:
@@ -71,7 +73,7 @@ class RetirementJob:
         """
         folder = self.path
         try:
-            for replica in self.replicas:
+            for replica in self._with_folders:
                 folder = replica.folder
                 self._fs.rename(folder, replica.target)
             self._fs.sync_dir(self.path)
@@ -82,4 +84,8 @@ class RetirementJob:
 
     def removals(self) -> list[DirectoryDeletionJob]:
         """Returns the jobs that remove the files of those that are deleted, to be run in any thread after `run`."""
-        return [DirectoryDeletionJob(self._fs, replica.target) for replica in self.replicas if not replica.is_kept]
+        return [DirectoryDeletionJob(self._fs, replica.target) for replica in self._with_folders if not replica.is_kept]
+
+    @property
+    def _with_folders(self) -> list[RetiredReplica]:
+        return [replica for replica in self.replicas if not replica.is_lost]

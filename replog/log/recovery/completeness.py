@@ -147,8 +147,8 @@ def hole_reason(start_offset: int, end_offset: int) -> str:
     """Returns the text that says which offsets are missing, and what can be done."""
     return (
         f"offsets {start_offset} to {end_offset - 1} are missing, and no compaction took them. Nothing was changed: restore "
-        "the segment files from a copy, delete a replica's directory so that it is copied from its leader, or give the "
-        "records up with `replog log repair --accept-loss`"
+        "the segment files from a copy; where the partition has other replicas, this one is fetched from its leader again; or "
+        "give the records up with `replog log repair --accept-loss`"
     )
 
 

@@ -1,14 +1,15 @@
 """Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
 Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.  So is a
-log start in doubt settled: see `doubtful_start`.
+log start in doubt settled: see `doubtful_start`.  A log of which only the checkpoints know is given up: see `lost_folder`.
 
 Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
 | - opened in memory as the steps would leave it          | nothing was changed, nor by a refusal                         |
-| 0 `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
+| 0 `.kafka_cleanshutdown` removed (loss accepted)         | the next start is one after a crash: other replicas lead      |
+|   `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
 |   or raised to behind what is missing                    | repair again                                                  |
 |   indexes without a `.log` deleted                        | the next start goes on behind what is missing                 |
@@ -49,6 +50,7 @@ from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.doubtful_start import DoubtfulStart, doubtful_start
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
+from replog.log.repair.lost_folder import LostFolder, lost_folder
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.log.state import LogState
 from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
@@ -68,6 +70,8 @@ class RepairReport(Struct, frozen=True):
         end_offset_before: Where readable records ended, or would have without the damage, as far as known; exclusive.
         end_offset: Where they end now, exclusive.
         given_up: The ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
+        withdraws_clean_stop: Whether the next start of this log directory counts as one after a crash: what was given up here
+            may be whole in other replicas, and this one must not lead them.
     """
 
     found: tuple[Finding, ...]
@@ -76,6 +80,7 @@ class RepairReport(Struct, frozen=True):
     end_offset_before: int
     end_offset: int
     given_up: tuple[OffsetRange, ...] = ()
+    withdraws_clean_stop: bool = False
 
     @property
     def offsets_given_up(self) -> int:
@@ -207,6 +212,13 @@ def repair_log(
     try:
         with _repair_errors(directory, "Nothing was changed"):
             refuse_later_format(fs, parent_of(directory))
+            lost = lost_folder(fs, directory)
+            if lost is not None and not accept_loss:
+                raise lost.error()
+        if lost is not None:
+            with _repair_errors(directory, "It has begun, and another repair ends it"):
+                return _give_up_folder(fs, lost, now_ms)
+        with _repair_errors(directory, "Nothing was changed"):
             surveyed = _survey(fs, directory, accept_loss=accept_loss, forgets_note=forget_flushed_offset)
             if surveyed.found:
                 _refuse_what_stays_shut(fs, directory, surveyed.plan, surveyed.found, now_ms)
@@ -214,6 +226,12 @@ def repair_log(
             return _mend(fs, directory, surveyed, now_ms)
     finally:
         lock.release()
+
+
+def _give_up_folder(fs: FileSystem, lost: LostFolder, now_ms: int) -> RepairReport:
+    end_offset = lost.give_up(fs, _CONFIG, now_ms)
+    given_up = ((lost.log_start_offset, lost.end_offset),) if lost.end_offset > lost.log_start_offset else ()
+    return RepairReport((lost.finding,), (), None, lost.end_offset, end_offset, given_up, withdraws_clean_stop=True)
 
 
 def _take_lock(fs: FileSystem, path: str) -> Lock:
@@ -297,7 +315,7 @@ def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> R
     left = tuple(after.run())
     before = max(surveyed.end_offset, offsets.flushed_offset or 0)
     given_up = ranges_given_up(surveyed.holes, plan.log_start_offset, before, end_offset)
-    return RepairReport(told, left, log.recovery, before, end_offset, given_up)
+    return RepairReport(told, left, log.recovery, before, end_offset, given_up, plan.gives_up)
 
 
 def identity_finding(damaged: DamagedIdentity) -> Finding:
@@ -370,6 +388,8 @@ def _refuse_what_stays_shut(
 
 def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
     """Promises durably only what the log is going to keep, then removes what does not fit it."""
+    if plan.gives_up:
+        checkpoints.remove_clean_shutdown(fs, f"{parent_of(directory)}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
     _raise_claim(fs, directory, plan)
     note = FlushedOffsetFile.load(fs, directory)
     if plan.forgets_note:

@@ -114,14 +114,13 @@ def test_what_another_program_wrote_alike_or_without_a_witness_is_no_doubt() -> 
 
 
 @pytest.mark.parametrize("line", [b"t 0 22", b"u 0 12"])
-@pytest.mark.parametrize("is_deleted_by_hand", [False, True])
-def test_a_replica_made_anew_is_not_doubted(line: bytes, *, is_deleted_by_hand: bool) -> None:
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_replica_made_anew_is_not_doubted(line: bytes, *, is_lost: bool) -> None:
     disk = changed(stopped(), CHECKPOINT, b"t 0 12", line)
-    if is_deleted_by_hand:
+    if is_lost:
         disk.remove_tree(f"{DATA}/t-0")
     directory = opened(disk)
-    if not is_deleted_by_hand:
-        directory.delete_log("t", 0)
+    directory.delete_log("t", 0)
     directory.open_log("t", 0, UUID(int=7), CONFIG, now_ms=T0)
     disk.kill()
     assert not opened(disk).offline

@@ -1,0 +1,271 @@
+"""What changed in a log directory between an orderly stop and the next start: nothing of it is taken for what the stop left."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from log_test_kit import T0, TINY, append, content, read_file, write_file
+
+import replog_checkpoints as checkpoints
+from replog.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from replog.log import LogDirectory, LogManager
+from replog.log.directories.directory_state import METADATA_TOPIC
+from replog.log.repair.repair import repair_log
+from replog.testing.simulated_faults import PowerCutError
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+
+TOPIC, OTHER = UUID(int=77), UUID(int=78)
+FOLDER = "/data/t-0"
+POINTS = "/data/recovery-point-offset-checkpoint"
+MARKER = "/data/.kafka_cleanshutdown"
+EPOCH, UNKNOWN = 42, -1
+
+
+def opened(fs: SimulatedFileSystem) -> LogDirectory:
+    return LogDirectory.open(fs, "/data", cluster_id="c1", node_id=1, now_ms=T0, config=TINY)
+
+
+def stopped(*, in_order: bool = True) -> SimulatedFileSystem:
+    """Two replicas of one topic, of 20 and 12 records, and one of another, all flushed."""
+    fs = SimulatedFileSystem()
+    directory = opened(fs)
+    for topic, partition, topic_id, count in (("t", 0, TOPIC, 20), ("t", 1, TOPIC, 12), ("u", 0, OTHER, 20)):
+        append(directory.open_log(topic, partition, topic_id, now_ms=T0), count)
+    if in_order:
+        directory.close(now_ms=T0, broker_epoch=EPOCH)
+    else:
+        for log in directory.logs.values():
+            log.flush()
+        directory.checkpoint_recovery_points()
+        fs.kill()
+    return fs
+
+
+def exchange(fs: SimulatedFileSystem, one: str, other: str) -> None:
+    fs.rename(one, "/data/between")
+    fs.rename(other, one)
+    fs.rename("/data/between", other)
+
+
+def remove_folder(fs: SimulatedFileSystem) -> None:
+    fs.remove_tree(FOLDER)
+
+
+def empty_folder(fs: SimulatedFileSystem) -> None:
+    for name in fs.list_dir(FOLDER):
+        fs.remove(f"{FOLDER}/{name}")
+
+
+def remove_a_segment(fs: SimulatedFileSystem) -> None:
+    fs.remove(f"{FOLDER}/{sorted(name for name in fs.list_dir(FOLDER) if name.endswith('.log'))[1]}")
+
+
+def exchange_with_another_topics(fs: SimulatedFileSystem) -> None:
+    exchange(fs, FOLDER, "/data/u-0")
+
+
+def exchange_within_the_topic(fs: SimulatedFileSystem) -> None:
+    exchange(fs, FOLDER, "/data/t-1")
+
+
+def lower_recovery_point(fs: SimulatedFileSystem) -> None:
+    write_file(fs, POINTS, read_file(fs, POINTS).replace(b"t 0 20", b"t 0 17"))
+
+
+def remove_recovery_point(fs: SimulatedFileSystem) -> None:
+    points = checkpoints.read_offset_checkpoint(fs, POINTS) or {}
+    checkpoints.write_offset_checkpoint(fs, POINTS, {key: point for key, point in points.items() if key != ("t", 0)})
+
+
+def test_what_an_orderly_stop_left_is_believed() -> None:
+    directory = opened(stopped())
+    assert directory.previous_broker_epoch == EPOCH
+    assert not directory.offline
+
+
+@pytest.mark.parametrize(
+    "change", [remove_folder, exchange_within_the_topic, lower_recovery_point, remove_recovery_point]
+)
+def test_a_stop_whose_folders_have_changed_since_was_none_in_order(
+    change: Callable[[SimulatedFileSystem], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    fs = stopped()
+    change(fs)
+    assert opened(fs).previous_broker_epoch == UNKNOWN
+    assert "since the last stop, which was in order" in caplog.text
+    assert "t-" in caplog.text
+
+
+@pytest.mark.parametrize("change", [remove_folder, empty_folder, remove_a_segment, exchange_within_the_topic])
+def test_records_that_are_gone_take_their_replica_offline(change: Callable[[SimulatedFileSystem], None]) -> None:
+    fs = stopped()
+    change(fs)
+    directory = opened(fs)
+    found = directory.offline["t", 0]
+    assert isinstance(found, CorruptRecordError)
+    assert "--accept-loss" in str(found)
+    with pytest.raises(CorruptRecordError):
+        directory.open_log("t", 0, TOPIC, now_ms=T0)
+    directory.close(now_ms=T0, broker_epoch=EPOCH + 1)
+    assert not fs.exists(MARKER)  # the damage must be found again
+    assert ("t", 0) in opened(fs).offline
+
+
+def test_the_folder_of_another_topic_is_not_this_ones() -> None:
+    fs = stopped()
+    exchange_with_another_topics(fs)
+    assert opened(fs).topic_id("t", 0) == OTHER  # a broker sets it aside, and `open_log` refuses it
+
+
+def test_a_lost_folder_is_told_after_a_crash_too() -> None:
+    fs = stopped(in_order=False)
+    remove_folder(fs)
+    assert list(opened(fs).offline) == [("t", 0)]
+
+
+def test_a_replica_without_a_record_was_not_lost() -> None:
+    fs = SimulatedFileSystem()
+    directory = opened(fs)
+    directory.open_log("t", 0, TOPIC, now_ms=T0)
+    directory.close(now_ms=T0, broker_epoch=EPOCH)
+    remove_folder(fs)
+    directory = opened(fs)
+    assert not directory.offline
+    assert directory.previous_broker_epoch == EPOCH
+
+
+def test_a_deletion_that_a_crash_has_interrupted_is_none() -> None:
+    fs = stopped(in_order=False)
+    fs.rename(FOLDER, f"{FOLDER}.{UUID(int=5).hex}-delete")
+    directory = opened(fs)
+    assert not directory.offline
+    assert ("t", 0) not in directory.recovery_points
+
+
+def test_what_is_in_another_directory_of_the_node_was_moved() -> None:
+    fs = SimulatedFileSystem()
+
+    def both() -> LogManager:
+        return LogManager.open(fs, ["/data", "/more"], cluster_id="c1", node_id=1, now_ms=T0, config=TINY)
+
+    manager = both()
+    append(manager.open_log("t", 0, TOPIC, now_ms=T0, directory="/data"), 20)
+    manager.close(now_ms=T0, broker_epoch=EPOCH)
+    fs.rename(FOLDER, "/more/t-0")
+    manager = both()
+    assert not manager.offline
+    assert len(content(manager.logs["t", 0])) == 20
+
+
+def test_a_lost_replica_can_be_deleted_and_made_again() -> None:
+    fs = stopped()
+    remove_folder(fs)
+    directory = opened(fs)
+    assert directory.set_aside_log("t", 0) is None  # there is nothing to keep
+    assert ("t", 0) not in directory.recovery_points
+    assert directory.open_log("t", 0, TOPIC, now_ms=T0).log_end_offset == 0
+    directory.delete_log("t", 0)
+    with pytest.raises(UnknownTopicOrPartitionError):
+        directory.delete_log("t", 0)
+
+
+# ---- a repair that gives something up ------------------------------------------------------------------------------------
+
+
+def test_a_repair_that_gives_records_up_withdraws_the_orderly_stop() -> None:
+    fs = stopped()
+    remove_a_segment(fs)
+    report = repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+    assert report.offsets_given_up
+    assert report.withdraws_clean_stop
+    directory = opened(fs)
+    assert not directory.offline
+    assert (directory.was_clean, directory.previous_broker_epoch) == (False, UNKNOWN)
+
+
+def test_a_repair_that_gives_nothing_up_leaves_it() -> None:
+    fs = stopped()
+    fs.remove(f"{FOLDER}/leader-epoch-checkpoint")
+    assert not repair_log(fs, FOLDER, accept_loss=True, now_ms=T0).withdraws_clean_stop
+    assert fs.exists(MARKER)
+
+
+# ---- a repair of a replica whose folder is gone ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("change", [remove_folder, empty_folder])
+def test_a_lost_replica_is_given_up_only_where_that_is_accepted(change: Callable[[SimulatedFileSystem], None]) -> None:
+    fs = stopped()
+    change(fs)
+    with pytest.raises(CorruptRecordError, match="--accept-loss"):
+        repair_log(fs, FOLDER, accept_loss=False, now_ms=T0)
+    assert ("t", 0) in opened(fs).offline
+
+
+@pytest.mark.parametrize("change", [remove_folder, empty_folder])
+def test_a_brokers_replica_that_is_given_up_is_as_if_it_were_new(change: Callable[[SimulatedFileSystem], None]) -> None:
+    fs = stopped()
+    change(fs)
+    report = repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+    assert (report.given_up, report.end_offset, report.withdraws_clean_stop) == (((0, 20),), 0, True)
+    directory = opened(fs)
+    assert not directory.offline
+    assert directory.previous_broker_epoch == UNKNOWN
+    assert directory.open_log("t", 0, TOPIC, now_ms=T0).log_end_offset == 0
+
+
+def test_a_start_inside_a_segment_is_forgotten_with_its_replica() -> None:
+    fs = SimulatedFileSystem()
+    directory = opened(fs)
+    log = directory.open_log("t", 0, TOPIC, now_ms=T0)
+    append(log, 20)
+    log.flush()
+    log.set_log_start_offset(3)
+    directory.checkpoint_log_start_offsets()
+    directory.close(now_ms=T0, broker_epoch=EPOCH)
+    remove_folder(fs)
+    assert repair_log(fs, FOLDER, accept_loss=True, now_ms=T0).given_up == ((3, 20),)
+    log = opened(fs).open_log("t", 0, TOPIC, now_ms=T0)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+
+
+def test_a_metadata_log_that_is_given_up_takes_the_id_of_its_directory_with_it() -> None:
+    fs = SimulatedFileSystem()
+    directory = opened(fs)
+    directory.open_log(METADATA_TOPIC, 0, TOPIC, now_ms=T0)  # no record yet, but perhaps a vote
+    before = directory.meta.directory_id
+    directory.close(now_ms=T0, broker_epoch=EPOCH)
+    fs.remove_tree(f"/data/{METADATA_TOPIC}-0")
+    directory = opened(fs)
+    with pytest.raises(CorruptRecordError, match="must not vote again"):
+        directory.open_log(METADATA_TOPIC, 0, TOPIC, now_ms=T0)
+    directory.release()
+    repair_log(fs, f"/data/{METADATA_TOPIC}-0", accept_loss=True, now_ms=T0)
+    directory = opened(fs)
+    assert directory.meta.directory_id != before
+    assert not directory.offline
+
+
+def test_a_repair_that_a_power_cut_interrupts_is_repeated() -> None:
+    for step in range(1, 100):
+        fs = stopped()
+        remove_folder(fs)
+        fs.sync_dir("/data")
+        fs.faults.cut_power_after(step)
+        try:
+            repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+        except (PowerCutError, StorageError):
+            fs.crash(random.Random(step))
+        else:
+            assert step > 5
+            return
+        directory = opened(fs)
+        assert directory.previous_broker_epoch == UNKNOWN
+        directory.release()
+        if directory.offline:
+            repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+        assert not opened(fs).offline
+    raise AssertionError("no repair ended")
