@@ -29,7 +29,7 @@ MOVED_DIR_SUFFIX: Final = "-moved"
 _NAME_BYTES_MAX: Final = 255
 _OFFSET_NAME: Final = re.compile(r"(\d{20})(\.[a-z]+)")
 _PARTITION_DIR: Final = re.compile(r"(.+)-(\d+)")
-_DELETED_DIR: Final = re.compile(r"(.+)\.[0-9a-f]{32}-delete")
+_RETIRED_DIR: Final = re.compile(r"(.+)\.[0-9a-f]{32}(?:-delete|-stray)")
 _MOVING_DIR: Final = re.compile(r"(.+)\.[0-9a-f]{32}(-future|-moved)")
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -64,14 +64,9 @@ def deleted_dir_name(name: str, unique_id: UUID) -> str:
     return name[: _NAME_BYTES_MAX - len(tail)] + tail
 
 
-def is_deleted_dir_name(name: str) -> bool:
-    """Whether it is the name of a `-delete` folder."""
-    return name.endswith(DELETE_DIR_SUFFIX)
-
-
-def parse_deleted_dir_name(name: str) -> tuple[str, int] | None:
-    """Returns (topic, partition) of a `-delete` folder; None for anything else, and where the name was cut."""
-    match = _DELETED_DIR.fullmatch(name)
+def parse_retired_dir_name(name: str) -> tuple[str, int] | None:
+    """Returns (topic, partition) of a `-delete` or `-stray` folder; None for anything else, and where the name was cut."""
+    match = _RETIRED_DIR.fullmatch(name)
     return None if match is None else parse_partition_dir_name(match[1])
 
 

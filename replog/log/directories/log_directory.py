@@ -59,9 +59,9 @@ from replog.log.directories.replicas import DirectoryReplicas
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
 from replog.log.file_names import (
-    is_deleted_dir_name,
-    parse_deleted_dir_name,
+    DELETE_DIR_SUFFIX,
     parse_partition_dir_name,
+    parse_retired_dir_name,
     partition_dir_name,
 )
 from replog.log.log import Log
@@ -193,11 +193,11 @@ class LogDirectory:
             keys = self.folders()
             known = {*keys, *elsewhere}
             for name in fs.list_dir(self.path):
-                if is_deleted_dir_name(name) and fs.is_dir(at(name)):
+                retired = None if self.was_clean else parse_retired_dir_name(name)
+                if retired is not None:  # a crash may have come before its line was dropped
+                    known.add(retired)
+                if name.endswith(DELETE_DIR_SUFFIX) and fs.is_dir(at(name)):
                     fs.remove_tree(at(name))
-                    deleted = parse_deleted_dir_name(name)
-                    if deleted is not None and not self.was_clean:  # a crash came before its line was dropped
-                        known.add(deleted)
             points = self.recovery_points
             for key in lost_replicas(points, known):
                 self._state.put_lost(key, folder_is_gone(self.path, key, points[key]))

@@ -6,7 +6,7 @@ without its line; so does nothing else.  A line above 0 whose folder is nowhere 
 | found at a start                                     | what it is                                                     |
 |------------------------------------------------------|----------------------------------------------------------------|
 | a folder for the line, here or in another directory  | a replica, or one that was moved                               |
-| a `-delete` folder, after an unclean stop            | a deletion that a crash has interrupted                        |
+| a `-delete` or `-stray` folder, after an unclean stop | a retirement that a crash has interrupted                     |
 | neither, and the line says 0                         | nothing: no record was ever flushed; of the metadata log a vote may have been |
 | neither                                              | lost: quarantined, and the stop before it was no orderly one   |
 
@@ -30,7 +30,7 @@ def lost_replicas(
 
     Args:
         recovery_points: What the directory's checkpoint says.
-        found: The replicas that have a folder, here or in another directory of the node, or had one that was deleted.
+        found: The replicas that have a folder, here or in another directory of the node, or had one that was retired.
     """
     return [
         key for key, point in recovery_points.items() if key not in found and (point > 0 or key[0] == METADATA_TOPIC)

@@ -7,7 +7,7 @@ the job has run, no replica of the same name may be created.  The files of delet
 | crash                                   | what the next start finds                                                 |
 |-----------------------------------------|---------------------------------------------------------------------------|
 | before the renames, or between two      | `-delete` folders: removed; the others as they were, and no metadata names them |
-| between the renames and the checkpoints | `-delete` folders, whose lines are dropped; of `-stray` ones lines without a folder: quarantined, and not needed |
+| between the renames and the checkpoints | `-delete` and `-stray` folders: the lines of their names are dropped      |
 | before the files are removed            | `-delete` folders: removed                                                |
 """
 

@@ -137,9 +137,10 @@ def test_a_replica_without_a_record_was_not_lost() -> None:
     assert directory.previous_broker_epoch == EPOCH
 
 
-def test_a_deletion_that_a_crash_has_interrupted_is_none() -> None:
+@pytest.mark.parametrize("suffix", ["delete", "stray"])
+def test_a_retirement_that_a_crash_has_interrupted_is_no_loss(suffix: str) -> None:
     fs = stopped(in_order=False)
-    fs.rename(FOLDER, f"{FOLDER}.{UUID(int=5).hex}-delete")
+    fs.rename(FOLDER, f"{FOLDER}.{UUID(int=5).hex}-{suffix}")
     directory = opened(fs)
     assert not directory.offline
     assert ("t", 0) not in directory.recovery_points
