@@ -53,6 +53,10 @@ class JsonObject:
             raise self.corrupt(f"{name} is not a list of objects")
         return cast("list[Mapping[str, object]]", items)
 
+    def has(self, name: str) -> bool:
+        """Whether a field is there."""
+        return name in self._fields
+
     def field(self, name: str) -> object:
         """Returns a field of any type that must be there."""
         if name not in self._fields:

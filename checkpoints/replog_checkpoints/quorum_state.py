@@ -5,7 +5,11 @@ is written and fsynced before the reply that depends on it is sent.
 
 A complete file `quorum-state`, version 1 (voters are in the log, KIP-853): one line, no newline at the end::
 
-    {"leaderId": -1, "leaderEpoch": 6, "votedId": 2, "votedDirectoryId": "AQIDBAUGBwgREhMUFRYXGA", "data_version": 1}
+    {"leaderId": -1, "leaderEpoch": 6, "votedId": 2, "votedDirectoryId": "AQIDBAUGBwgREhMUFRYXGA", "data_version": 1,
+     "checksum": "1c291ca3"}
+
+(the checksum is ours, because a digit that flips in an epoch makes another one: CRC-32 of what Kafka would write; Kafka's
+reader passes over a field that it does not know, and a file without the field is believed)
 
 and version 0 (voters are configured; `clusterId` and `appliedOffset` are always empty and 0)::
 
@@ -32,6 +36,8 @@ Absent means "never took part in an election"; damaged means the node must not s
 
 from __future__ import annotations
 
+import re
+import zlib
 from typing import Final
 from uuid import UUID
 
@@ -46,6 +52,7 @@ from replog_checkpoints.uuid_text import ZERO_UUID, uuid_from_text, uuid_to_text
 QUORUM_STATE_FILE: Final = "quorum-state"
 _NONE_ID: Final = -1
 _VERSION_MAX: Final = 1
+_CHECKSUM: Final = re.compile(rb'(?s)(.*),"checksum":"([0-9a-f]{8})"\}')
 
 
 class QuorumState(Struct, frozen=True):
@@ -96,6 +103,8 @@ def read_quorum_state(fs: FileSystem, path: str) -> QuorumState | None:
     if data is None:
         return None
     document = JsonObject(path, data)
+    if document.has("checksum") and not _is_whole(data):
+        raise document.corrupt("its checksum is wrong")
     data_version = document.number("data_version", 0, INT32_MAX)
     if data_version > _VERSION_MAX:
         raise document.corrupt(f"data_version {data_version} is not supported, only 0 and 1")
@@ -122,7 +131,17 @@ def write_quorum_state(fs: FileSystem, path: str, state: QuorumState) -> None:
         fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": voters}
     else:
         fields["votedDirectoryId"] = uuid_to_text(state.voted_directory_id or ZERO_UUID)
-    replace_file(fs, path, format_object({**fields, "data_version": state.data_version}))
+    data = format_object({**fields, "data_version": state.data_version})
+    replace_file(fs, path, data if state.data_version == 0 else _with_checksum(data))
+
+
+def _with_checksum(data: bytes) -> bytes:
+    return data[:-1] + b',"checksum":"%08x"}' % zlib.crc32(data)
+
+
+def _is_whole(data: bytes) -> bool:
+    match = _CHECKSUM.fullmatch(data)
+    return match is not None and int(match[2], 16) == zlib.crc32(match[1] + b"}")
 
 
 def _check_range(name: str, value: int, value_max: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -17,7 +18,7 @@ from replog.broker.node.environment import NodeEnvironment
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.server import ServerConfig
-from replog.errors import ConfigError
+from replog.errors import ConfigError, DiskFullError
 from replog.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
 from replog.metadata.records import BrokerEndpoint
@@ -112,7 +113,10 @@ def open_logs(
 
 
 def open_metadata_log(config: ServerConfig, environment: NodeEnvironment, logs: LogManager) -> MetadataLog:
-    """Opens the metadata log; blocks for as long as the disk needs."""
+    """Opens the metadata log; blocks for as long as the disk needs.
+
+    The checkpoint names it before the node can vote: a node that has lost it must not begin anew under the same id.
+    """
     log = logs.open_log(
         METADATA_TOPIC,
         0,
@@ -121,6 +125,10 @@ def open_metadata_log(config: ServerConfig, environment: NodeEnvironment, logs: 
         now_ms=environment.clock.wall_ms(),
         directory=config.log_dir,
     )
+    home = logs.directories[config.log_dir]
+    if (METADATA_TOPIC, 0) not in home.recovery_points:
+        with contextlib.suppress(DiskFullError):  # a disk that is full now says so when something is written
+            home.checkpoint_recovery_points()
     return MetadataLog(environment.fs, log, environment.clock, partial(make_room, logs))
 
 

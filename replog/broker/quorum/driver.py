@@ -172,6 +172,8 @@ class QuorumDriver:
         self._surroundings = surroundings
         self._clock = surroundings.clock
         self._listener = listener
+        voters = log.voter_sets[-1][1] if log.voter_sets else identity.voters
+        is_one_of_several = len(voters) > 1 and voters.contains(identity.node_id, identity.directory_id)
         self._core = Quorum(
             node_id=identity.node_id,
             directory_id=identity.directory_id,
@@ -179,7 +181,7 @@ class QuorumDriver:
             voters=identity.voters,
             voter_history=log.voter_sets,
             log=log,
-            election_state=state_file.read(),
+            election_state=state_file.read_beside(log.last_epoch, votes=is_one_of_several),
             config=identity.config,
             rng=surroundings.rng,
             now_ms=surroundings.clock.now_ms(),

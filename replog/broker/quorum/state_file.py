@@ -6,7 +6,14 @@ from collections.abc import Callable
 
 from replog.errors import CorruptCheckpointError, StorageError
 from replog.log import is_disk_full
-from replog_checkpoints import DamagedCheckpointError, FileSystem, QuorumState, read_quorum_state, write_quorum_state
+from replog_checkpoints import (
+    DamagedCheckpointError,
+    FileSystem,
+    QuorumState,
+    parent_of,
+    read_quorum_state,
+    write_quorum_state,
+)
 from replog_quorum import ElectionState
 
 
@@ -39,6 +46,33 @@ class QuorumStateFile:
         if state is None:
             return None
         return ElectionState(state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id)
+
+    def read_beside(self, last_epoch: int, *, votes: bool) -> ElectionState | None:
+        """Reads the election state of a node whose log is there, and may be what is left of it.
+
+        Every epoch is written here before anything of it is appended, so a file that is missing or older than the log has
+        been taken away or put back, and with it a vote that was given.
+
+        Args:
+            last_epoch: The epoch of the log's last record; 0: there is none.
+            votes: Whether this node has a vote that somebody else could be told of.
+
+        Raises:
+            CorruptCheckpointError: The file is damaged, missing or older than the log; this node must not vote.
+        """
+        state = self.read()
+        epoch = 0 if state is None else state.epoch
+        if epoch >= last_epoch or not votes:
+            return state
+        folder = parent_of(self._path)
+        what = "it is missing" if state is None else f"it says epoch {epoch}"
+        raise CorruptCheckpointError(
+            self._path,
+            0,
+            f"{what}, and the metadata log beside it has records of epoch {last_epoch}: what this voter has promised is "
+            f"forgotten, and it could vote twice. Nothing was changed: restore the file; or move {folder} away, and "
+            f"`replog log repair {folder} --accept-loss` makes the node follow under a new directory id",
+        )
 
     def write(self, state: ElectionState) -> None:
         """Writes the election state, which is durable when this returns.

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from replog_checkpoints import QuorumState, read_quorum_state, replace_file, write_quorum_state
+from replog_checkpoints import DamagedCheckpointError, QuorumState, read_quorum_state, replace_file, write_quorum_state
 
 node_ids = st.integers(0, 2**31 - 1)
 states_v0 = st.builds(
@@ -70,6 +70,29 @@ def test_damaged(refused: Any, data: bytes, reason: str) -> None:
     error = refused(read_quorum_state, data)
     assert error.line == 1
     assert reason in error.reason
+
+
+def test_a_character_that_changes_is_found_wherever_it_makes_another_state(disk: SimulatedFileSystem) -> None:
+    state = QuorumState(3, 1_234, 2, UUID(int=500))
+    write_quorum_state(disk, "quorum-state", state)
+    data = disk.image()["/quorum-state"]
+    found = 0
+    for position in range(len(data)):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[position] ^= 1 << bit
+            replace_file(disk, "quorum-state", bytes(changed))
+            try:
+                assert read_quorum_state(disk, "quorum-state") == state  # the name of the checksum is none any more
+            except DamagedCheckpointError:
+                found += 1
+    assert found > len(data) * 7
+
+
+def test_kafkas_file_has_no_checksum_and_is_read(disk: SimulatedFileSystem) -> None:
+    data = b'{"leaderId":1,"leaderEpoch":6,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
+    replace_file(disk, "quorum-state", data)
+    assert read_quorum_state(disk, "quorum-state") == QuorumState(1, 6, None)
 
 
 def test_fields_of_a_newer_writer_and_null_voters_are_read(disk: SimulatedFileSystem) -> None:

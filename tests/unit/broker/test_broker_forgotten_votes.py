@@ -1,0 +1,135 @@
+"""Voters of the metadata quorum that lost what they had promised while they were stopped: they do not start, and do not vote."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from node_kit import node
+
+from replog.errors import CorruptCheckpointError, CorruptRecordError
+from replog.log.repair.repair import repair_log
+from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
+from replog.testing.simulated_filesystem import SimulatedFileSystem
+from replog.testing.simulated_node import ClusterObserver, SimulatedNode
+from replog.testing.virtual_loop import VirtualLoop
+from replog_checkpoints import META_PROPERTIES_FILE, QuorumState, read_meta_properties, write_quorum_state
+
+FOLDER = f"{LOG_DIRECTORY}/__cluster_metadata-0"
+STATE = f"{FOLDER}/quorum-state"
+
+
+class Failures(ClusterObserver):
+    def __init__(self) -> None:
+        self.errors: list[BaseException] = []
+
+    def failed(self, node: SimulatedNode, error: BaseException) -> None:
+        self.errors.append(error)
+
+
+def remove_log(fs: SimulatedFileSystem) -> None:
+    fs.remove_tree(FOLDER)
+
+
+def remove_state(fs: SimulatedFileSystem) -> None:
+    fs.remove(STATE)
+
+
+def put_an_older_state_back(fs: SimulatedFileSystem) -> None:
+    write_quorum_state(fs, STATE, QuorumState(None, 0, None))
+
+
+def flip_a_bit(fs: SimulatedFileSystem) -> None:
+    fs.flip_bit(STATE, fs.image()[STATE].index(b'"leaderEpoch":') + 14)
+
+
+def run(changes: dict[int, Callable[[SimulatedFileSystem], None]], *, kills: bool = False) -> list[BaseException]:
+    """Starts a cluster, stops all of it, changes some disks, starts all again; returns the errors of those that do not start."""
+    ids = (1, 2, 3)
+    loop, failures = VirtualLoop(random.Random(1), steps_max=2_000_000), Failures()
+    settings = {"log.dir.reserve.bytes": 0}
+    cluster = SimulatedCluster(
+        loop, random.Random(2), controllers=ids, brokers=ids, settings=settings, observer=failures
+    )
+
+    async def main() -> None:
+        for node_id in ids:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        for node_id in ids:
+            if kills:
+                cluster.crash(node_id, power_cut=False)
+            else:
+                await cluster.stop(node_id)
+        for node_id, change in changes.items():
+            change(cluster.nodes[node_id].fs)
+        for node_id in ids:
+            cluster.start(node_id)
+        await cluster.wait_until(lambda: len(failures.errors) == len(changes))
+
+    loop.run(main())
+    return failures.errors
+
+
+@pytest.mark.parametrize("kills", [False, True])
+@pytest.mark.parametrize("change", [remove_state, put_an_older_state_back, flip_a_bit])
+def test_a_voter_whose_votes_are_forgotten_does_not_start(
+    change: Callable[[SimulatedFileSystem], None], *, kills: bool
+) -> None:
+    (error,) = run({2: change}, kills=kills)
+    assert isinstance(error, CorruptCheckpointError)
+    assert "vote twice" in str(error)
+
+
+@pytest.mark.parametrize("kills", [False, True])
+def test_a_voter_whose_metadata_log_is_gone_does_not_start(*, kills: bool) -> None:
+    """Killed in its first minute too: the checkpoint names the log before anybody votes."""
+    (error,) = run({2: remove_log}, kills=kills)
+    assert isinstance(error, CorruptRecordError)
+    assert "must not vote again" in str(error)
+
+
+def test_two_voters_that_have_forgotten_all_elect_nobody() -> None:
+    errors = run({1: remove_log, 3: remove_log})
+    assert [type(error) for error in errors] == [CorruptRecordError] * 2
+
+
+async def test_the_only_voter_may_forget_what_it_has_promised_to_itself() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs):
+        pass
+    fs.remove("/data/__cluster_metadata-0/quorum-state")
+    async with node(fs):
+        pass
+
+
+def test_a_lost_voter_comes_back_under_another_directory_id() -> None:
+    ids: list[object] = []
+
+    def lose_and_repair(fs: SimulatedFileSystem) -> None:
+        def directory_id() -> object:
+            meta = read_meta_properties(fs, f"{LOG_DIRECTORY}/{META_PROPERTIES_FILE}")
+            assert meta is not None
+            return meta.directory_id
+
+        ids.append(directory_id())
+        remove_log(fs)
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=0)
+        ids.append(directory_id())
+
+    loop = VirtualLoop(random.Random(1), steps_max=2_000_000)
+    settings = {"log.dir.reserve.bytes": 0}
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1, 2, 3), brokers=(1, 2, 3), settings=settings)
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        await cluster.stop(2)
+        lose_and_repair(cluster.nodes[2].fs)
+        cluster.start(2)
+        await cluster.wait_until(cluster.is_settled)
+
+    loop.run(main())
+    assert ids[0] != ids[1]
