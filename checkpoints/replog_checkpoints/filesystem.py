@@ -180,7 +180,9 @@ class FileSystem(Protocol):
         ...
 
     def lock(self, path: str) -> Lock:
-        """Takes an exclusive lock file that the operating system drops when the process ends.
+        """Takes an exclusive lock of a file and of the folder that it is in; the operating system drops it with the process.
+
+        The folder too: a file that somebody removes and makes again is another one.
 
         Raises:
             BlockingIOError: Another process holds it.

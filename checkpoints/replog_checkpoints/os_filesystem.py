@@ -177,10 +177,11 @@ class OsLock:
     long as that lives.
     """
 
-    __slots__ = ("_fd",)
+    __slots__ = ("_fd", "_folder_fd")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, folder_fd: int) -> None:
         self._fd = fd
+        self._folder_fd = folder_fd
         _LOCKS.add(self)
 
     def release(self) -> None:
@@ -188,6 +189,8 @@ class OsLock:
         if self._fd != _CLOSED:
             with contextlib.suppress(OSError):  # closing it unlocks as well
                 _unlock_descriptor(self._fd)
+            with contextlib.suppress(OSError):
+                fcntl.flock(self._folder_fd, fcntl.LOCK_UN)
         self.close()
 
     def close(self) -> None:
@@ -195,9 +198,11 @@ class OsLock:
         _LOCKS.discard(self)
         fd, self._fd = self._fd, _CLOSED
         if fd != _CLOSED:
-            os.close(fd)  # the file stays: removing it would let two processes lock two files of one name
+            os.close(fd)  # the file stays, for those that look only at it
+            os.close(self._folder_fd)
 
 
+_NO_FOLDER_LOCKS: Final = frozenset({errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
 _LOCKS: Final[set[OsLock]] = set()
 """All that this process holds."""
 
@@ -264,9 +269,15 @@ class OsFileSystem:
 
     def lock(self, path: str) -> OsLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_PERMISSIONS)
-        lock = OsLock(fd)
+        try:
+            folder_fd = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except BaseException:
+            os.close(fd)
+            raise
+        lock = OsLock(fd, folder_fd)
         try:
             _lock_descriptor(fd)
+            _lock_folder(folder_fd)
         except BaseException:
             lock.release()
             raise
@@ -284,6 +295,24 @@ def _lock_descriptor(fd: int) -> None:
         BlockingIOError: Another descriptor holds the lock, here or in another process.
     """
     _set_lock(fd, fcntl.F_WRLCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _lock_folder(fd: int) -> None:
+    """Locks a folder for this open descriptor, without waiting, where its file system can.
+
+    The file in it may be removed and made again, and then two processes hold locks of two files of one name.  A folder cannot
+    be opened for writing, so this is `flock`, which some network file systems refuse for it.
+
+    Raises:
+        BlockingIOError: Another descriptor holds the lock, here or in another process.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_LOCKS:
+            raise
 
 
 def _unlock_descriptor(fd: int) -> None:

@@ -5,8 +5,14 @@ is written and fsynced before the reply that depends on it is sent.
 
 A complete file `quorum-state`, version 1 (voters are in the log, KIP-853): one line, no newline at the end::
 
-    {"leaderId": -1, "leaderEpoch": 6, "votedId": 2, "votedDirectoryId": "AQIDBAUGBwgREhMUFRYXGA", "data_version": 1,
-     "checksum": "1c291ca3"}
+    {
+        "leaderId": -1,
+        "leaderEpoch": 6,
+        "votedId": 2,
+        "votedDirectoryId": "AQIDBAUGBwgREhMUFRYXGA",
+        "data_version": 1,
+        "checksum": "1c291ca3",
+    }
 
 (the checksum is ours, because a digit that flips in an epoch makes another one: CRC-32 of what Kafka would write; Kafka's
 reader passes over a field that it does not know, and a file without the field is believed)

@@ -53,7 +53,7 @@ class SimulatedFileSystem:
         self._now_ms = now_ms
         self._disk = Disk()
         self._files: dict[int, _SimulatedFile] = {}  # open ones, by handle number
-        self._locks: dict[FileNode, _SimulatedLock] = {}
+        self._locks: dict[Node, _SimulatedLock] = {}
         self._handle_count = 0
         self._mutex = threading.RLock()  # a flush may sync in a thread of its own
 
@@ -227,12 +227,10 @@ class SimulatedFileSystem:
         with self._mutex:
             if self._find(path) is None:
                 self.open(path, OpenMode.CREATE).close()
-            node = self._file_node(path)
-            if node in self._locks:
+            nodes = (self._file_node(path), self._parent(path)[0])
+            if any(node in self._locks for node in nodes):
                 raise _error(errno.EAGAIN, path)
-            lock = _SimulatedLock(self._locks, node)
-            self._locks[node] = lock
-            return lock
+            return _SimulatedLock(self._locks, nodes)
 
     # For the open files
 
@@ -435,13 +433,15 @@ class _SimulatedFile:
 class _SimulatedLock:
     """A lock that ends with `release`, `kill` or `crash`."""
 
-    def __init__(self, locks: dict[FileNode, _SimulatedLock], node: FileNode) -> None:
+    def __init__(self, locks: dict[Node, _SimulatedLock], nodes: Sequence[Node]) -> None:
         self._locks = locks
-        self._node = node
+        self._nodes = nodes
+        locks.update(dict.fromkeys(nodes, self))
 
     def release(self) -> None:
-        if self._locks.get(self._node) is self:
-            del self._locks[self._node]
+        for node in self._nodes:
+            if self._locks.get(node) is self:
+                del self._locks[node]
 
 
 def _error(error_number: int, path: str) -> OSError:

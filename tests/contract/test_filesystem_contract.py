@@ -402,9 +402,20 @@ def test_a_lock_is_held_once_and_leaves_its_file(place: Place) -> None:
 
 
 def test_locks_of_two_folders_are_two_locks(place: Place) -> None:
-    first, second = place.fs.lock(place.path("a")), place.fs.lock(place.path("b"))
+    for name in ("a", "b"):
+        place.fs.make_dirs(place.path(name))
+    first, second = place.fs.lock(place.path("a/.lock")), place.fs.lock(place.path("b/.lock"))
     first.release()
     second.release()
+
+
+def test_a_lock_holds_where_its_file_was_removed(place: Place) -> None:
+    lock = place.fs.lock(place.path(".lock"))
+    place.fs.remove(place.path(".lock"))
+    with pytest.raises(BlockingIOError):
+        place.fs.lock(place.path(".lock"))
+    lock.release()
+    place.fs.lock(place.path(".lock")).release()
 
 
 # Room
