@@ -12,13 +12,17 @@ Lines of a replica that is offline stay as they are, since nothing new is known 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 import replog_checkpoints as checkpoints
 from replog.log.directories.directory_state import DirectoryState
 from replog.log.directories.offset_checkpoints import CheckpointJob, OffsetCheckpoint, run_all
-from replog.log.recovery.start_witness import StartWitness
+from replog.log.file_names import partition_dir_name
+from replog.log.recovery.offset_witness import OffsetWitness
 from replog_checkpoints import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class DirectoryCheckpoints:
@@ -29,8 +33,9 @@ class DirectoryCheckpoints:
         fs, space = state.fs, state.space
         self._recovery_points = OffsetCheckpoint(fs, state.at(checkpoints.RECOVERY_POINT_FILE), space)
         starts_path = state.at(checkpoints.LOG_START_OFFSET_FILE)
-        self._log_start_offsets = OffsetCheckpoint(fs, starts_path, space, StartWitness(fs, starts_path))
-        self._replication_offsets = OffsetCheckpoint(fs, state.at(checkpoints.REPLICATION_OFFSET_FILE), space)
+        self._log_start_offsets = OffsetCheckpoint(fs, starts_path, space, OffsetWitness(fs, starts_path))
+        marks_path = state.at(checkpoints.REPLICATION_OFFSET_FILE)
+        self._replication_offsets = OffsetCheckpoint(fs, marks_path, space, OffsetWitness(fs, marks_path))
         self._cleaner_offsets = OffsetCheckpoint(fs, state.at(checkpoints.CLEANER_OFFSET_FILE), space)
 
     # What they say
@@ -44,7 +49,7 @@ class DirectoryCheckpoints:
         """
         for checkpoint in self._all:
             self._read_one(checkpoint)
-        self._state.set_high_watermarks(self._replication_offsets.offsets)
+        self._state.set_high_watermarks(self._undoubted_high_watermarks())
 
     @property
     def recovery_points(self) -> Mapping[TopicPartition, int]:
@@ -141,6 +146,18 @@ class DirectoryCheckpoints:
         run_all(self.prepare_forgetting(keys))
 
     # Parts
+
+    def _undoubted_high_watermarks(self) -> dict[TopicPartition, int]:
+        """Returns those that nothing contradicts; of any other replica the high watermark is unknown."""
+        marks = self._replication_offsets
+        doubted = sorted(partition_dir_name(*key) for key in marks.offsets if marks.doubts(key))
+        if doubted:
+            _log.warning(
+                "%s: the high watermarks of %d replicas, %s among them, are not those that were written: one of %s and its "
+                "witness is damaged. Their leaders learn them from the replicas",
+                self._state.path, len(doubted), doubted[0], checkpoints.REPLICATION_OFFSET_FILE,
+            )  # fmt: skip
+        return {key: offset for key, offset in marks.offsets.items() if not marks.doubts(key)}
 
     @property
     def _all(self) -> tuple[OffsetCheckpoint, ...]:

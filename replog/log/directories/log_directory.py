@@ -6,8 +6,9 @@
     data/.kafka_cleanshutdown                only while nobody has it open, after a clean stop
     data/recovery-point-offset-checkpoint    everything below is on stable storage
     data/log-start-offset-checkpoint         only logs that start inside a segment
-    data/log-start-offset-witness            the same with a checksum, see `start_witness`
+    data/log-start-offset-witness            the same with a checksum, see `offset_witness`
     data/replication-offset-checkpoint       high watermarks
+    data/replication-offset-witness          the same with a checksum
     data/cleaner-offset-checkpoint           everything below is compacted
     data/flights-3/...                       one replica
     data/flights-3.<32 hex>-stray/...        a replica that nobody claimed at a start; kept, never opened

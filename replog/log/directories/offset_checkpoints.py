@@ -21,7 +21,7 @@ from msgspec import Struct
 import replog_checkpoints as checkpoints
 from replog.log.directories.identity import storage_errors
 from replog.log.disk_space import DiskSpace, is_disk_full, is_out_of_files
-from replog.log.recovery.start_witness import StartWitness
+from replog.log.recovery.offset_witness import OffsetWitness
 from replog_checkpoints import FileSystem, TopicPartition
 
 
@@ -35,7 +35,7 @@ class OffsetCheckpoint:
         witness: The file beside it that says the same; None: nothing does.
     """
 
-    def __init__(self, fs: FileSystem, path: str, space: DiskSpace, witness: StartWitness | None = None) -> None:
+    def __init__(self, fs: FileSystem, path: str, space: DiskSpace, witness: OffsetWitness | None = None) -> None:
         self._fs = fs
         self._path = path
         self._space = space
@@ -79,9 +79,13 @@ class OffsetCheckpoint:
         if self._witness is not None:
             self._witness.require_same(key)
 
+    def doubts(self, key: TopicPartition) -> bool:
+        """Whether its witness contradicts what it says about a replica."""
+        return self._witness is not None and self._witness.doubts(key)
+
     def may_name(self, key: TopicPartition) -> bool:
         """Whether a line of this replica may be in the file, or in its witness."""
-        return self._is_behind or key in self._offsets or self._doubts(key)
+        return self._is_behind or key in self._offsets or self.doubts(key)
 
     def prepare(
         self, offsets: Mapping[TopicPartition, int], *, gone: Collection[TopicPartition] = ()
@@ -93,7 +97,7 @@ class OffsetCheckpoint:
             gone: The replicas that are gone or about to be created: a doubt about them would meet the next of that name.
         """
         is_current = self._exists and not self._is_behind and self._written_number == self._prepared_count
-        doubted = tuple(key for key in gone if self._doubts(key))
+        doubted = tuple(key for key in gone if self.doubts(key))
         if is_current and offsets == self._offsets and not doubted and not self._lacks_witness:
             return None
         self._prepared_count += 1
@@ -130,9 +134,6 @@ class OffsetCheckpoint:
         """Whether writing the same again would make its witness say more."""
         witness = self._witness
         return witness is not None and (witness.is_written or len(self._offsets) > 0) and not witness.is_exact
-
-    def _doubts(self, key: TopicPartition) -> bool:
-        return self._witness is not None and self._witness.doubts(key)
 
     def _settle(self, keys: Iterable[TopicPartition]) -> None:
         if self._witness is not None:

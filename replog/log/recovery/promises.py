@@ -14,7 +14,7 @@ from msgspec import Struct
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
-from replog.log.recovery.start_witness import contradicted
+from replog.log.recovery.offset_witness import contradicted
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
@@ -56,7 +56,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
         recovery_point or 0,
         _log_start_offset(fs, f"{parent}/{checkpoints.LOG_START_OFFSET_FILE}", key),
         clean=recovery_point is not None and _is_clean(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}"),
-        high_watermark=_offsets(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}").get(key),
+        high_watermark=_high_watermark(fs, f"{parent}/{checkpoints.REPLICATION_OFFSET_FILE}", key),
         flushed_offset=flushed_offset,
         is_compacted=key in _offsets(fs, f"{parent}/{checkpoints.CLEANER_OFFSET_FILE}"),
     )
@@ -77,6 +77,16 @@ def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
     except checkpoints.DamagedCheckpointError:
         return offset
     return offset if starts is None else min(start or 0 for start in starts)
+
+
+def _high_watermark(fs: FileSystem, path: str, key: TopicPartition) -> int | None:
+    """Returns the checkpointed high watermark; where its witness contradicts it the lowest one, which shows nothing too early."""
+    offset = _offsets(fs, path).get(key)
+    try:
+        marks = contradicted(fs, path, key)
+    except checkpoints.DamagedCheckpointError:
+        return offset
+    return offset if marks is None else min(mark or 0 for mark in marks)
 
 
 def _is_clean(fs: FileSystem, path: str) -> bool:

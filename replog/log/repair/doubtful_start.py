@@ -12,7 +12,7 @@ from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
-from replog.log.recovery.start_witness import Starts, StartWitness, contradicted, described, witness_path
+from replog.log.recovery.offset_witness import OffsetWitness, Starts, contradicted, described, witness_path
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
@@ -49,7 +49,7 @@ class DoubtfulStart(Struct, frozen=True):
         kept = {key: offset for key, offset in offsets.items() if key != self.key}
         settled = kept if self.lowest is None else {**kept, self.key: self.lowest}
         checkpoints.write_offset_checkpoint(fs, self.path, settled)
-        witness = StartWitness(fs, self.path)
+        witness = OffsetWitness(fs, self.path)
         witness.read(settled)
         witness.settle(self.key)
         witness.announce(settled)

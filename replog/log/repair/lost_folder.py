@@ -36,8 +36,8 @@ from replog.log.disk_space import NO_LIMITS, DiskSpace
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.log import Log
 from replog.log.recovery.completeness import write_complete_from
+from replog.log.recovery.offset_witness import WITNESS_FILES, OffsetWitness
 from replog.log.recovery.promises import read_promises
-from replog.log.recovery.start_witness import StartWitness
 from replog.log.repair.verification import Finding, FindingKind
 from replog_checkpoints import FileSystem, MetaProperties, TopicPartition, parent_of
 
@@ -158,10 +158,8 @@ def _holds_segments(fs: FileSystem, directory: str) -> bool:
 
 
 def _forget_line(fs: FileSystem, path: str, key: TopicPartition) -> None:
-    is_of_starts = path.endswith(checkpoints.LOG_START_OFFSET_FILE)
-    checkpoint = OffsetCheckpoint(
-        fs, path, DiskSpace(fs, parent_of(path), NO_LIMITS), StartWitness(fs, path) if is_of_starts else None
-    )
+    witness = OffsetWitness(fs, path) if PurePosixPath(path).name in WITNESS_FILES else None
+    checkpoint = OffsetCheckpoint(fs, path, DiskSpace(fs, parent_of(path), NO_LIMITS), witness)
     checkpoint.read()
     if not checkpoint.may_name(key):
         return

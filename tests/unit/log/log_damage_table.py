@@ -62,6 +62,7 @@ clean   log-start-offset-witness          r    r    r    r    r    -    r    R  
 clean   meta.properties                   R    R    iR   iR   R    R    R    R    R
 clean   recovery-point-offset-checkpoint  R    R    rqR  R    R    R    r    R    R
 clean   replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
+clean   replication-offset-witness        i    i    i    i    i    -    i    R    R
 clean   0.index                           ir   i    i    ir   i    -    r    q    q
 clean   0.log                             q    fq   ifqb q    q    q    q    q    q
 clean   0.timeindex                       ir   i    i    ir   r    -    r    q    q
@@ -85,6 +86,7 @@ unclean log-start-offset-witness          r    r    r    r    r    -    r    R  
 unclean meta.properties                   R    R    iR   iR   R    R    R    R    R
 unclean recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 unclean replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
+unclean replication-offset-witness        i    i    i    i    i    -    i    R    R
 unclean 0.index                           ir   i    i    ir   i    -    r    q    q
 unclean 0.log                             q    fq   ifqb q    q    q    q    q    q
 unclean 0.timeindex                       ir   i    i    ir   r    -    r    q    q

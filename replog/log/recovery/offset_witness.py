@@ -1,7 +1,12 @@
-"""A second witness of where logs start: a digit that flips in `log-start-offset-checkpoint` makes another start, a valid one.
+"""A second witness of what an offset checkpoint says: a digit that flips in one makes another offset, a valid one.
 
-Why this checkpoint: a start that has risen hides acknowledged records, and the next retention deletes them; nothing else on
-disk says where it was.  Kafka's file has no checksum and stays as Kafka has it, so this one stands beside it::
+| checkpoint                      | what a higher offset would do                                                         |
+|---------------------------------|---------------------------------------------------------------------------------------|
+| `log-start-offset-checkpoint`   | hide acknowledged records, and the next retention deletes them                         |
+| `replication-offset-checkpoint` | show records before they are committed, until the replicas have said what they have    |
+
+Nothing else on disk says the same.  Kafka's files have no checksum and stay as Kafka has them, so another one stands beside
+each of the two::
 
     data/log-start-offset-witness     1                     version
                                       8d1f03c6              CRC-32C of the lines that follow
@@ -14,16 +19,17 @@ two contradict each other.  The next time that checkpoints are written it is tol
 | what happened                                   | what the next start finds                                             |
 |-------------------------------------------------|-----------------------------------------------------------------------|
 | crash before, between, or behind the two writes | the checkpoint says what this file names                              |
-| a bit flips in the checkpoint                   | it says something else of a replica: that replica alone is refused    |
+| a bit flips in the checkpoint                   | it says something else of a replica: that replica alone is refused, or its high watermark unknown |
 | a bit flips here, the file is cut or gone       | nothing is known; the checkpoint is believed, and this is made anew   |
 | Kafka, an older replog or a tool wrote the same | the same offsets, replica by replica: no doubt                        |
-| they wrote others                               | refused: nobody can tell it from damage; the error says what to delete |
-| the checkpoint is gone                          | logs start with their first segments: nothing is hidden               |
+| they wrote others                               | the same: nobody can tell it from damage; the error says what to delete |
+| the checkpoint is gone                          | logs start with their first segments, high watermarks are unknown: nothing is hidden |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import PurePosixPath
 from typing import Final, TypeAlias
 
 import replog_checkpoints as checkpoints
@@ -32,7 +38,12 @@ from replog.log.file_names import partition_dir_name
 from replog.records._crc32c import crc32c
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
-START_WITNESS_FILE: Final = "log-start-offset-witness"
+WITNESS_FILES: Final[Mapping[str, str]] = {
+    checkpoints.LOG_START_OFFSET_FILE: "log-start-offset-witness",
+    checkpoints.REPLICATION_OFFSET_FILE: "replication-offset-witness",
+}
+"""The witness of each checkpoint that has one."""
+
 _VERSION: Final = b"1"
 _SIZE_BYTES_MAX: Final = 1 << 29  # twice that of a checkpoint
 _NO_LINE: Final = "-"
@@ -43,7 +54,7 @@ Starts: TypeAlias = frozenset[int | None]
 _NOTHING: Final[Starts] = frozenset([None])
 
 
-class StartWitness:
+class OffsetWitness:
     """The file of one directory, and what the checkpoint beside it may say.
 
     Invariants:
@@ -96,7 +107,7 @@ class StartWitness:
         self._is_exact = all(len(starts) == 1 for key, starts in named.items() if key not in self._doubted)
 
     def require_same(self, key: TopicPartition) -> None:
-        """Raises where the checkpoint and this file contradict each other about a replica.
+        """Raises where the checkpoint of log starts and this file contradict each other about a replica.
 
         Raises:
             CorruptCheckpointError: One of the two is damaged, or another program has written the checkpoint.
@@ -137,7 +148,7 @@ class StartWitness:
 
 def witness_path(checkpoint_path: str) -> str:
     """Returns the path of the file beside a checkpoint."""
-    return f"{parent_of(checkpoint_path)}/{START_WITNESS_FILE}"
+    return f"{parent_of(checkpoint_path)}/{WITNESS_FILES[PurePosixPath(checkpoint_path).name]}"
 
 
 def read_witness(fs: FileSystem, path: str) -> dict[TopicPartition, Starts] | None:

@@ -1,4 +1,5 @@
-"""A log start that no other file confirms is refused, alone; whatever crashes, the two files never contradict each other."""
+"""A log start that no other file confirms is refused, alone, and such a high watermark unknown; whatever crashes, a checkpoint
+and its witness never contradict each other."""
 
 from __future__ import annotations
 
@@ -11,14 +12,19 @@ from log_test_kit import T0, append, write_file
 
 from replog.errors import CorruptCheckpointError, ForeignDirectoryError, ReplogError
 from replog.log import LogConfig, LogDirectory
+from replog.log.recovery.offset_witness import WITNESS_FILES
 from replog.log.recovery.promises import read_promises
-from replog.log.recovery.start_witness import START_WITNESS_FILE
 from replog.log.repair.repair import repair_log
 from replog.testing import PowerCutError, SimulatedFileSystem
-from replog_checkpoints import LOG_START_OFFSET_FILE, META_PROPERTIES_FILE, RECOVERY_POINT_FILE
+from replog_checkpoints import (
+    LOG_START_OFFSET_FILE,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+    REPLICATION_OFFSET_FILE,
+)
 
 DATA = "/data"
-CHECKPOINT, WITNESS = f"{DATA}/{LOG_START_OFFSET_FILE}", f"{DATA}/{START_WITNESS_FILE}"
+CHECKPOINT, WITNESS = f"{DATA}/{LOG_START_OFFSET_FILE}", f"{DATA}/{WITNESS_FILES[LOG_START_OFFSET_FILE]}"
 TOPIC_IDS = {partition: UUID(int=1000 + partition) for partition in range(2)}
 CONFIG = LogConfig(segment_bytes=1024)
 COUNT = 30
@@ -174,3 +180,57 @@ def test_what_stands_beside_the_log_names_the_way_out() -> None:
     for use in (opened, lambda it: repair_log(it, f"{DATA}/t-0", accept_loss=False, now_ms=T0)):
         with pytest.raises(ForeignDirectoryError, match=r"put replog\.format=1 back"):
             use(damaged)
+
+
+# ---- high watermarks -----------------------------------------------------------------------------------------------------
+
+MARKS = f"{DATA}/{REPLICATION_OFFSET_FILE}"
+
+
+def with_marks() -> SimulatedFileSystem:
+    """A disk with two replicas of 30 records, of which 20 and 21 are committed."""
+    disk = stopped()
+    directory = opened(disk)
+    for marks in ({("t", 0): 17, ("t", 1): 19}, {("t", 0): 20, ("t", 1): 21}):
+        directory.checkpoint_high_watermarks(marks)
+    directory.close(now_ms=T0, broker_epoch=1)
+    return disk
+
+
+def test_high_watermarks_that_were_written_are_believed() -> None:
+    disk = with_marks()
+    assert opened(disk).high_watermarks == {("t", 0): 20, ("t", 1): 21}
+    assert read_promises(disk, f"{DATA}/t-0").high_watermark == 20
+
+
+@pytest.mark.parametrize("line", [b"t 0 30", b"t 0 00", b"t 8 20", b"u 0 20"])
+def test_a_flipped_digit_makes_one_high_watermark_unknown(line: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    """A higher one would show records that are not committed, and may vanish with the leader."""
+    disk = changed(with_marks(), MARKS, b"t 0 20", line)
+    directory = opened(disk)
+    assert not directory.offline
+    assert directory.high_watermarks == {("t", 1): 21}
+    assert (read_promises(disk, f"{DATA}/t-0").high_watermark or 0) <= 20
+    assert b"t 0" not in line or "t-0 among them" in caplog.text
+    directory.checkpoint_high_watermarks({("t", 0): 22})
+    directory.close(now_ms=T0, broker_epoch=1)
+    assert opened(disk).high_watermarks == {("t", 0): 22, ("t", 1): 21}
+
+
+def test_a_crash_at_any_point_leaves_no_high_watermark_in_doubt() -> None:
+    before = with_marks()
+    for point in range(1, 1_000):
+        disk = before.copied()
+        directory = opened(disk)
+        disk.faults.cut_power_after(point)
+        try:
+            directory.checkpoint_high_watermarks({("t", 0): 25})
+            directory.checkpoint_high_watermarks({("t", 0): 28, ("t", 1): 29})
+        except (PowerCutError, ReplogError):
+            disk.crash(random.Random(point))
+        else:
+            assert point > 5
+            return
+        marks = opened(disk).high_watermarks
+        assert (marks["t", 0], marks["t", 1]) in {(20, 21), (25, 21), (28, 29)}
+    raise AssertionError("it never came to an end")
