@@ -216,6 +216,8 @@ class LogModel(RuleBasedStateMachine):
         flushed, log = self.replica.expected.flushed, self.replica.log
         if self.power_was_cut:
             flushed = min(flushed, log.flushed_offset)
+            if flushed <= log.log_start_offset:
+                return  # what is deleted counts as flushed, and may have been on no disk when it was
         damaged = self.replica.after(None)
         if not flip_a_flushed_bit(damaged, flushed, random.Random(seed)):
             return
