@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from replog.cli.commands import consume
+from replog import client
+from replog.cli import common
+from replog.cli.commands import consume, member_reader
 from replog.errors import ReplogError
+
+PATIENCE_S = 60.0
 
 
 class Committing:
@@ -29,6 +36,34 @@ async def commits(printing: asyncio.Future[None], error: ReplogError | None = No
     await consume._commit_printed(consumer, printing)
     count: int = consumer.commits
     return count
+
+
+async def test_ctrl_c_between_a_batch_and_the_next_poll_commits_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: the next member prints nothing again; a consumer that is closed commits by itself only what was asked past."""
+    consumer, begun, taken = Committing(), asyncio.Event(), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    async def nothing(*_: object) -> list[object]:
+        return []
+
+    def write(*_: object) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        assert taken.wait(PATIENCE_S)
+
+    monkeypatch.setattr(common, "admin_of", lambda *_: asyncio.sleep(0, nullcontext()))
+    monkeypatch.setattr(client, "Consumer", lambda *_, **__: nullcontext(consumer))
+    monkeypatch.setattr(member_reader, "MemberReader", lambda *_: SimpleNamespace(begin=nothing, poll=nothing))
+    monkeypatch.setattr(consume, "_print", write)
+    monkeypatch.setattr(consume, "LAST_PRINT_S", PATIENCE_S)
+    command = asyncio.create_task(
+        consume._consume_as_member("b", "t", "g", "earliest", None, consume._as_json, follow=True, timeout_s=None)
+    )
+    async with asyncio.timeout(PATIENCE_S):
+        await begun.wait()
+    command.cancel()
+    loop.call_soon(taken.set)
+    await asyncio.wait([command])
+    assert (command.cancelled(), consumer.commits) == (True, 1)
 
 
 async def test_output_under_way_is_waited_for() -> None:
