@@ -91,7 +91,10 @@ async def test_a_leader_that_does_not_answer_costs_no_more_than_so_many_requests
 ) -> None:
     waiting = asked(requests, PASSED_ON_MAX)
     await asyncio.sleep(0)
-    for task in asked(requests, 1_000):
+    refused = asked(requests, 1_000)
+    await asyncio.sleep(0)
+    assert all(task.done() for task in refused)
+    for task in refused:
         with pytest.raises(
             NotControllerError, match=f"passes on {PASSED_ON_MAX} requests to {LEADER} already; try again"
         ):
