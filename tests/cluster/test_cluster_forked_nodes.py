@@ -11,6 +11,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -242,10 +243,13 @@ async def test_who_forks_them_may_be_stopped_and_forks_none_that_nobody_waits_fo
         assert node_processes._server is not None
         server = node_processes._server.process
         server.send_signal(signal.SIGSTOP)
+        goes_on = threading.Timer(PATIENCE_S, server.send_signal, [signal.SIGCONT])  # else a start could wait for ever
+        goes_on.start()
         try:
             with pytest.raises(TimeoutError, match=f"kill -CONT {server.pid}"):
                 local.start_node(1)
         finally:
+            goes_on.cancel()
             server.send_signal(signal.SIGCONT)
         monkeypatch.undo()
         local.start_node(1)
