@@ -9,6 +9,7 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -32,6 +33,9 @@ def pids(directory: Path) -> dict[int, int | None]:
 
 def running(processes: Processes) -> list[int]:
     return [process.pid for process in processes if process.poll() is None]
+
+
+async def nothing(*_args: object, **_kwargs: object) -> None: ...
 
 
 async def test_of_two_that_start_a_node_again_one_does_and_the_other_one_hears_of_it(
@@ -60,8 +64,6 @@ async def test_a_restart_starts_the_rest_where_another_one_has_started_a_node(
         if node_id == 2:
             other.start_node(node_id)
 
-    async def nothing(*_args: object, **_kwargs: object) -> None: ...
-
     monkeypatch.setattr(one, "stop", stop_and_lose_the_race)
     monkeypatch.setattr(one, "wait_until_ready", nothing)
     monkeypatch.setattr(commands, "_until_running", nothing)
@@ -70,6 +72,40 @@ async def test_a_restart_starts_the_rest_where_another_one_has_started_a_node(
     assert sorted(running(processes)) == sorted(pid for pid in pids(tmp_path).values() if pid)
     await one.stop_all()
     assert running(processes) == []
+
+
+async def test_a_restart_stops_what_another_one_has_started_since_it_has_looked(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, _ = await two_commands(tmp_path)
+    await other.stop(1)
+    one = LocalCluster.load(tmp_path)
+    other.start_node(1)
+    monkeypatch.setattr(one, "wait_until_ready", nothing)
+    monkeypatch.setattr(commands, "_until_running", nothing)
+    assert await commands._restart(one, [1], print, accept_empty=False) == []
+    assert len(processes) == 3
+    assert running(processes) == [processes[2].pid] == [pids(tmp_path)[1]]
+
+
+@pytest.mark.parametrize(
+    ("others", "told"),
+    [
+        ([2], "restarted nodes 1, 3\nanother command has started node 2 at the same time. "),
+        ([1, 2, 3], "another command has started nodes 1, 2, 3 at the same time. "),
+    ],
+)
+def test_a_restart_says_which_nodes_another_one_has_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], others: list[int], told: str
+) -> None:
+    async def restart(*_args: object, **_kwargs: object) -> list[int]:
+        return others
+
+    cluster = SimpleNamespace(nodes=dict.fromkeys((1, 2, 3)), directory=Path("c"), require_data=lambda _: None)
+    monkeypatch.setattr(commands, "_load", lambda _: cluster)
+    monkeypatch.setattr(commands, "_restart", restart)
+    commands.restart(Path("c"))
+    assert capsys.readouterr().out == f"{told}`replog cluster status --dir c` shows what runs\n"
 
 
 async def test_who_waits_for_the_end_of_a_node_keeps_the_process_that_another_one_has_started_since(
