@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from log_test_kit import T0, TINY, append, batch, content, open_log, read_file, write_file
 
@@ -153,6 +155,19 @@ def test_a_torn_snapshot_below_which_all_is_going_to_be_deleted_is_written_again
     assert produce(log, 0, producer_id=8) == (0, True)
 
 
+def test_a_torn_snapshot_that_was_written_again_outlives_a_power_cut() -> None:
+    for seed in range(20):  # which bytes that are not durable a power cut keeps
+        fs = with_torn_snapshot()
+        log = open_log(fs)
+        log.flush()
+        log.set_log_start_offset(1)
+        log.delete_old_segments(T0, high_watermark=2)
+        log.flush()
+        fs.crash(random.Random(seed))
+        log = open_log(fs, log_start_offset=1, recovery_point=2)
+        assert produce(log, 0, producer_id=8) == (0, True)
+
+
 def test_a_full_disk_does_not_keep_a_log_closed_whose_snapshot_is_torn() -> None:
     fs = with_torn_snapshot()
     fs.capacity_bytes = fs.used_bytes()
@@ -160,7 +175,8 @@ def test_a_full_disk_does_not_keep_a_log_closed_whose_snapshot_is_torn() -> None
     assert produce(log, 0, producer_id=8) == (0, True)
 
 
-def test_a_snapshot_below_the_first_segment_is_not_believed() -> None:
+@pytest.mark.parametrize("own", ["torn", "missing"])
+def test_a_snapshot_below_the_first_segment_is_not_believed(own: str) -> None:
     """A power cut brings its name back, and batches between it and the first segment are gone."""
     fs = SimulatedFileSystem()
     log = open_log(fs)
@@ -173,6 +189,8 @@ def test_a_snapshot_below_the_first_segment_is_not_believed() -> None:
     log.delete_old_segments(T0, high_watermark=2)
     write_file(fs, f"{DIRECTORY}/{1:020d}.snapshot", stale)
     write_file(fs, f"{DIRECTORY}/{2:020d}.snapshot", b"")
+    if own == "missing":
+        fs.remove(f"{DIRECTORY}/{2:020d}.snapshot")
     fs.kill()
     log = open_log(fs, log_start_offset=2)
     assert produce(log, 2, producer_id=8) == (2, False)
