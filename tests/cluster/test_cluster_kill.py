@@ -6,7 +6,7 @@ import asyncio
 import random
 
 import pytest
-from cluster_kit import Cluster, StartCluster, check_healed, say
+from cluster_kit import Cluster, StartCluster, check_healed, say, until
 from cluster_load import LatestWatch, Load, Tail
 
 from replog.testing.history import History
@@ -41,7 +41,11 @@ async def test_killed_leader(start_cluster: StartCluster) -> None:
             await load.more_acknowledged(200)
             await restart(cluster, leader)
             await load.more_acknowledged(100)
-        assert watch.answers["NONE"] > 100
+
+            async def has_looked_often() -> bool:
+                return watch.answers["NONE"] > 100
+
+            await until(has_looked_often, "the latest offset was asked for 100 times")
     await check_healed(cluster, TOPIC, history)
 
 
