@@ -19,9 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
-import os
 import shutil
 import signal
 import time
@@ -30,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from replog.cluster import cluster_file
 from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
@@ -39,7 +38,6 @@ from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 if TYPE_CHECKING:
     from replog.client import Admin
 
-STATE_FILE = "cluster.json"
 STOP_TIMEOUT_S = 15.0
 READY_TIMEOUT_S = 60.0
 """As long as a busy machine may take to start the interpreters of all nodes, and to elect a controller."""
@@ -137,7 +135,7 @@ class LocalCluster:
             ConfigError: There is no cluster, or its file cannot be read.
         """
         directory = Path(directory)
-        file, absolute = directory / STATE_FILE, directory.absolute()
+        file, absolute = directory / cluster_file.NAME, directory.absolute()
         try:
             state = json.loads(file.read_text(encoding="utf-8"))
             if any("peer_port" not in entry for entry in state["nodes"]):
@@ -236,6 +234,7 @@ class LocalCluster:
 
     def _launch(self, spec: NodeSpec, *, accept_empty: bool = False) -> None:
         """Starts the process of a node and writes down which it is; the caller holds the lock of the directory."""
+        cluster_file.make_room(self.directory, self._state())
         spec.child = self._spawn(spec, accept_empty=accept_empty or not spec.has_data)
         spec.process = ProcessId.of(spec.child.pid)
         try:
@@ -469,7 +468,7 @@ class LocalCluster:
             Whether the file is there; else somebody has removed the cluster, and perhaps made another one in its place, whose
             file must stay.
         """
-        with _locked(self.directory):
+        with cluster_file.locked(self.directory):
             written = self._written()
             if known := {number: self._known(found) for number, found in written.items()}:
                 self.nodes.clear()  # whoever has the mapping in hand finds the nodes of now in it
@@ -532,7 +531,7 @@ class LocalCluster:
     def _written(self) -> dict[int, NodeSpec]:
         """Returns the nodes in the file; none where there is no file, or it is not this cluster's."""
         try:
-            state = json.loads((self.directory / STATE_FILE).read_text(encoding="utf-8"))
+            state = json.loads((self.directory / cluster_file.NAME).read_text(encoding="utf-8"))
             of_this = state["nodes"] if state["cluster_id"] == self.cluster_id else ()
             return {entry["node_id"]: NodeSpec.from_state(entry, self.directory) for entry in of_this}
         except (OSError, ValueError, KeyError, TypeError):
@@ -543,27 +542,13 @@ class LocalCluster:
         for spec in self.nodes.values():
             with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
                 spec.has_data = spec.has_data or not spec.missing_data()
-        state = {"cluster_id": self.cluster_id, "nodes": [spec.to_state() for spec in self.nodes.values()]}
-        temporary = self.directory / f"{STATE_FILE}.tmp"
-        temporary.write_text(json.dumps(state, indent=2), encoding="utf-8")
-        temporary.replace(self.directory / STATE_FILE)
+        cluster_file.write(self.directory, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        return {"cluster_id": self.cluster_id, "nodes": [spec.to_state() for spec in self.nodes.values()]}
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
-
-
-@contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[None]:
-    """Waits until no other command changes the nodes of the cluster, and keeps others from it in the block."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        try:
-            yield
-        finally:
-            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone leaves it to a fork of this process, if there is one
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -576,7 +561,7 @@ def _locked_for_new(directory: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_locked(directory))
+            stack.enter_context(cluster_file.locked(directory))
         except OSError as error:
             raise _unusable(directory, error) from error
         _refuse_cluster(directory)
@@ -586,7 +571,7 @@ def _locked_for_new(directory: Path) -> Iterator[None]:
 def _refuse_cluster(directory: Path) -> None:
     """Raises ConfigError where a cluster is in the directory, or may be and cannot be seen."""
     try:
-        exists = (directory / STATE_FILE).exists()
+        exists = (directory / cluster_file.NAME).exists()
     except OSError as error:
         raise _unusable(directory, error) from error
     if exists:

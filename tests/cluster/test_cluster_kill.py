@@ -31,21 +31,24 @@ async def restart(cluster: Cluster, *node_ids: int) -> None:
 async def test_killed_leader(start_cluster: StartCluster) -> None:
     """Also: no latest offset below what was acknowledged, in a tight loop across the failover."""
     cluster, history = await three_nodes(start_cluster), History()
-    async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history):
-        async with LatestWatch(cluster, TOPIC, load) as watch:
-            leader = await cluster.leader(TOPIC, 0)
-            await load.more_acknowledged(100)
-            await cluster.local.kill(leader)
-            successor = await cluster.leader_other_than(leader, TOPIC, 0)
-            say(f"node {leader} killed, node {successor} leads")
-            await load.more_acknowledged(200)
-            await restart(cluster, leader)
-            await load.more_acknowledged(100)
+    async with (
+        Load(cluster, TOPIC, history) as load,
+        Tail(cluster, TOPIC, history),
+        LatestWatch(cluster, TOPIC, load) as watch,
+    ):
+        leader = await cluster.leader(TOPIC, 0)
+        await load.more_acknowledged(100)
+        await cluster.local.kill(leader)
+        successor = await cluster.leader_other_than(leader, TOPIC, 0)
+        say(f"node {leader} killed, node {successor} leads")
+        await load.more_acknowledged(200)
+        await restart(cluster, leader)
+        await load.more_acknowledged(100)
 
-            async def has_looked_often() -> bool:
-                return watch.answers["NONE"] > 100
+        async def has_looked_often() -> bool:
+            return watch.answers["NONE"] > 100
 
-            await until(has_looked_often, "the latest offset was asked for 100 times")
+        await until(has_looked_often, "the latest offset was asked for 100 times")
     await check_healed(cluster, TOPIC, history)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import shutil
 import subprocess
 import threading
@@ -14,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from replog.cli.commands import cluster as commands
-from replog.cluster import LocalCluster, NodeRunsError
+from replog.cluster import LocalCluster, NodeRunsError, cluster_file
 from replog.errors import BrokerNotAvailableError, ConfigError
 
 Processes = list[subprocess.Popen[bytes]]
@@ -259,3 +260,23 @@ async def test_who_has_the_nodes_in_hand_finds_those_that_are_added(tmp_path: Pa
     nodes = cluster.nodes
     assert nodes[cluster.add_node()].node_id == 2
     assert len(running(processes)) == 2
+
+
+async def test_a_full_disk_is_told_before_a_node_is_started(
+    tmp_path: Path, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = await two_commands(tmp_path)
+    await one.stop(1)
+    before = (tmp_path / cluster_file.NAME).read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_file.os, "posix_fallocate", full)
+        with pytest.raises(OSError, match="No space left"):
+            one.start_node(1)
+    assert (len(processes), running(processes)) == (1, [])
+    assert (tmp_path / cluster_file.NAME).read_bytes() == before
+    one.start_node(1)
+    assert running(processes) == [pids(tmp_path)[1]]

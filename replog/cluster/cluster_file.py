@@ -1,0 +1,69 @@
+"""The file that says which nodes a local cluster has and which processes they are, and the lock that guards it.
+
+A node whose process stands in no file would be found by no command, so it is killed again where the file cannot be written.
+That must not happen for want of room: `make_room` takes it before a process is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+NAME: Final = "cluster.json"
+GROWTH_BYTES: Final = 4096
+"""More than one started node adds to the file."""
+
+
+def write(directory: Path, state: Mapping[str, Any]) -> None:
+    """Replaces the file; the caller holds the lock of the directory.
+
+    Raises:
+        OSError: It cannot be written; there is no want of room behind `make_room`.
+    """
+    temporary = directory / f"{NAME}.tmp"
+    with _opened(temporary) as file:
+        file.write(_encoded(state))
+        file.truncate()
+    temporary.replace(directory / NAME)
+
+
+def make_room(directory: Path, state: Mapping[str, Any]) -> None:
+    """Takes the room that the next `write` needs; the caller holds the lock of the directory.
+
+    Args:
+        directory: The directory of the cluster.
+        state: What the file says now.
+
+    Raises:
+        OSError: There is no room for it.
+    """
+    with _opened(directory / f"{NAME}.tmp") as file:
+        os.posix_fallocate(file.fileno(), 0, len(_encoded(state)) + GROWTH_BYTES)
+
+
+@contextlib.contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """Waits until no other command changes the nodes of the cluster, and keeps others from it in the block."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone leaves it to a fork of this process, if there is one
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Opens a file at its start, with the room that it has taken."""
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666), "r+b")
+
+
+def _encoded(state: Mapping[str, Any]) -> bytes:
+    return json.dumps(state, indent=2).encode()
