@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
@@ -34,6 +35,11 @@ NO_TIMEOUT = 0
 
 NAMED_MAX = 10_000
 """Things that one request may name where each of them is some work; as many as the controller takes."""
+
+MESSAGE_CHARACTERS_MAX = 8_000
+"""Of an error message in an answer; four bytes each fit into the shortest string of the protocol."""
+
+_LEFT_OUT = " [...] "
 
 STEP = 50
 """Things that are answered at a time, before others have their turn."""
@@ -188,15 +194,29 @@ class Call(NamedTuple):
 
 
 class Failure(Struct, frozen=True):
-    """Why a whole request failed."""
+    """Why a whole request failed; the message as long as an answer can have it (`shortened`)."""
 
     code: ErrorCode
     message: str
 
+    def __post_init__(self) -> None:
+        force_setattr(self, "message", shortened(self.message))
+
 
 def text(message: str) -> str | None:
-    """Returns a message as Kafka has it: null where there is nothing to say."""
-    return message or None
+    """Returns a message as Kafka has it: null where there is nothing to say, and no longer than an answer can have it."""
+    return shortened(message) or None
+
+
+def shortened(message: str) -> str:
+    """Returns a message without its middle where it is too long for a string of an older version, which has 32,767 bytes.
+
+    It names what a client has sent, and a client may send names of that length.
+    """
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    end = MESSAGE_CHARACTERS_MAX // 4
+    return f"{message[: MESSAGE_CHARACTERS_MAX - end - len(_LEFT_OUT)]}{_LEFT_OUT}{message[-end:]}"
 
 
 def require_few(count: int, what: str) -> None:

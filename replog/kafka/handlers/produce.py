@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, text
 from replog.kafka.handlers.partitions import endpoints, told_code
 from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.metadata.image import MetadataImage
@@ -145,7 +145,7 @@ def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResul
     answer.log_start_offset = result.log_start_offset
     answer.record_errors = [WrongRecord(place, NO_KEY) for place in result.keyless]
     if result.error is not ErrorCode.NONE:
-        answer.error_message = result.message or result.error.name
+        answer.error_message = text(result.message or result.error.name)
     if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader_id >= 0:
         answer.current_leader = ProduceResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
 
