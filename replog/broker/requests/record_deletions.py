@@ -7,6 +7,8 @@ it; the low watermark is the lowest of them (docs/KAFKA.md 4.8).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
+from functools import partial
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
@@ -19,6 +21,9 @@ from replog.replication.leader import Leader
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsResult
 
 MAX_WAITING_DELETIONS = 10_000
+BEGUN_TOGETHER = 200
+"""Deletions that are begun in one step of the driver, before others have their turn."""
+
 TO_HIGH_WATERMARK = -1
 
 
@@ -44,7 +49,7 @@ class RecordDeletions:
     def __init__(self, stepper: ReplicaStepper, reader: FetchReader) -> None:
         self._stepper = stepper
         self._reader = reader
-        self._waiting: dict[ReplicaKey, list[_Waiting]] = {}
+        self._waiting: dict[ReplicaKey, dict[_Waiting, None]] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,26 +65,35 @@ class RecordDeletions:
         Raises:
             ThrottledError: Too many deletions wait already.
         """
-        begun = await self._stepper.driver.call(lambda: self._begin_all(request))
-        pending = [one.done for one in begun if isinstance(one, _Waiting)]
+        asked = request.partitions
+        if self._count + len(asked) > MAX_WAITING_DELETIONS:
+            raise ThrottledError(f"{self._count} deletions of records wait already; try again later")
+        self._count += len(asked)
+        begun: list[DeleteRecordsResult | _Waiting] = []
         try:
+            for first in range(0, len(asked), BEGUN_TOGETHER):
+                some = asked[first : first + BEGUN_TOGETHER]
+                await self._stepper.driver.call(partial(self._begin_some, some, begun))
+            pending = [one.done for one in begun if isinstance(one, _Waiting)]
             if pending:
                 await asyncio.wait(pending, timeout=timeout_ms / 1000)
-        finally:
-            self._stepper.driver.submit(lambda: self._forget(begun))
+        finally:  # behind what was submitted, also where this was cancelled meanwhile
+            self._stepper.driver.submit(lambda: self._forget(begun, len(asked)))
         return DeleteRecordsResponse(tuple(map(_result_now, begun)))
 
-    def _begin_all(self, request: DeleteRecordsRequest) -> list[DeleteRecordsResult | _Waiting]:
-        if self._count + len(request.partitions) > MAX_WAITING_DELETIONS:
-            raise ThrottledError(f"{self._count} deletions of records wait already; try again later")
-        return [self._begin(partition) for partition in request.partitions]
+    def _begin_some(
+        self, partitions: Sequence[DeleteRecordsPartition], begun: list[DeleteRecordsResult | _Waiting]
+    ) -> None:
+        some = [self._begin(partition) for partition in partitions]
+        begun += some
+        for key in {(one.partition.topic_id, one.partition.partition_id) for one in some if isinstance(one, _Waiting)}:
+            self.check(key)
 
     def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
             return refused(DeleteRecordsResult, partition, led)
         replica, _ = led
-        key = replica.key
         offset = partition.offset if partition.offset != TO_HIGH_WATERMARK else replica.high_watermark
         refusal = self._refusal(replica, offset)
         if refusal is not None:
@@ -92,9 +106,7 @@ class RecordDeletions:
             self._stepper.trouble.storage_failed(replica, failure)
             return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.KAFKA_STORAGE_ERROR, str(failure)))
         waiting = _Waiting(partition, offset)
-        self._waiting.setdefault(key, []).append(waiting)
-        self._count += 1
-        self.check(key)
+        self._waiting.setdefault(replica.key, {})[waiting] = None
         return waiting
 
     def _refusal(self, replica: Replica, offset: int) -> Refusal | None:
@@ -137,12 +149,12 @@ class RecordDeletions:
                     )
                 )
 
-    def _forget(self, begun: list[DeleteRecordsResult | _Waiting]) -> None:
+    def _forget(self, begun: list[DeleteRecordsResult | _Waiting], count: int) -> None:
+        self._count -= count
         for one in begun:
             if isinstance(one, _Waiting):
                 key = (one.partition.topic_id, one.partition.partition_id)
-                self._count -= 1
-                self._waiting[key].remove(one)
+                del self._waiting[key][one]
                 if not self._waiting[key]:
                     del self._waiting[key]
 

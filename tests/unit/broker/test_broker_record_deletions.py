@@ -10,6 +10,7 @@ from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_u
 from replog.broker.requests import record_deletions
 from replog.errors import ErrorCode, ThrottledError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
+from replog.replication.leader import Leader
 from replog.rpc.messages import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -144,6 +145,45 @@ async def test_waiting_deletions_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
         with pytest.raises(ThrottledError):
             await delete(it, 3)
         await waiting
+
+
+async def test_a_partition_that_is_named_a_thousand_times_is_looked_at_as_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+    low_watermark = Leader.low_watermark
+
+    def counted(self: Leader, log_start_offset: int) -> int:
+        nonlocal looks
+        looks += 1
+        return low_watermark(self, log_start_offset)
+
+    monkeypatch.setattr(Leader, "low_watermark", counted)
+    async with rig() as it:
+        await committed(it, 5)
+        request = DeleteRecordsRequest((DeleteRecordsPartition(*KEY, 3),) * 1_000)
+        task = asyncio.create_task(it.fetch_path.deletions.delete(request, timeout_ms=60_000))
+        await wait_until(lambda: sum(map(len, it.fetch_path.deletions._waiting.values())) == 1_000)
+        fetch_from(it, 2, 5, 3)
+        answer = await asyncio.wait_for(task, 60)
+        assert {(result.error, result.low_watermark) for result in answer.results} == {(ErrorCode.NONE, 3)}
+        assert len(answer.results) == 1_000
+        assert looks < 10_000  # it was half a million: each looked at all before it
+        await it.settle()
+        assert len(it.fetch_path.deletions) == 0
+
+
+async def test_deletions_that_are_given_up_while_they_begin_are_forgotten() -> None:
+    async with rig() as it:
+        await committed(it, 5)
+        request = DeleteRecordsRequest((DeleteRecordsPartition(*KEY, 3),) * 1_000)
+        task = asyncio.create_task(it.fetch_path.deletions.delete(request, timeout_ms=60_000))
+        await wait_until(lambda: it.replica.log.log_start_offset == 3)
+        task.cancel()
+        await asyncio.wait([task])
+        await it.settle()
+        assert len(it.fetch_path.deletions) == 0
+        assert it.fetch_path.deletions._waiting == {}
 
 
 async def test_the_end_of_a_leader_epoch() -> None:
