@@ -33,6 +33,7 @@ THROTTLED_REPLICAS = {"leader.replication.throttled.replicas", "follower.replica
 """Configurations of Kafka's topics that are taken and not kept: throttles count the replicas that are being added, whatever
 these say."""
 
+AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
@@ -57,10 +58,10 @@ class _Answer(Protocol):
 
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, _call: Call) -> DescribeConfigsResponse:
-    """Returns what is in force, for each resource for itself; what the file of another broker says only that one knows."""
+    """Returns what is in force, for each resource once; what the file of another broker says only that one knows."""
     require_few(len(request.resources), "resources")
     return DescribeConfigsResponse(
-        results=await in_steps(request.resources, lambda resource: _described(node, request, resource))
+        results=await in_steps(_each_once(request.resources), lambda resource: _described(node, request, resource))
     )
 
 
@@ -73,9 +74,25 @@ def refuse_describe_configs(request: DescribeConfigsRequest, failure: Failure) -
     )
 
 
-def _described(
-    node: KafkaNode, request: DescribeConfigsRequest, resource: DescribeConfigsRequest.DescribeConfigsResource
-) -> Described:
+def _each_once(resources: Iterable[AskedResource]) -> list[AskedResource]:
+    """Returns the resources without repeats, each with all keys that it is asked for.
+
+    The answer has hundreds of times as many bytes as a name, so that a name which is repeated would fill the memory.  Kafka
+    answers each; its clients keep one.
+    """
+    found: dict[tuple[int, str], AskedResource] = {}
+    for one in resources:
+        before = found.get((one.resource_type, one.resource_name))
+        if before is None:
+            found[one.resource_type, one.resource_name] = one
+        elif not (before.configuration_keys and one.configuration_keys):
+            before.configuration_keys = None
+        else:
+            before.configuration_keys += one.configuration_keys
+    return list(found.values())
+
+
+def _described(node: KafkaNode, request: DescribeConfigsRequest, resource: AskedResource) -> Described:
     try:
         known = node.configs(_type_of(resource), resource.resource_name)
     except ReplogError as error:

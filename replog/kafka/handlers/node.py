@@ -194,21 +194,21 @@ class Call(NamedTuple):
 
 
 class Failure(Struct, frozen=True):
-    """Why a whole request failed; the message as long as an answer can have it (`shortened`)."""
+    """Why a whole request failed; the message as long as an answer can have it (`fitting`)."""
 
     code: ErrorCode
     message: str
 
     def __post_init__(self) -> None:
-        force_setattr(self, "message", shortened(self.message))
+        force_setattr(self, "message", fitting(self.message))
 
 
 def text(message: str) -> str | None:
     """Returns a message as Kafka has it: null where there is nothing to say, and no longer than an answer can have it."""
-    return shortened(message) or None
+    return fitting(message) or None
 
 
-def shortened(message: str) -> str:
+def fitting(message: str) -> str:
     """Returns a message without its middle where it is too long for a string of an older version, which has 32,767 bytes.
 
     It names what a client has sent, and a client may send names of that length.

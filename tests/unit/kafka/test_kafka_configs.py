@@ -88,8 +88,8 @@ async def test_what_is_in_force_for_a_topic_and_what_it_hides(version: int) -> N
 async def test_all_are_described_where_none_is_named() -> None:
     async with serving() as it:
         await it.create()
-        answer = await described(it, Asked(TOPIC, "t", None), Asked(TOPIC, "t", []), more=False)
-        every, too = answer.results
+        (every,) = (await described(it, Asked(TOPIC, "t", None), more=False)).results
+        (too,) = (await described(it, Asked(TOPIC, "t", []), more=False)).results
         assert len(every.configs) == len(too.configs) > 15
         assert all(config.synonyms == [] and config.documentation is None for config in every.configs)
         types = {config.name: config.config_type for config in every.configs}
@@ -131,6 +131,29 @@ async def test_each_resource_is_described_for_itself() -> None:
         assert all(bool(one.error_message) == bool(one.error_code) for one in answer.results)
 
 
+async def test_a_resource_that_is_named_again_is_described_once() -> None:
+    """A name is some bytes, and what is said of a broker a hundred thousand."""
+    async with serving() as it:
+        await it.create()
+        keys = (["retention.ms"], ["segment.ms", "retention.ms"])
+        topic, broker = (
+            await described(
+                it, *(Asked(TOPIC, "t", some) for some in keys), *(Asked(BROKER, "1", some) for some in ([], ["a"]))
+            )
+        ).results
+        assert {config.name for config in topic.configs} == {"retention.ms", "segment.ms"}
+        assert len(topic.configs) == 2
+        assert len(broker.configs) > 100
+
+
+@pytest.mark.parametrize("name", ["01", "+1", " 1", "\N{ARABIC-INDIC DIGIT ONE}", "1" * 5_000])
+async def test_a_broker_has_one_name(name: str) -> None:
+    async with serving() as it:
+        (told,) = (await described(it, Asked(BROKER, name, None))).results
+        assert told.error_code == INVALID_REQUEST
+        assert told.error_message.startswith('there is no broker "')
+
+
 async def test_so_many_resources_are_described_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node, "NAMED_MAX", 3)
     async with serving() as it:
@@ -139,7 +162,7 @@ async def test_so_many_resources_are_described_at_a_time(monkeypatch: pytest.Mon
         told = (await described(it, *asked)).results
         assert [one.error_code for one in told] == [INVALID_REQUEST] * 4
         assert "at most 3 resources, not 4" in told[0].error_message
-        assert [one.error_code for one in (await described(it, *asked[:3])).results] == [NONE] * 3
+        assert [one.error_code for one in (await described(it, *asked[:3])).results] == [NONE]
 
 
 # ---- alter -----------------------------------------------------------------------------------------------------------
