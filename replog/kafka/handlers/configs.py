@@ -6,7 +6,7 @@ What is served has configurations of topics, of brokers, and of the cluster (a b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from replog.controller.requests import AlterableConfig, AlterConfigs, AlterConfigsResource, ConfigOperation
@@ -22,7 +22,7 @@ from replog.kafka.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from replog.metadata.config_keys import config_key_or_raise
+from replog.metadata.config_keys import config_key_or_raise, shortened
 from replog.metadata.records import ResourceType
 from replog.metadata.topic_names import topic_name_trouble
 
@@ -32,6 +32,26 @@ BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 THROTTLED_REPLICAS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
 """Configurations of Kafka's topics that are taken and not kept: throttles count the replicas that are being added, whatever
 these say."""
+
+UNCHANGEABLE: Mapping[str, str] = {
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.type": "producer",
+    "compression.zstd.level": "3",
+    "index.interval.bytes": "4096",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "preallocate": "false",
+    "remote.log.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "segment.index.bytes": "10485760",
+    "segment.jitter.ms": "0",
+}
+"""Configurations of Kafka's topics that have one value here, Kafka's default: it is taken, for it is so, and not kept.
+
+Tools that copy topics (MirrorMaker 2, and what describes a topic and creates it elsewhere) name all that there are.
+"""
 
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 Described = DescribeConfigsResponse.DescribeConfigsResult
@@ -212,11 +232,15 @@ def _resource(
 
 
 def _is_so_already(resource_type: ResourceType, resource_name: str, config: AlterableConfig) -> bool:
-    """Whether a change changes nothing: it removes what does not exist, or names the replicas that throttles count.
+    """Whether a change changes nothing: it removes what does not exist, or says what is so whatever it says.
 
     Kafka's tools that move partitions do both.
+
+    Raises:
+        ConfigError: It is a configuration that cannot be changed, to another value.
     """
-    if resource_type is ResourceType.TOPIC and config.name in THROTTLED_REPLICAS:
+    is_of_topic, is_set = resource_type is ResourceType.TOPIC, config.operation is ConfigOperation.SET
+    if is_of_topic and (config.name in THROTTLED_REPLICAS or (is_set and is_so(config.name, config.value))):
         return True
     if config.operation is not ConfigOperation.DELETE:
         return False
@@ -225,6 +249,22 @@ def _is_so_already(resource_type: ResourceType, resource_name: str, config: Alte
     except ConfigError:
         return True
     return False
+
+
+def is_so(name: str, value: str | None) -> bool:
+    """Whether a topic has a configuration whatever it is set to, or to this value only.
+
+    Raises:
+        ConfigError: It has another value, which cannot be changed.
+    """
+    if name in THROTTLED_REPLICAS:
+        return True
+    if name not in UNCHANGEABLE:
+        return False
+    if value is not None and value.strip().lower() != UNCHANGEABLE[name]:
+        text = f'{name} = "{shortened(value)}" cannot be served: topics here have "{UNCHANGEABLE[name]}"; leave it out'
+        raise ConfigError(name, value, text)
+    return True
 
 
 def _set(config: AlterConfigsRequest.AlterableConfig) -> AlterableConfig:

@@ -21,6 +21,7 @@ from replog.controller.requests import CreatePartitionsResponse as PartitionsCre
 from replog.controller.requests import CreateTopicsResponse as TopicsCreated
 from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
 from replog.errors import ErrorCode, InvalidReplicaAssignmentError, InvalidRequestError, ReplogError
+from replog.kafka.handlers.configs import is_so
 from replog.kafka.handlers.known_configs import source_number
 from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps, text
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
@@ -92,7 +93,7 @@ def _new_topic(topic: CreateTopicsRequest.CreatableTopic, repeated: Collection[s
         topic.num_partitions,
         topic.replication_factor,
         tuple(assignments[index] for index in range(len(assignments))),
-        tuple(ConfigEntry(config.name, config.value) for config in topic.configs),
+        tuple(ConfigEntry(each.name, each.value) for each in topic.configs if not is_so(each.name, each.value)),
     )
 
 

@@ -209,6 +209,17 @@ async def test_what_kafkas_tools_do_around_a_reassignment_changes_nothing() -> N
         assert it.kafka.image.configs[T] == {"retention.ms": "5"}
 
 
+async def test_what_is_so_anyway_may_be_set_and_nothing_else() -> None:
+    async with serving() as it:
+        await it.create()
+        every = [Change(name, SET, value) for name, value in configs.UNCHANGEABLE.items()]
+        assert await incremented(it, Changed(TOPIC, "t", every)) == [NONE]
+        assert T not in it.kafka.image.configs
+        other = [Change("compression.type", SET, "zstd")]
+        assert await incremented(it, Changed(TOPIC, "t", other)) == [INVALID_CONFIG]
+        assert await incremented(it, Changed(BROKER, "", every[:1])) == [INVALID_CONFIG]
+
+
 async def test_each_resource_is_altered_for_itself() -> None:
     async with serving() as it:
         for name in ("t", "u", "v", "w", "x", "y", "z"):

@@ -10,6 +10,7 @@ from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
 from replog.kafka.handlers import topics
+from replog.kafka.handlers.configs import UNCHANGEABLE
 from replog.kafka.handlers.node import Failure
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -54,6 +55,28 @@ async def gone(it: Served, name: str) -> None:
 
 
 # ---- create ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_may_name_what_is_so_anyway() -> None:
+    """As MirrorMaker 2 and others do, which create what they have described elsewhere."""
+    async with serving() as it:
+        kept = Config("retention.ms", "5")
+        throttled = Config("leader.replication.throttled.replicas", "*")
+        every = [Config(name, value) for name, value in UNCHANGEABLE.items()]
+        asked = creation(
+            NewTopic("a", 1, 1, configs=[*every, kept, throttled]),
+            NewTopic("b", 1, 1, configs=[Config("compression.type", "zstd")]),
+        )
+        refused, made = sorted(
+            (await it.ask(asked, 7, CreateTopicsResponse)).topics, key=lambda one: not one.error_code
+        )
+        assert (made.name, made.error_code) == ("a", ErrorCode.NONE)
+        assert (refused.name, refused.error_code) == ("b", ErrorCode.INVALID_CONFIG)
+        assert refused.error_message == (
+            'compression.type = "zstd" cannot be served: topics here have "producer"; leave it out'
+        )
+        await seen(it, "a")
+        assert dict(it.kafka.image.configs[ResourceType.TOPIC, "a"]) == {"retention.ms": "5"}
 
 
 @pytest.mark.parametrize("version", CreateTopicsRequest.VERSIONS)
