@@ -28,12 +28,11 @@ def log_directories(path: Path) -> list[Path]:
     Raises:
         UsageError: `path` is neither.
     """
-    if not path.exists() and lost_folder(OsFileSystem(), str(path.absolute())) is not None:
+    is_dir = path.is_dir()
+    if (is_dir and _holds_segments(path)) or ((is_dir or not path.exists()) and _is_lost(path)):
         return [path]
-    if not path.is_dir():
+    if not is_dir:
         raise UsageError("PATH", str(path), f"{path} is not a directory: name a partition's folder, or a log directory")
-    if _holds_segments(path):
-        return [path]
     found = sorted(
         child for child in path.iterdir() if child.is_dir() and parse_partition_dir_name(child.name) is not None
     )
@@ -177,6 +176,10 @@ def finding_row(finding: Finding) -> Row:
     if finding.offset is not None:
         row["offset"] = finding.offset
     return row | {"reason": finding.reason}
+
+
+def _is_lost(path: Path) -> bool:
+    return lost_folder(OsFileSystem(), str(path.absolute())) is not None
 
 
 def _holds_segments(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from uuid import UUID
 import pytest
 from cli_kit import Replog
 
+from replog.errors import CorruptRecordError
 from replog.local import open_log
 from replog.log import LogConfig, LogDirectory
 from replog.log.recovery.flushed_offset import encode_flushed_offset
@@ -168,3 +170,26 @@ def test_the_damaged_identity_of_a_local_log_is_found_and_made_anew(replog: Repl
     assert [row["kind"] for row in rows(replog, "repair", tmp_path / "orders")] == ["finding", "repaired"]
     with open_log(tmp_path / "orders") as log:
         assert [record.value for record in log] == [b"a"]
+
+
+@pytest.mark.parametrize("kept", [None, (), (".index", ".timeindex")])
+def test_a_folder_without_a_segment_is_repaired_as_its_error_says(
+    replog: Replog, tmp_path: Path, kept: tuple[str, ...] | None
+) -> None:
+    with open_log(tmp_path / "mine") as log:
+        for number in range(RECORDS):
+            log.append(b"%d" % number)
+    folder = tmp_path / "mine" / "log-0"
+    if kept is None:
+        shutil.rmtree(folder)
+    else:
+        for file in folder.iterdir():
+            if file.suffix not in kept:
+                file.unlink()
+    with pytest.raises(CorruptRecordError, match=f"replog log repair {re.escape(str(folder))} --accept-loss"):
+        open_log(tmp_path / "mine")
+    assert rows(replog, "verify", folder, status=1)[0]["problem"] == "missing"
+    (*_, repaired) = rows(replog, "repair", folder, "--accept-loss")
+    assert (repaired["end_offset"], repaired["offsets_given_up"]) == (RECORDS, RECORDS)
+    with open_log(tmp_path / "mine") as log:
+        assert log.append(b"on") == RECORDS
