@@ -64,10 +64,16 @@ def deleted_dir_name(name: str, unique_id: UUID) -> str:
     return name[: _NAME_BYTES_MAX - len(tail)] + tail
 
 
-def parse_retired_dir_name(name: str) -> tuple[str, int] | None:
-    """Returns (topic, partition) of a `-delete` or `-stray` folder; None for anything else, and where the name was cut."""
+def retired_stem(name: str) -> str | None:
+    """Returns what the name of a `-delete` or `-stray` folder kept of the replica's; None for anything else."""
     match = _RETIRED_DIR.fullmatch(name)
-    return None if match is None else parse_partition_dir_name(match[1])
+    return None if match is None else match[1]
+
+
+def retired_stems_of(name: str) -> frozenset[str]:
+    """Returns what the names of retired folders may keep of a replica's: all of it, or what is left where it was cut."""
+    tails = (f".{UUID(int=0).hex}{suffix}" for suffix in (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX))
+    return frozenset(name[: _NAME_BYTES_MAX - len(tail)] for tail in tails)
 
 
 def future_dir_name(name: str, unique_id: UUID) -> str | None:

@@ -62,8 +62,9 @@ from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_i
 from replog.log.file_names import (
     DELETE_DIR_SUFFIX,
     parse_partition_dir_name,
-    parse_retired_dir_name,
     partition_dir_name,
+    retired_stem,
+    retired_stems_of,
 )
 from replog.log.log import Log
 from replog_checkpoints import FileSystem, Lock, MetaProperties, TopicPartition
@@ -192,15 +193,14 @@ class LogDirectory:
         with storage_errors(self.path):
             self._take_clean_marker()
             keys = self.folders()
-            known = {*keys, *elsewhere}
-            for name in fs.list_dir(self.path):
-                retired = None if self.was_clean else parse_retired_dir_name(name)
-                if retired is not None:  # a crash may have come before its line was dropped
-                    known.add(retired)
+            names = fs.list_dir(self.path)
+            if not self.was_clean:  # a crash may have come before the lines of retired replicas were dropped
+                self._forget_retired(names, keys)
+            for name in names:
                 if name.endswith(DELETE_DIR_SUFFIX) and fs.is_dir(at(name)):
                     fs.remove_tree(at(name))
             points = self.recovery_points
-            for key in lost_replicas(points, known):
+            for key in lost_replicas(points, {*keys, *elsewhere}):
                 self._state.put_lost(key, folder_is_gone(self.path, key, points[key]))
             return keys
 
@@ -474,13 +474,24 @@ class LogDirectory:
             self._state.note_clean_stop(marker.broker_epoch)
         checkpoints.remove_clean_shutdown(self._state.fs, path)
 
+    def _forget_retired(self, names: Iterable[str], keys: Collection[TopicPartition]) -> None:
+        """Drops the lines that an interrupted retirement has left, before the folder that explains them is removed."""
+        stems = {stem for name in names if (stem := retired_stem(name)) is not None}
+        gone = [
+            key
+            for key in self.recovery_points
+            if key not in keys and not stems.isdisjoint(retired_stems_of(partition_dir_name(*key)))
+        ]
+        with contextlib.suppress(DiskFullError):  # they are dropped in memory, and written with the next checkpoint
+            self._checkpoints.forget(gone)
+
     def _changed_since_clean_stop(self) -> str | None:
         """Returns what is not as an orderly stop has left it; None: all is."""
         if self._state.lost:
             names = sorted(partition_dir_name(*key) for key in self._state.lost)
             return f"{len(names)} of its folders have gone, {names[0]} among them,"
         for key, log in self.logs.items():
-            if log.log_end_offset != self.recovery_points.get(key):
+            if log.log_end_offset != self.recovery_points.get(key, 0):  # a stop may come before the line of a new one
                 return f"{partition_dir_name(*key)} has changed, or the checkpoint that says where it ends has,"
         return None
 

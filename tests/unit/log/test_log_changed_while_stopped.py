@@ -12,6 +12,7 @@ from log_test_kit import T0, TINY, append, content, read_file, write_file
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
 from replog.log import LogDirectory, LogManager
+from replog.log.directories.creation import NewReplica
 from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.repair.repair import repair_log
 from replog.testing.simulated_faults import PowerCutError
@@ -144,6 +145,35 @@ def test_a_retirement_that_a_crash_has_interrupted_is_no_loss(suffix: str) -> No
     directory = opened(fs)
     assert not directory.offline
     assert ("t", 0) not in directory.recovery_points
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+def test_a_retirement_is_no_loss_when_the_next_start_is_interrupted_too(topic: str, *, is_kept: bool) -> None:
+    fs = SimulatedFileSystem()
+    directory = opened(fs)
+    append(directory.open_log(topic, 0, TOPIC, now_ms=T0), 20)
+    for log in directory.logs.values():
+        log.flush()
+    directory.checkpoint_recovery_points()
+    retired = directory.retire((topic, 0), is_kept=is_kept)
+    fs.rename(retired.folder, retired.target)  # the name of a long topic is cut
+    fs.kill()
+    directory = LogDirectory.lock(fs, "/data", cluster_id="c1", node_id=1, config=TINY)
+    assert directory.begin_load() == []
+    assert not directory.offline
+    fs.kill()  # before its end
+    assert not opened(fs).offline
+
+
+def test_a_replica_that_was_made_while_the_stop_began_is_no_change() -> None:
+    fs = stopped()
+    directory = opened(fs)
+    directory.create([NewReplica(("new", 0), TOPIC, TINY, 0)], T0)  # nobody has taken it yet
+    directory.close(now_ms=T0, broker_epoch=EPOCH)
+    directory = opened(fs)
+    assert directory.previous_broker_epoch == EPOCH
+    assert directory.logs["new", 0].log_end_offset == 0
 
 
 def test_what_is_in_another_directory_of_the_node_was_moved() -> None:
