@@ -88,8 +88,12 @@ class Retirements:
             task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Waits for the new names; files that are not removed by then are removed by the next start."""
+        """Waits for the new names; files that are not removed by then are removed by the next start.
+
+        Those that were added and not begun get theirs too: a folder without its checkpoint line would be taken for a change.
+        """
         self._stopping = True
+        self.begin()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _run(self, job: RetirementJob) -> None:

@@ -372,3 +372,17 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await wait_until(lambda: not [name for name in fs.list_dir(DIRECTORY) if "other" in name])
         assert [name.endswith("-stray") for name in fs.list_dir(DIRECTORY) if name.startswith(TOPIC)] == [True]
         await queue.stop()
+
+
+async def test_a_stop_between_two_steps_leaves_no_folder_that_nobody_names() -> None:
+    """The replica has no checkpoint line any more: the next start would take its folder for a change of somebody's."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        delta = MetadataDelta(it.image)
+        delta.replay(RemoveTopicRecord(TOPIC_ID))
+        delta.apply(99, 1)
+        steps = it.image_steps.delete(delta.local_changes(1).deletes)
+        await it.stepper.driver.call(lambda: next(steps))
+        assert it.fs.is_dir(f"{DIRECTORY}/{TOPIC}-0")
+        await it.manager.retirements.stop()
+        assert not it.fs.is_dir(f"{DIRECTORY}/{TOPIC}-0")
