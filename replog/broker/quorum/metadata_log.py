@@ -276,7 +276,8 @@ class MetadataLog:
                 self.log.directory,
                 0,
                 f"the metadata log starts at {start_offset} and no whole snapshot holds what came before. Restore the "
-                "snapshot, or remove this folder and add the node to the quorum anew",
+                "snapshot; or move this folder away, and `replog log repair` with its old path and --accept-loss makes the node follow "
+                "under a new directory id",
             )
         if start_offset > 0:
             self.log.set_log_start_offset(later[0].end_offset)

@@ -154,7 +154,8 @@ class DirectoryCheckpoints:
         if doubted:
             _log.warning(
                 "%s: the high watermarks of %d replicas, %s among them, are not those that were written: one of %s and its "
-                "witness is damaged. Their leaders learn them from the replicas",
+                "witness is damaged, or another program, such as an older replog, has written the former. Their leaders learn "
+                "them from the replicas",
                 self._state.path, len(doubted), doubted[0], checkpoints.REPLICATION_OFFSET_FILE,
             )  # fmt: skip
         return {key: offset for key, offset in marks.offsets.items() if not marks.doubts(key)}
