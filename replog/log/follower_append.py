@@ -6,9 +6,10 @@ offset move.  A crash in between leaves an epoch without records (cut on open) o
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
-from replog.errors import CorruptRecordError, InvalidRecordError
+from replog.errors import CorruptRecordError, DiskFullError, InvalidRecordError
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendInfo
 from replog.log.disk_space import disk_full, is_disk_full
@@ -56,16 +57,40 @@ class FollowerAppender:
             StorageError: The disk failed, now or earlier.
         """
         state = self._state
+        state.guard.check()
         begin = self._begin_of_straddling(batches)
-        if begin is None:
-            return self._append(batches, now_ms, leader_epoch)
-        if not self._check(batches, leader_epoch, begin):
+        headers = self._check(batches, leader_epoch, state.log_end_offset if begin is None else begin)
+        if not headers:
             return None
+        if state.admission is not None:
+            state.admission(headers[-1].end_position - headers[0].position)
+        if begin is None:
+            return self._append(batches, headers, now_ms)
+        return self._append_from(begin, batches, headers, now_ms)
+
+    def _append_from(self, begin: int, batches: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> AppendInfo:
+        """Appends to an empty log from `begin` on, which lies below its start; the start stays.
+
+        Where nothing finds room the log stands where it stood before: what a follower knows to be committed is not to lie
+        above its end.
+        """
+        state = self._state
         log_start_offset = state.log_start_offset
-        self._truncator.truncate_fully_and_start_at(begin)
-        info = self._append(batches, now_ms, leader_epoch)
+        try:
+            self._truncator.truncate_fully_and_start_at(begin)
+            info = self._append(batches, headers, now_ms)
+        except DiskFullError:
+            with contextlib.suppress(DiskFullError):
+                self._restore_start(begin, log_start_offset)
+            raise
         state.raise_log_start(min(log_start_offset, state.log_end_offset))
-        return None if info is None else info._replace(log_start_offset=state.log_start_offset)
+        return info._replace(log_start_offset=state.log_start_offset)
+
+    def _restore_start(self, begin: int, log_start_offset: int) -> None:
+        if self._state.log_end_offset == begin:
+            self._truncator.truncate_fully_and_start_at(log_start_offset)
+        else:  # nothing was cut, or the first batches were appended
+            self._state.raise_log_start(log_start_offset)
 
     def _begin_of_straddling(self, batches: Buffer) -> int | None:
         """Returns where the first batch begins, if this log is empty and stands inside of it."""
@@ -76,16 +101,10 @@ class FollowerAppender:
             return first.base_offset if first.base_offset < log_end_offset <= first.last_offset else None
         return None
 
-    def _append(self, batches: Buffer, now_ms: int, leader_epoch: int | None) -> AppendInfo | None:
+    def _append(self, batches: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> AppendInfo:
         state = self._state
-        state.guard.check()
-        headers = self._check(batches, leader_epoch, state.log_end_offset)
-        if not headers:
-            return None
         size_bytes = headers[-1].end_position - headers[0].position
         max_timestamp = max(header.max_timestamp for header in headers)
-        if state.admission is not None:
-            state.admission(size_bytes)
         self._note_gaps(headers)
         self._write(batches, headers, max_timestamp, now_ms)
         return AppendInfo(

@@ -12,7 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from log_test_kit import T0, TINY, append, batch, content
+from log_test_kit import T0, TINY, append, batch, content, open_log, stored
 
 from replog.errors import ConfigError, DiskFullError, RetriableError, StorageError
 from replog.log import DiskLimits, DiskSpace, DiskState, LogManager
@@ -273,6 +273,54 @@ def test_a_log_lives_through_a_disk_that_is_full_at_every_step_of_its_work() -> 
         again = LogManager.open(fs, ["/data"], cluster_id="c", node_id=1, now_ms=T0, config=TINY, limits=LIMITS)
         assert content(again.logs["t", 0]) == expected
     assert refused > 10
+
+
+STRADDLING = stored(batch(*(b"%d" % number for number in range(10))), 0, 0)
+"""It begins below 5, where the log of a follower starts: records were deleted up to there."""
+
+NEXT = stored(batch(bytes(400)), 10, 0)
+"""What follows it, in a segment of its own."""
+
+
+def test_a_straddling_batch_that_is_not_admitted_leaves_the_log_as_it_was() -> None:
+    """Else the log would end below what the follower knows to be committed, as long as the disk is full."""
+    fs, logs = full_manager()
+    log = logs.logs["t", 0]
+    log.truncate_fully_and_start_at(5)
+    leave(fs, 10 * KIB)
+    logs.check_disks()
+    before = fs.faults.operation_count
+    with pytest.raises(DiskFullError):
+        log.append_as_follower(STRADDLING, now_ms=T0)
+    assert (log.log_start_offset, log.log_end_offset) == (5, 5)
+    assert fs.faults.operation_count == before
+    leave(fs, 500 * KIB)
+    logs.check_disks()
+    assert log.append_as_follower(STRADDLING, now_ms=T0) is not None
+    assert (log.log_start_offset, log.log_end_offset) == (5, 10)
+
+
+def test_a_straddling_batch_on_a_disk_that_is_full_at_every_step_is_there_or_the_log_as_it_was() -> None:
+    ends: set[int] = set()
+    for step in range(60):
+        fs = SimulatedFileSystem()
+        log = open_log(fs)
+        log.truncate_fully_and_start_at(5)
+        fs.faults.fail_change_after(step, error_number=errno.ENOSPC)
+        try:
+            log.append_as_follower(STRADDLING + NEXT, now_ms=T0)
+        except DiskFullError:
+            ends.add(log.log_end_offset)
+        except StorageError:  # an fsync: that one is a failure whatever it says
+            assert log.failed
+            continue
+        assert not log.failed
+        assert log.log_start_offset == 5
+        if log.log_end_offset < 11:
+            log.append_as_follower(NEXT if log.log_end_offset == 10 else STRADDLING + NEXT, now_ms=T0)
+        assert (log.log_start_offset, log.log_end_offset) == (5, 11)
+        assert content(log) == [STRADDLING, NEXT]
+    assert ends == {5, 10}
 
 
 def test_closing_gives_the_reserve_to_the_last_indexes_and_checkpoints() -> None:
