@@ -14,7 +14,7 @@ from random import Random
 from replog.errors import CorruptRecordError, ErrorCode
 from replog.kafka.messages.fetch import FetchRequest, FetchResponse
 from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replog.records import decode_batch, scan
+from replog.records import check_crc, decode_batch, scan
 from replog.testing.history import History
 from tests.sim.event_log import EventLog
 from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
@@ -191,6 +191,7 @@ class KafkaFetcher:
                         f"{self._name} is handed [{header.base_offset}, {header.next_offset}) by node {leader.node_id}, whose"
                         f" high watermark is {high_watermark}"
                     )
+                check_crc(data, header)  # as Java's consumer does: the bits below may be wrong ones, too
                 if not header.attributes & CONTROL_BIT:
                     records += [(r.offset, r.value or b"") for r in decode_batch(data, header.position)]
                 position = max(self.position, header.next_offset)

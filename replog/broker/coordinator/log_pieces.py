@@ -16,7 +16,7 @@ from replog.coordinator.records import EncodedRecord
 from replog.coordinator.runtime.messages import LogRead, ReadFailed, ReadLog
 from replog.errors import BrokerClosedError, DiskFullError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log import Log, ReadJob
-from replog.records import BatchHeader, decode_records, scan
+from replog.records import BatchHeader, check_crc, decode_records, scan
 from replog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 PIECE_RECORDS: Final = 500
@@ -136,6 +136,7 @@ def committed_records(
     for header in scan(data):
         next_offset = header.next_offset
         if header.attributes & CONTROL_BIT or _is_undone(log, header):
+            check_crc(data, header)  # a wrong attribute, or producer, would hide records
             continue
         batch = memoryview(data)[header.position : header.end_position]
         found += [

@@ -18,7 +18,7 @@ from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
 from replog.log.snapshots.files import SnapshotId
 from replog.metadata.records import MetadataRecord
-from replog.records import BatchHeader, decode_batch, scan
+from replog.records import BatchHeader, check_crc, decode_batch, scan
 from replog.rpc.metadata_records import decode_metadata_record
 
 PIECE_BYTES = 8 << 10
@@ -64,6 +64,8 @@ class _Reading:
 
     def __init__(self, data: bytes, header: BatchHeader) -> None:
         self.header = header
+        if header.is_control:
+            check_crc(data, header)  # a wrong attribute would hide records
         self._encoded = iter([]) if header.is_control else iter(decode_batch(data, header.position))
         self._records: list[MetadataRecord] = []
 

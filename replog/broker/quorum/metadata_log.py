@@ -15,7 +15,7 @@ from replog.errors import CorruptRecordError, DiskFullError, InvariantViolationE
 from replog.log import Log
 from replog.log.snapshots.files import SnapshotId, read_values, verify_snapshot
 from replog.log.snapshots.store import SnapshotStore
-from replog.records import encode_batch, encode_leader_change, encode_voters_batch, scan
+from replog.records import check_crc, encode_batch, encode_leader_change, encode_voters_batch, scan
 from replog_checkpoints import FileSystem
 from replog_quorum import EpochEnd, VoterSet
 
@@ -48,7 +48,8 @@ class MetadataLog:
                 was one.
 
         Raises:
-            CorruptRecordError: The log starts above 0 and no whole snapshot holds what came before.
+            CorruptRecordError: The log starts above 0 and no whole snapshot holds what came before; or a batch behind the
+                newest snapshot is damaged.
             StorageError: The disk failed.
         """
         self.log = log
@@ -297,6 +298,8 @@ class MetadataLog:
         position = self.log.log_start_offset if latest is None else latest.end_offset
         while position < self.log.log_end_offset:
             data = self.read(position, max_bytes=READ_BYTES, end_offset=self.log.log_end_offset)
+            for header in scan(data):
+                check_crc(data, header)  # a wrong attribute would hide a voter set
             found += [entry for entry in voter_sets_in(data) if entry[0] >= position]
             position = _end_of(data)
         return found

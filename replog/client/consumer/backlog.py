@@ -15,7 +15,7 @@ from msgspec import Struct
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.types import ConsumerRecord, FetchedBatches
 from replog.errors import ReplogError
-from replog.records import BatchHeader, decode_batch
+from replog.records import BatchHeader, check_crc, decode_batch
 
 
 class _Decoded(Struct):
@@ -209,6 +209,7 @@ class Backlog:
 def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:
     """Returns the records of one batch at or above the position, last first; of a control batch none."""
     if header.is_control:
+        check_crc(chunk.data, header)  # a wrong attribute would hide records
         return []
     topic, partition = chunk.state.partition
     position = chunk.state.position

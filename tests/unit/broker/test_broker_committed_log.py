@@ -11,7 +11,7 @@ from replog.broker.quorum import committed_log
 from replog.broker.quorum.committed_log import CommittedLog, LoadedSnapshot
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.controller.messages import CommittedRecords
-from replog.errors import InvariantViolationError, UnsupportedVersionError
+from replog.errors import CorruptRecordError, InvariantViolationError, UnsupportedVersionError
 from replog.log import Log, LogConfig
 from replog.log.snapshots.files import SnapshotContext, SnapshotId
 from replog.metadata.records import FeatureLevelRecord, MetadataRecord
@@ -156,6 +156,23 @@ def test_a_large_batch_is_decoded_in_steps_and_handed_over_whole(monkeypatch: py
         CommittedRecords(37, 38, 1, (level(99),)),
         38,
     ]
+
+
+def test_records_that_damage_makes_look_like_a_control_batch_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The node ends: else its metadata would lack these records for good."""
+    monkeypatch.setattr(committed_log, "PIECE_BYTES", 1)
+    rig = Rig()
+    rig.append([level(1)], kept=False)
+    position = rig.log.log.size_bytes
+    rig.append([level(2)], kept=False)
+    rig.log._fs.flip_bit(f"{rig.log.log.directory}/{0:020d}.log", position + 22, 5)
+    rig.committed.advance(3)
+    rig.committed.hand_over()
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        rig.committed.hand_over()
+    assert rig.seen == [CommittedRecords(0, 1, 1, ()), CommittedRecords(1, 2, 1, (level(1),))]
 
 
 def test_a_snapshot_takes_the_place_of_a_batch_that_is_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

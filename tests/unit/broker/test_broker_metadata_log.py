@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from broker_kit import FakeClock
 
+from replog.broker.quorum import metadata_log
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
@@ -76,6 +77,19 @@ def test_voter_sets_are_found_again_after_a_restart() -> None:
     assert again.voters_at(3) is None
     assert again.voters_at(4) == voter_set(1, 2)
     assert again.voters_at(6) == voter_set(1, 2, 3)
+
+
+def test_a_voter_set_that_damage_makes_look_like_records_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the node would count votes by the set before."""
+    monkeypatch.setattr(metadata_log, "READ_BYTES", 1)
+    fs = SimulatedFileSystem()
+    it = opened(fs)
+    leading(it, 1)
+    position = it.log.size_bytes
+    it.append_voters(1, voter_set(1, 2), writes_version=False)
+    fs.flip_bit(f"{DIRECTORY}/{0:020d}.log", position + 22, 5)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        MetadataLog(fs, it.log, FakeClock(), lambda: False)
 
 
 def test_a_cut_takes_the_voter_set_with_it() -> None:

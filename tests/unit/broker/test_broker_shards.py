@@ -49,6 +49,7 @@ from replog.group_errors import (
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.records import encode_batch, encode_end_transaction_marker, scan
+from replog.records.header import CONTROL_BIT
 
 BROKERS = (registered(1), registered(2))
 SEGMENT_BYTES = 2048
@@ -607,6 +608,21 @@ async def test_a_long_log_is_read_in_pieces(is_cold: bool, monkeypatch: pytest.M
         await written(it, *(stored(*range(start, start + 40)) for start in range(0, 200, 40)))
         await it.active()
         assert await it.offset() == {number: number for number in range(200)}
+
+
+async def test_offsets_that_damage_makes_look_like_a_control_batch_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is told, and another replica may lead: else the group would be told that these offsets were never committed."""
+    monkeypatch.setattr("replog.broker.coordinator.log_pieces.READ_BYTES", 2_000)
+    damaged = bytearray(stored(*range(80, 120)))
+    damaged[22] ^= CONTROL_BIT
+    async with groups() as it:
+        await it.active()
+        await written(it, stored(*range(40)), stored(*range(40, 80)), bytes(damaged))
+        await wait_until(lambda: not it.shards.hosts or it.state is ShardState.ACTIVE)
+        with pytest.raises(NotCoordinatorError, match="offline"):
+            await it.offset()
 
 
 async def test_a_read_for_which_the_disk_has_no_time_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -341,12 +341,13 @@ async def test_control_batches_move_the_position_and_are_not_shown() -> None:
         assert offsets(await read(consumer, 4)) == [0, 1, 3, 4]
 
 
-async def test_a_damaged_batch_is_told_after_what_came_before_it() -> None:
+@pytest.mark.parametrize(("place", "bits"), [(-1, 0xFF), (22, 0x20)], ids=["a value", "a control batch by mistake"])
+async def test_a_damaged_batch_is_told_after_what_came_before_it(place: int, bits: int) -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")
-    fill(cluster, "t", 0, 14)
+    fill(cluster, "t", 0, 21)
     broken = bytearray(cluster.logs["t", 0].batches[1])
-    broken[-1] ^= 0xFF
+    broken[place] ^= bits
     cluster.logs["t", 0].batches[1] = bytes(broken)
     async with make(cluster) as consumer:
         await consumer.assign([("t", 0)])
