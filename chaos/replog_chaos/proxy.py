@@ -23,6 +23,7 @@ from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue, NodeSpec
 from replog.errors import InvariantViolationError
 from replog_chaos.network import CLIENT, Link, Network
+from replog_chaos.sockets import connection_inode
 
 CHUNK_BYTES = 64 * 1024
 CONNECTIONS_MAX = 1_000
@@ -173,7 +174,7 @@ def _peer_port(spec: NodeSpec) -> int:
 
 def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
     """Finds the node whose process holds the socket from `port` to `remote_port`; `CLIENT` where it is none of them."""
-    inode = socket_inode(port, remote_port)
+    inode = connection_inode(port, remote_port)
     if inode:
         for node_id, spec in cluster.nodes.items():
             if spec.process is not None and _holds(spec.process.pid, inode):
@@ -181,24 +182,7 @@ def owner(cluster: LocalCluster, port: int, remote_port: int) -> int:
     return CLIENT
 
 
-def socket_inode(port: int, remote_port: int) -> str:
-    """Finds the inode of the connected loopback socket from one port to another; "" where there is none.
-
-    Both count: the kernel gives one local port to connections with several others.
-    """
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text(encoding="ascii").splitlines()[1:]:
-            _, local, remote, *_, inode = line.split()[:10]
-            if (_port(local), _port(remote)) == (port, remote_port) and inode != "0":
-                return inode
-    return ""
-
-
-def _port(address: str) -> int:
-    return int(address.rpartition(":")[2], 16)
-
-
-def _holds(pid: int, inode: str) -> bool:
+def _holds(pid: int, inode: int) -> bool:
     try:
         with os.scandir(f"/proc/{pid}/fd") as entries:
             return any(_target(entry.path) == f"socket:[{inode}]" for entry in entries)

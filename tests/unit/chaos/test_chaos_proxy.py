@@ -14,7 +14,8 @@ from replog.cluster import LocalCluster
 from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import ProcessId
 from replog_chaos.network import CLIENT
-from replog_chaos.proxy import Proxies, owner, socket_inode
+from replog_chaos.proxy import Proxies, owner
+from replog_chaos.sockets import connection_inode
 
 DEADLINE_S = 20
 
@@ -170,8 +171,16 @@ def test_one_local_port_may_have_several_connections() -> None:
         from_port(one.getsockname()[1], second) as other,
     ):
         port = one.getsockname()[1]
-        found = [socket_inode(port, server.getsockname()[1]) for server in (first, second)]
-        assert found == [str(os.fstat(end.fileno()).st_ino) for end in (one, other)]
+        found = [connection_inode(port, server.getsockname()[1]) for server in (first, second)]
+        assert found == [os.fstat(end.fileno()).st_ino for end in (one, other)]
+
+
+def test_a_connection_is_found_whichever_family_its_socket_has_and_none_where_there_is_none() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket(socket.AF_INET6) as end:
+        port = server.getsockname()[1]
+        end.connect(("::ffff:127.0.0.1", port))
+        assert connection_inode(end.getsockname()[1], port) == os.fstat(end.fileno()).st_ino
+        assert connection_inode(end.getsockname()[1], end.getsockname()[1]) == 0
 
 
 def from_port(port: int, server: socket.socket) -> socket.socket:
