@@ -195,7 +195,7 @@ class LogDirectory:
             keys = self.folders()
             names = fs.list_dir(self.path)
             if not self.was_clean:  # a crash may have come before the lines of retired replicas were dropped
-                self._forget_retired(names, keys)
+                self._forget_retired(names, set(keys))
             for name in names:
                 if name.endswith(DELETE_DIR_SUFFIX) and fs.is_dir(at(name)):
                     fs.remove_tree(at(name))
@@ -474,7 +474,7 @@ class LogDirectory:
             self._state.note_clean_stop(marker.broker_epoch)
         checkpoints.remove_clean_shutdown(self._state.fs, path)
 
-    def _forget_retired(self, names: Iterable[str], keys: Collection[TopicPartition]) -> None:
+    def _forget_retired(self, names: Iterable[str], keys: AbstractSet[TopicPartition]) -> None:
         """Drops the lines that an interrupted retirement has left, before the folder that explains them is removed."""
         stems = {stem for name in names if (stem := retired_stem(name)) is not None}
         gone = [
