@@ -49,4 +49,5 @@ def test_any_other_process_is_left_as_it_is() -> None:
     assert frozen_counts("job") == (0, 0)
     before = gc.get_freeze_count()
     tune_worker()
-    assert (is_spark_worker(), gc.get_freeze_count()) == (False, before)
+    assert not is_spark_worker()
+    assert gc.get_freeze_count() <= before  # what is frozen may still be freed, by a thread of another test for example
