@@ -68,9 +68,3 @@ def test_a_folder_that_is_gone_makes_a_leader_of_nothing_where_its_line_is_dropp
     )
     with patches[0], patches[1], pytest.raises((AnomaliesFoundError, LogTruncatedError)):
         run_until_it_shows()
-
-
-def test_a_repaired_copy_leads_where_the_orderly_stop_still_counts() -> None:
-    patch = mock.patch("replog.log.repair.repair.checkpoints.remove_clean_shutdown")
-    with patch, pytest.raises((AnomaliesFoundError, LogTruncatedError)):
-        run_until_it_shows()
