@@ -14,7 +14,7 @@ from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_d
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.doubtful_start import doubtful_start
 from replog.log.repair.local_identity import damaged_identity
-from replog.log.repair.lost_folder import lost_folder
+from replog.log.repair.lost_folder import LostFolder, lost_folder
 from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import FileSystem, OsFileSystem
@@ -52,8 +52,21 @@ def verify_rows(directory: Path, fs: FileSystem | None = None) -> Iterator[Row]:
         TooManyOpenFilesError: This process may open no more files.
         StorageError: A file cannot be read.
     """
+    fs, name = OsFileSystem() if fs is None else fs, str(directory.resolve())
     with reading_errors("verified", str(directory)):
-        yield from _verify_rows(OsFileSystem() if fs is None else fs, str(directory.resolve()))
+        lost = lost_folder(fs, name)
+        yield from _verify_rows(fs, name) if lost is None else _lost_rows(lost)
+
+
+def _lost_rows(lost: LostFolder) -> Iterator[Row]:
+    yield finding_row(lost.finding)
+    yield {
+        "kind": "verified",
+        "path": lost.directory,
+        "segments": 0,
+        "flushed_offset": lost.end_offset,
+        "findings": 1,
+    }
 
 
 def _verify_rows(fs: FileSystem, name: str) -> Iterator[Row]:
@@ -73,17 +86,6 @@ def _verify_rows(fs: FileSystem, name: str) -> Iterator[Row]:
             "path": error.path,
             "reason": f"line {error.line}: {error.reason}",
         }
-    lost = lost_folder(fs, name)
-    if lost is not None:
-        yield finding_row(lost.finding)
-        yield {
-            "kind": "verified",
-            "path": name,
-            "segments": 0,
-            "flushed_offset": lost.end_offset,
-            "findings": findings_count + 1,
-        }
-        return
     promises = read_promises(fs, name)
     verifier = LogVerifier(
         fs,
@@ -155,7 +157,9 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
     if report.given_up:
         row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
     if report.withdraws_clean_stop:
-        row["next_start"] = "as after a crash: where the partition has other replicas, they decide what it holds"
+        row["next_start"] = (
+            "as after a crash; where the partition has other replicas, start their brokers before this one"
+        )
     if report.recovery is not None:
         row |= {
             "bytes_cut": report.recovery.bytes_cut,

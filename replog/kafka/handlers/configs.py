@@ -50,7 +50,7 @@ UNCHANGEABLE: Mapping[str, str] = {
 }
 """Configurations of Kafka's topics that have one value here, Kafka's default: it is taken, for it is so, and not kept.
 
-Tools that copy topics (MirrorMaker 2, and what describes a topic and creates it elsewhere) name all that there are.
+A tool that copies a topic, such as MirrorMaker 2, names all configurations that the topic has.
 """
 
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
@@ -232,7 +232,7 @@ def _resource(
 
 
 def _is_so_already(resource_type: ResourceType, resource_name: str, config: AlterableConfig) -> bool:
-    """Whether a change changes nothing: it removes what does not exist, or says what is so whatever it says.
+    """Whether a change has nothing to change: it removes what does not exist, or sets what `is_so`.
 
     Kafka's tools that move partitions do both.
 
@@ -252,7 +252,7 @@ def _is_so_already(resource_type: ResourceType, resource_name: str, config: Alte
 
 
 def is_so(name: str, value: str | None) -> bool:
-    """Whether a topic has a configuration whatever it is set to, or to this value only.
+    """Whether nothing need be kept of a topic's configuration: any value is taken, or it has this one already.
 
     Raises:
         ConfigError: It has another value, which cannot be changed.

@@ -1,7 +1,7 @@
-"""Replicas of which a log directory's checkpoints know, and whose folders are gone.
+"""Replicas whose folders are gone although the log directory's checkpoints name them.
 
-An owner that deletes a replica, or moves it to another directory, renames its folder first and then writes the checkpoints
-without its line; so does nothing else.  A line above 0 whose folder is nowhere is data that somebody took away:
+Only a broker that deletes a replica or moves it to another directory may take its folder away: it renames the folder, and then
+writes the checkpoints without the line.  A line above 0 whose folder is nowhere is data that somebody else took away:
 
 | found at a start                                     | what it is                                                     |
 |------------------------------------------------------|----------------------------------------------------------------|

@@ -92,7 +92,7 @@ class Loader:
             waiting: The replicas that are whole in a directory which cannot be used yet.
         """
         opened: list[LogDirectory] = []
-        held = self._folders(directories) | waiting
+        held = waiting if len(directories) == 1 else self._folders(directories) | waiting
         with ExitStack() as pools:
             begun = [(directory, self._begin(directory, pools, survey, held)) for directory in directories]
             for directory, futures in begun:

@@ -1,6 +1,6 @@
-"""Repair of a replica of which its log directory knows, and whose folder is gone or holds no segment any more.
+"""Repair of a replica without a segment: its folder is gone or empty, and the checkpoints say that there were records.
 
-Nothing is left to be mended, so it gives up everything, and only where the caller accepts that:
+Nothing is left to be mended, so the repair gives up everything, and only where the caller accepts that:
 
 | whose                | what is there afterwards                                                                   |
 |----------------------|--------------------------------------------------------------------------------------------|
@@ -33,7 +33,7 @@ from replog.log.directories.identity import LOCAL_CLUSTER_ID, is_usable_id
 from replog.log.directories.lost_replicas import folder_is_gone
 from replog.log.directories.offset_checkpoints import OffsetCheckpoint
 from replog.log.disk_space import NO_LIMITS, DiskSpace
-from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
+from replog.log.file_names import LOG_SUFFIX, parse_partition_dir_name
 from replog.log.log import Log
 from replog.log.recovery.completeness import write_complete_from
 from replog.log.recovery.offset_witness import WITNESS_FILES, OffsetWitness
@@ -50,7 +50,7 @@ _CHECKPOINTS: Final = (
 
 
 class LostFolder(Struct, frozen=True):
-    """A replica without a segment of which checkpoints say that there were records.
+    """A replica that has no segment, although it had records: the checkpoints say so.
 
     Attributes:
         directory: Its partition folder, which may be gone.
@@ -92,7 +92,7 @@ class LostFolder(Struct, frozen=True):
         if self.key[0] == METADATA_TOPIC:
             self._renew_id(fs, parent)
         if fs.exists(self.directory):
-            fs.remove_tree(self.directory)
+            fs.remove_tree(self.directory)  # nothing in it holds records
             fs.sync_dir(parent)
         if self.is_local:
             return self._begin_behind(fs, config, now_ms)
@@ -127,7 +127,9 @@ class LostFolder(Struct, frozen=True):
 
 
 def lost_folder(fs: FileSystem, directory: str) -> LostFolder | None:
-    """Returns the replica of which only checkpoints know; None: there is a segment, or nobody knows of records.
+    """Returns the replica that has no segment although it had records; None: it has one, or nobody knows of records.
+
+    A checkpoint that cannot be read says nothing here.
 
     Args:
         fs: The disk.
@@ -135,26 +137,26 @@ def lost_folder(fs: FileSystem, directory: str) -> LostFolder | None:
 
     Raises:
         OSError: The disk failed.
-        CorruptCheckpointError: `meta.properties` cannot be read; the error is the leaf library's.
     """
     key, parent = parse_partition_dir_name(PurePosixPath(directory).name), parent_of(directory)
     if key is None or _holds_segments(fs, directory):
         return None
-    meta = checkpoints.read_meta_properties(fs, f"{parent}/{checkpoints.META_PROPERTIES_FILE}")
+    try:
+        meta = checkpoints.read_meta_properties(fs, f"{parent}/{checkpoints.META_PROPERTIES_FILE}")
+        points = checkpoints.read_offset_checkpoint(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}") or {}
+    except checkpoints.DamagedCheckpointError:
+        return None
     if meta is None:
         return None
     promises = read_promises(fs, directory)
     end_offset = max(promises.recovery_point, promises.flushed_offset)
-    points = checkpoints.read_offset_checkpoint(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}") or {}
     is_known = end_offset > 0 or (key in points and key[0] == METADATA_TOPIC)
     return LostFolder(directory, key, promises.log_start_offset, end_offset, meta) if is_known else None
 
 
 def _holds_segments(fs: FileSystem, directory: str) -> bool:
-    if not fs.is_dir(directory):
-        return False
-    parsed = (parse_file_name(name) for name in fs.list_dir(directory))
-    return any(found is not None and found[1] == LOG_SUFFIX for found in parsed)
+    """Whether there is a segment, or any other file of records: about to take the place of others, deleted, or cut off."""
+    return fs.is_dir(directory) and any(f"{LOG_SUFFIX}." in f"{name}." for name in fs.list_dir(directory))
 
 
 def _forget_line(fs: FileSystem, path: str, key: TopicPartition) -> None:

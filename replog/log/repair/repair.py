@@ -8,7 +8,7 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
 | - opened in memory as the steps would leave it          | nothing was changed, nor by a refusal                         |
-| 0 `.kafka_cleanshutdown` removed (loss accepted)         | the next start is one after a crash: other replicas lead      |
+| 0 `.kafka_cleanshutdown` removed (loss accepted)         | the next start is one after a crash                           |
 |   `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
 |   or raised to behind what is missing                    | repair again                                                  |
@@ -36,6 +36,7 @@ from replog.log.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     parse_file_name,
     parse_partition_dir_name,
@@ -71,7 +72,7 @@ class RepairReport(Struct, frozen=True):
         end_offset: Where they end now, exclusive.
         given_up: The ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
         withdraws_clean_stop: Whether the next start of this log directory counts as one after a crash: what was given up here
-            may be whole in other replicas, and this one must not lead them.
+            may be whole in other replicas.
     """
 
     found: tuple[Finding, ...]
@@ -263,6 +264,11 @@ def _repair_errors(directory: str, outcome: str) -> Generator[None]:
 
 def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: bool) -> _Surveyed:
     """Finds what does not fit, and decides.  Changes nothing."""
+    if _is_amid_swap(fs, directory):
+        raise StorageError(
+            f"{directory} holds segments that a compaction was about to put in place when its process ended: nothing is lost, "
+            "and the next start ends that. Nothing was changed: start first, and repair what it refuses"
+        )
     offsets = read_offsets(fs, directory, forgets_note=forgets_note)
     promises = read_promises(fs, directory)
     verifier = LogVerifier(
@@ -282,6 +288,14 @@ def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: 
         raise _refusal(found, offsets.flushed_offset)
     identity, start = damaged_identity(fs, directory), doubtful_start(fs, directory)
     return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity, start)
+
+
+def _is_amid_swap(fs: FileSystem, directory: str) -> bool:
+    """Whether all segments are still under the names that a compaction gives them: a repair would take them for lost."""
+    names = fs.list_dir(directory) if fs.is_dir(directory) else []
+    return any(name.endswith(LOG_SUFFIX + SWAP_SUFFIX) for name in names) and not any(
+        name.endswith(LOG_SUFFIX) for name in names
+    )
 
 
 def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> RepairReport:

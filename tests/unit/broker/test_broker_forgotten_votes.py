@@ -14,7 +14,13 @@ from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_node import ClusterObserver, SimulatedNode
 from replog.testing.virtual_loop import VirtualLoop
-from replog_checkpoints import META_PROPERTIES_FILE, QuorumState, read_meta_properties, write_quorum_state
+from replog_checkpoints import (
+    META_PROPERTIES_FILE,
+    QuorumState,
+    read_meta_properties,
+    read_quorum_state,
+    write_quorum_state,
+)
 
 FOLDER = f"{LOG_DIRECTORY}/__cluster_metadata-0"
 STATE = f"{FOLDER}/quorum-state"
@@ -99,9 +105,15 @@ async def test_the_only_voter_may_forget_what_it_has_promised_to_itself() -> Non
     fs = SimulatedFileSystem()
     async with node(fs):
         pass
-    fs.remove("/data/__cluster_metadata-0/quorum-state")
+    path = "/data/__cluster_metadata-0/quorum-state"
+    before = read_quorum_state(fs, path)
+    fs.remove(path)
     async with node(fs):
         pass
+    after = read_quorum_state(fs, path)
+    assert before is not None
+    assert after is not None
+    assert after.leader_epoch > before.leader_epoch  # the log told it which epochs there were
 
 
 def test_a_lost_voter_comes_back_under_another_directory_id() -> None:

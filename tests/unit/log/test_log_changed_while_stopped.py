@@ -10,10 +10,11 @@ import pytest
 from log_test_kit import T0, TINY, append, content, read_file, write_file
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptRecordError, StorageError, UnknownTopicOrPartitionError
+from replog.errors import CorruptRecordError, ReplogError, StorageError, UnknownTopicOrPartitionError
 from replog.log import LogDirectory, LogManager
 from replog.log.directories.creation import NewReplica
 from replog.log.directories.directory_state import METADATA_TOPIC
+from replog.log.repair.lost_folder import lost_folder
 from replog.log.repair.repair import repair_log
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -246,6 +247,38 @@ def test_a_brokers_replica_that_is_given_up_is_as_if_it_were_new(change: Callabl
     assert not directory.offline
     assert directory.previous_broker_epoch == UNKNOWN
     assert directory.open_log("t", 0, TOPIC, now_ms=T0).log_end_offset == 0
+
+
+def rename_segments(fs: SimulatedFileSystem, suffix: str, *of: str) -> None:
+    for name in fs.list_dir(FOLDER):
+        if name.endswith(of):
+            fs.rename(f"{FOLDER}/{name}", f"{FOLDER}/{name}{suffix}")
+
+
+def test_a_folder_whose_segments_are_about_to_take_their_places_is_not_given_up() -> None:
+    """A crash inside of a compaction's swap leaves all records in `.swap` files."""
+    fs = stopped()
+    rename_segments(fs, ".swap", ".log", ".index", ".timeindex")
+    with pytest.raises(StorageError, match="start first"):
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+    assert len(content(opened(fs).logs["t", 0])) == 20
+
+
+def test_bytes_that_were_cut_outlive_a_repair_that_gives_up_the_rest() -> None:
+    fs = stopped()
+    rename_segments(fs, ".cut-0", ".log")
+    kept = {path for path in fs.image() if ".log.cut-" in path}
+    repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+    assert kept <= fs.image().keys()
+
+
+def test_a_damaged_checkpoint_says_nothing_of_lost_folders() -> None:
+    fs = stopped()
+    remove_folder(fs)
+    write_file(fs, POINTS, b"x")
+    assert lost_folder(fs, FOLDER) is None
+    with pytest.raises(ReplogError):
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
 
 
 def test_a_start_inside_a_segment_is_forgotten_with_its_replica() -> None:
