@@ -85,11 +85,13 @@ class OfflineReplica(Struct, frozen=True):
     """A replica that its broker cannot use.
 
     `is_intact`: its disk failed, and what was flushed to it is there when it works again; else its bytes are wrong.
+    `gave_up`: a repair has given some of its records up, so that nobody must wait for what it had.
     """
 
     topic_id: UUID
     partition_id: int
     is_intact: bool = False
+    gave_up: bool = False
 
 
 class Heartbeat(Struct, frozen=True):

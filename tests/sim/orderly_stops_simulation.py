@@ -3,8 +3,9 @@
 Two stories, drawn from the seed like the cluster's shape, min.insync.replicas, the flush policy and every order:
 
 ======== =============================================================================================================
-quiet    the clients end, then all nodes stop; the copy of the last leader is changed: a bit flips, or its folder is gone or
-         empty; all start, and every record that was acknowledged is read, without an unclean election
+quiet    the clients end, then all nodes stop; the copy of the last leader is changed: a bit flips, its folder is gone or empty,
+         or a repair gives up what is behind the damage or was in the folder; all start, and every record that was acknowledged
+         is read, without an unclean election
 busy     the clients go on while all nodes stop; the first one to stop runs alone for a while, then all start; no record that
          was acknowledged is missing, and the partition takes more
 ======== =============================================================================================================
@@ -27,6 +28,7 @@ from typing import Any
 
 from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
 from replog.errors import ReplogError
+from replog.log.repair.repair import repair_log
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.metadata.records import ElectionType
 from replog.testing.history import History
@@ -50,7 +52,13 @@ SETTINGS = {
     "log.dir.reserve.bytes": 0,
 }
 READ_WITHIN_S = 60.0
-CHANGES = ("a bit flips", "the folder is gone", "the folder is empty")
+CHANGES = (
+    "a bit flips",
+    "the folder is gone",
+    "the folder is empty",
+    "a repair gives records up",
+    "a repair gives a folder up",
+)
 """What happens to the copy of the last leader while nothing runs."""
 
 
@@ -148,9 +156,19 @@ class OrderlyStops:
                 self._flip_bit(fs)
             case "the folder is gone":
                 fs.remove_tree(folder)
-            case _:
+            case "the folder is empty":
                 for name in fs.list_dir(folder):
                     fs.remove(f"{folder}/{name}")
+            case "a repair gives records up":
+                self._flip_bit(fs)
+                self._repair(fs, folder)
+            case _:
+                fs.remove_tree(folder)
+                self._repair(fs, folder)
+
+    def _repair(self, fs: SimulatedFileSystem, folder: str) -> None:
+        report = repair_log(fs, folder, accept_loss=True, now_ms=int(self._loop.time() * 1000))
+        assert report.offsets_given_up
 
     def _flip_bit(self, fs: SimulatedFileSystem) -> None:
         """Flips a bit of a value: what a checksum covers, unlike the offset of a batch."""

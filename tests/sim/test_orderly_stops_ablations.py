@@ -68,3 +68,9 @@ def test_a_folder_that_is_gone_makes_a_leader_of_nothing_where_its_line_is_dropp
     )
     with patches[0], patches[1], pytest.raises((AnomaliesFoundError, LogTruncatedError)):
         run_until_it_shows()
+
+
+def test_a_repaired_copy_leads_where_the_controller_is_not_told() -> None:
+    patch = mock.patch.object(LogDirectory, "gave_up", return_value=False)
+    with patch, pytest.raises((AnomaliesFoundError, LogTruncatedError)):
+        run_until_it_shows()

@@ -56,6 +56,7 @@ from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import Timers
 from replog.coordinator.runtime.shard import Shard
+from replog.log import METADATA_TOPIC
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog_quorum import Voter, VoterSet
 from replog_timeline import SnapshotRegistry
@@ -158,8 +159,12 @@ def _quorum(resources: NodeResources, links: PartLinks, flusher: LogFlusher) -> 
     )
     metadata_log = resources.metadata_log
     state_path = f"{metadata_log.log.directory}/quorum-state"
-    state_file = QuorumStateFile(environment.fs, state_path, resources.make_room)
-    return QuorumDriver(identity, metadata_log, state_file, surroundings, links)
+    is_log_cut = resources.logs.gave_up(METADATA_TOPIC, 0)
+    state_file = QuorumStateFile(environment.fs, state_path, resources.make_room, is_log_cut=is_log_cut)
+    driver = QuorumDriver(identity, metadata_log, state_file, surroundings, links)
+    if is_log_cut:  # it has no vote, or the only one
+        resources.logs.forget_given_up(METADATA_TOPIC, 0)
+    return driver
 
 
 def _registrar(resources: NodeResources, channel: ControllerChannel) -> ControllerRegistrar:

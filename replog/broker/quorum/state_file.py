@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replog.errors import CorruptCheckpointError, StorageError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, StorageError
 from replog.log import is_disk_full
 from replog_checkpoints import (
     DamagedCheckpointError,
@@ -25,12 +25,14 @@ class QuorumStateFile:
         path: The path of the file.
         make_room: The function that gives the reserve of a full disk back, for one more try, and says whether there was
             one.
+        is_log_cut: Whether a repair has given up records of the metadata log beside it.
     """
 
-    def __init__(self, fs: FileSystem, path: str, make_room: Callable[[], bool]) -> None:
+    def __init__(self, fs: FileSystem, path: str, make_room: Callable[[], bool], *, is_log_cut: bool = False) -> None:
         self._fs = fs
         self._path = path
         self._make_room = make_room
+        self._is_log_cut = is_log_cut
 
     def read(self) -> ElectionState | None:
         """Reads the election state; None when this node never took part in an election.
@@ -59,12 +61,21 @@ class QuorumStateFile:
 
         Raises:
             CorruptCheckpointError: The file is damaged, missing or older than the log; this node must not vote.
+            CorruptRecordError: Nor must it where a repair has given records up.
         """
         state = self.read()
+        folder = parent_of(self._path)
+        if votes and self._is_log_cut:
+            raise CorruptRecordError(
+                folder,
+                0,
+                "a repair gave up records of the metadata log, and with this voter's vote a quorum could forget what was "
+                f"committed. Nothing was changed: move {folder} away, and `replog log repair {folder} --accept-loss` makes "
+                "the node follow under a new directory id",
+            )
         epoch = 0 if state is None else state.epoch
         if epoch >= last_epoch or not votes:
             return state
-        folder = parent_of(self._path)
         what = "it is missing" if state is None else f"it says epoch {epoch}"
         raise CorruptCheckpointError(
             self._path,

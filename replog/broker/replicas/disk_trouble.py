@@ -5,6 +5,7 @@
 | a write or fsync failed                        | its log directory is offline with all replicas in it; the others go on         |
 | the same, with the metadata log in it, or no other directory | the node stops                                                   |
 | bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
+| a repair gave records up before the start      | the replica is offline until the controller counts on others                  |
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
@@ -12,7 +13,8 @@ controller takes it out of the ISR and elects another leader, and out of the ELR
 lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is
 kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads; it is
 named in the heartbeats until it has everything, so that nobody takes it into the ISR for what it held before.  The only
-replica of a partition stays offline.
+replica of a partition stays offline.  One of which a repair gave records up takes its role as soon as the committed metadata
+say that nobody counts on it: what is left of it leads only by an unclean election.  The only replica of a partition leads.
 """
 
 from __future__ import annotations
@@ -55,6 +57,8 @@ class UnusableReplica(Struct):
     reason: str
     registration: PartitionRegistration
     is_damaged: bool
+    gave_up: bool = False
+    """Whether it can be used, and only waits until nobody counts on what a repair gave up."""
     known_offset: int | None = None
     """End of the metadata in which the controller has acted on it; None: it has not been told."""
 
@@ -118,9 +122,12 @@ class DiskTrouble:
 
     def reported(self) -> tuple[OfflineReplica, ...]:
         """Returns the replicas that are offline or begin anew, as the controller must know them, in a fixed order."""
-        found = {key: not offline.is_damaged for key, offline in self.offline.items()}
-        found |= dict.fromkeys(self.beginning_anew, False)
-        return tuple(OfflineReplica(*key, is_intact) for key, is_intact in sorted(found.items()))
+        found = {
+            key: OfflineReplica(*key, is_intact=not offline.is_damaged, gave_up=offline.gave_up)
+            for key, offline in self.offline.items()
+        }
+        found |= {key: OfflineReplica(*key) for key in self.beginning_anew}
+        return tuple(found[key] for key in sorted(found))
 
     # ---- beginning anew -----------------------------------------------------------------------------------------------
 
@@ -137,33 +144,50 @@ class DiskTrouble:
                 offline.known_offset = metadata_offset
 
     def begin_anew(self) -> tuple[LocalPartition, ...]:
-        """Sets quarantined replicas aside that nobody counts on any more.
+        """Makes replicas usable on whose old records nobody counts any more; what is quarantined is set aside.
 
         Returns:
-            The replicas that are to take a role again, as new ones, and to fetch everything.
+            The replicas that are to take a role again, and to fetch what they do not have.
         """
         found = []
         for key, offline in list(self.offline.items()):
             registration = self._image().partition(*key)
-            if registration is not None and self._is_given_up(offline, registration) and self._is_set_aside(offline):
+            if registration is None or self._is_counted_on(offline, registration):
+                continue
+            if offline.gave_up:
+                is_usable = self._is_settled(offline)
+            else:
+                is_usable = self._can_be_fetched(offline, registration) and self._is_set_aside(offline)
+                if is_usable:
+                    self.beginning_anew.add(key)
+            if is_usable:
                 del self.offline[key]
-                self.beginning_anew.add(key)
                 found.append(LocalPartition(offline.topic, offline.topic_id, offline.partition_id, registration))
         return tuple(found)
 
-    def _is_given_up(self, offline: UnusableReplica, registration: PartitionRegistration) -> bool:
-        own_id = self._broker_id
-        home = self._logs.home_of(offline.topic, offline.partition_id)
+    def _is_counted_on(self, offline: UnusableReplica, registration: PartitionRegistration) -> bool:
+        """Whether the controller does not know yet, or its answer is not in the metadata in force."""
+        counted = (*registration.isr, *registration.elr, *(registration.last_known_elr if offline.gave_up else ()))
         return (
-            offline.is_damaged
-            and offline.known_offset is not None
-            and self._image().end_offset >= offline.known_offset
-            and own_id in registration.replicas
-            and own_id not in (*registration.isr, *registration.elr)
-            and registration.leader not in {NO_LEADER, own_id}
-            and home is not None
-            and home.failure is None
+            offline.known_offset is None
+            or self._image().end_offset < offline.known_offset
+            or self._broker_id in counted
+            or self._broker_id not in registration.replicas
         )
+
+    def _can_be_fetched(self, offline: UnusableReplica, registration: PartitionRegistration) -> bool:
+        home = self._logs.home_of(offline.topic, offline.partition_id)
+        has_other_leader = registration.leader not in {NO_LEADER, self._broker_id}
+        return offline.is_damaged and has_other_leader and home is not None and home.failure is None
+
+    def _is_settled(self, offline: UnusableReplica) -> bool:
+        """Whether the note of what was given up could be removed."""
+        try:
+            self._logs.forget_given_up(offline.topic, offline.partition_id)
+        except StorageError as error:
+            _log.error("%s", error)
+            return False
+        return True
 
     def _is_set_aside(self, offline: UnusableReplica) -> bool:
         """Whether what is left of a replica could be taken out of the way."""
@@ -206,8 +230,15 @@ class DiskTrouble:
         if offline is not None:
             offline.registration = local.registration
             return
+        place = local.topic_name, local.partition_id
+        is_sole = local.registration.replicas == (self._broker_id,)
+        if not is_sole and self._logs.gave_up(*place):
+            self._wait_until_not_counted_on(local)
+            return
         try:
             try:
+                if is_sole:
+                    self._logs.forget_given_up(*place)
                 take()
             except DiskFullError:
                 home = self._logs.home_of(local.topic_name, local.partition_id)
@@ -218,6 +249,22 @@ class DiskTrouble:
             self.wait_for_room(local, error)
         except StorageError as error:
             self._failed(local.topic_name, local.topic_id, local.partition_id, error)
+
+    def _wait_until_not_counted_on(self, local: LocalPartition) -> None:
+        reason = (
+            "a repair gave records of it up, and the controller has not answered yet: other replicas decide what stays"
+        )
+        _log.warning("%s-%d: %s", local.topic_name, local.partition_id, reason)
+        self.offline[local.topic_id, local.partition_id] = UnusableReplica(
+            local.topic_name,
+            local.topic_id,
+            local.partition_id,
+            reason,
+            local.registration,
+            is_damaged=True,
+            gave_up=True,
+        )
+        self._on_offline()
 
     def wait_for_room(self, local: LocalPartition, error: DiskFullError) -> None:
         """Makes a replica whose disk is full leave its role, or not begin one, until the disk has room."""

@@ -35,12 +35,15 @@ class ReplicaLogs:
     def prepare(self, before: MetadataImage, image: MetadataImage, local: LocalPartition) -> CreateJob | None:
         """Prepares a job that creates a replica's log; None where there is one, or an error that `open` meets again.
 
+        None, too, where a repair gave the old one up and the controller may not know: a new one ends its note.
+
         Args:
             before: The image before `image`.
             image: The image in force.
             local: The replica as `image` has it.
         """
-        if self._logs.home_of(local.topic_name, local.partition_id) is not None:
+        place = local.topic_name, local.partition_id
+        if self._logs.home_of(*place) is not None or self._logs.gave_up(*place):
             return None
         leads = local.registration.leader == self._config.node_id
         with contextlib.suppress(DiskFullError, StorageError):

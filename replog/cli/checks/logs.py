@@ -158,7 +158,7 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
         row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
     if report.withdraws_clean_stop:
         row["next_start"] = (
-            "as after a crash; where the partition has other replicas, start their brokers before this one"
+            "as after a crash; where the partition has other replicas, this one follows them and fetches what was given up"
         )
     if report.recovery is not None:
         row |= {

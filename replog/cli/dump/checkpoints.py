@@ -10,6 +10,7 @@ from msgspec.structs import asdict
 
 import replog_checkpoints as checkpoints
 from replog.cli.dump.rows import Row, damage
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog_checkpoints import FileSystem
 
 
@@ -49,6 +50,7 @@ READERS: Final[dict[str, Callable[[FileSystem, str], Iterator[Row]]]] = {
     checkpoints.LOG_START_OFFSET_FILE: _offsets,
     checkpoints.REPLICATION_OFFSET_FILE: _offsets,
     checkpoints.CLEANER_OFFSET_FILE: _offsets,
+    GIVEN_UP_FILE: _offsets,
     checkpoints.LEADER_EPOCH_FILE: _leader_epochs,
     checkpoints.QUORUM_STATE_FILE: _quorum_state,
     checkpoints.META_PROPERTIES_FILE: _meta_properties,

@@ -145,7 +145,8 @@ class ReplicationControl:
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
         failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
-        failed disk has what it acknowledged.  Where a replica is usable again and nobody leads, it may be elected; so it
+        failed disk has what it acknowledged.  For a replica of which a repair gave records up nobody waits, as for a disk that
+        is gone.  Where a replica is usable again and nobody leads, it may be elected; so it
         may where it tells this controller for the first time: the one before may have heard of a replica that is usable now.
 
         Args:
@@ -173,7 +174,10 @@ class ReplicationControl:
         for replica in offline:
             key = (replica.topic_id, replica.partition_id)
             partition = self._state.partitions.get(key)
-            if partition is None or not _is_member(broker_id, partition):
+            if partition is None:
+                continue
+            is_waited_for = replica.gave_up and broker_id in partition.last_known_elr
+            if not _is_member(broker_id, partition) and not is_waited_for:
                 continue
             settings = self._configs.election_settings(self._state.topics[key[0]])
             keeps_membership = replica.is_intact and settings.always_flushes
@@ -183,6 +187,7 @@ class ReplicationControl:
                 self.rules(key),
                 target_isr=_without(partition.isr, broker_id),
                 restarted_uncleanly=() if keeps_membership else (broker_id,),
+                lost_disks=(broker_id,) if replica.gave_up else (),
             )
             if change is not None:
                 yield change

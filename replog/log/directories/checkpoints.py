@@ -6,6 +6,7 @@
 | `log-start-offset-checkpoint`      | logs that start inside a segment                      |
 | `replication-offset-checkpoint`    | every log: its high watermark                         |
 | `cleaner-offset-checkpoint`        | logs that were compacted                              |
+| `given-up-offset-checkpoint`       | replicas of which a repair gave records up, until nobody counts on them |
 
 Lines of a replica that is offline stay as they are, since nothing new is known about it; a replica that is gone has none.
 """
@@ -19,7 +20,7 @@ import replog_checkpoints as checkpoints
 from replog.log.directories.directory_state import DirectoryState
 from replog.log.directories.offset_checkpoints import CheckpointJob, OffsetCheckpoint, run_all
 from replog.log.file_names import partition_dir_name
-from replog.log.recovery.offset_witness import OffsetWitness
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE, OffsetWitness
 from replog_checkpoints import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -37,6 +38,8 @@ class DirectoryCheckpoints:
         marks_path = state.at(checkpoints.REPLICATION_OFFSET_FILE)
         self._replication_offsets = OffsetCheckpoint(fs, marks_path, space, OffsetWitness(fs, marks_path))
         self._cleaner_offsets = OffsetCheckpoint(fs, state.at(checkpoints.CLEANER_OFFSET_FILE), space)
+        given_up_path = state.at(GIVEN_UP_FILE)
+        self._given_up = OffsetCheckpoint(fs, given_up_path, space, OffsetWitness(fs, given_up_path))
 
     # What they say
 
@@ -77,7 +80,22 @@ class DirectoryCheckpoints:
         """Returns the offset below which a log is compacted; None: it never was."""
         return self._cleaner_offsets.offsets.get(key)
 
+    def gave_up(self, key: TopicPartition) -> bool:
+        """Whether a repair has given up records of a replica, as far as the file and its witness know."""
+        return self._given_up.may_name(key)
+
     # What is written
+
+    def forget_given_up(self, key: TopicPartition) -> None:
+        """Removes the line that says so, durably.
+
+        Raises:
+            DiskFullError, StorageError: It may still be there.
+        """
+        kept = {other: end for other, end in self._given_up.offsets.items() if other != key}
+        job = self._given_up.prepare(kept, gone=[key])
+        if job is not None:
+            job.run()
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
         """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
@@ -162,7 +180,8 @@ class DirectoryCheckpoints:
 
     @property
     def _all(self) -> tuple[OffsetCheckpoint, ...]:
-        return self._log_start_offsets, self._recovery_points, self._replication_offsets, self._cleaner_offsets
+        offsets = self._log_start_offsets, self._recovery_points, self._replication_offsets, self._cleaner_offsets
+        return (*offsets, self._given_up)
 
     def _read_one(self, checkpoint: OffsetCheckpoint) -> None:
         """Reads a checkpoint; a damaged `cleaner-offset-checkpoint` counts as missing.

@@ -25,6 +25,7 @@ from replog.errors import (
 )
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import parse_file_name, parse_partition_dir_name
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog_checkpoints import FileSystem, Lock, MetaProperties
 
 FORMAT_KEY: Final = "replog.format"
@@ -46,6 +47,7 @@ _WITHOUT: Final = {
     checkpoints.LOG_START_OFFSET_FILE: "each log of the directory then starts with its first segment, so records that were "
     "deleted inside of a segment are there again",
     checkpoints.REPLICATION_OFFSET_FILE: "high watermarks are then learnt anew",
+    GIVEN_UP_FILE: "replicas of which a repair gave records up may then lead: start the brokers of the others first",
 }
 """What holds where a checkpoint that cannot be read is deleted."""
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line

@@ -426,6 +426,14 @@ class LogDirectory:
         """Writes the high watermarks; see `DirectoryCheckpoints.prepare_high_watermarks`."""
         run_all(self._checkpoints.prepare_high_watermarks(high_watermarks))
 
+    def gave_up(self, key: TopicPartition) -> bool:
+        """Whether a repair has given up records of a replica; see `DirectoryCheckpoints.gave_up`."""
+        return self._checkpoints.gave_up(key)
+
+    def forget_given_up(self, key: TopicPartition) -> None:
+        """Removes the line that says so, durably; see `DirectoryCheckpoints.forget_given_up`."""
+        self._checkpoints.forget_given_up(key)
+
     def forget(self, keys: Iterable[TopicPartition]) -> None:
         """Removes the checkpoint lines of replicas at once, durably; see `DirectoryCheckpoints.forget`."""
         self._checkpoints.forget(keys)

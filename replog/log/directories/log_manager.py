@@ -222,6 +222,20 @@ class LogManager:
         """Returns why a replica cannot be used; None when it can, or when there is none."""
         return self._group.offline_error(topic, partition)
 
+    def gave_up(self, topic: str, partition: int) -> bool:
+        """Whether a repair has given up records of a replica, and the controller may not know it yet."""
+        return any(directory.gave_up((topic, partition)) for directory in self._homes.directories.values())
+
+    def forget_given_up(self, topic: str, partition: int) -> None:
+        """Notes, durably, that nobody counts any more on what a replica held before a repair gave some of it up.
+
+        Raises:
+            DiskFullError, StorageError: It is not noted.
+        """
+        for directory in self._homes.directories.values():
+            if directory.gave_up((topic, partition)):
+                directory.forget_given_up((topic, partition))
+
     # Logs
 
     def open_log(

@@ -4,9 +4,10 @@
 |---------------------------------|---------------------------------------------------------------------------------------|
 | `log-start-offset-checkpoint`   | hide acknowledged records, and the next retention deletes them                         |
 | `replication-offset-checkpoint` | show records before they are committed, until the replicas have said what they have    |
+| `given-up-offset-checkpoint`    | nothing; but another name lets a replica lead whose records a repair gave up           |
 
 Nothing else on disk says the same.  Kafka's files have no checksum and stay as Kafka has them, so another one stands beside
-each of the two::
+each of the three::
 
     data/log-start-offset-witness     1                     version
                                       8d1f03c6              CRC-32C of the lines that follow
@@ -38,9 +39,13 @@ from replog.log.file_names import partition_dir_name
 from replog.records._crc32c import crc32c
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
+GIVEN_UP_FILE: Final = "given-up-offset-checkpoint"
+"""The replicas of which a repair gave records up, each with the end (exclusive) of what it had."""
+
 WITNESS_FILES: Final[Mapping[str, str]] = {
     checkpoints.LOG_START_OFFSET_FILE: "log-start-offset-witness",
     checkpoints.REPLICATION_OFFSET_FILE: "replication-offset-witness",
+    GIVEN_UP_FILE: "given-up-offset-witness",
 }
 """The witness of each checkpoint that has one."""
 

@@ -5,13 +5,13 @@ Nothing is left to be mended, so the repair gives up everything, and only where 
 | whose                | what is there afterwards                                                                   |
 |----------------------|--------------------------------------------------------------------------------------------|
 | `open_log`'s         | an empty log that goes on where the lost one ended: no offset means two records             |
-| a broker's           | no replica, as if it were new: what other replicas have is fetched from the log start on    |
+| a broker's           | no replica, as if it were new, and a note that others decide: see `DiskTrouble`             |
 | the metadata quorum's | the same, under a new directory id: who has forgotten votes must not vote under the old one |
 
 | step                                             | a crash after it                                               |
 |--------------------------------------------------|----------------------------------------------------------------|
 | 1 `.kafka_cleanshutdown` removed                 | the next start is one after a crash                            |
-| 2 the directory gets a new id (metadata)         | repair again                                                   |
+| 2 noted in `given-up-offset-checkpoint` (a broker's), or the directory gets a new id (metadata) | repair again     |
 | 3 what is left of the folder removed             | repair again                                                   |
 | 4 its checkpoint lines removed, or the empty log made, then the recovery point written | done              |
 """
@@ -31,13 +31,12 @@ from replog.log.config import LogConfig
 from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.identity import LOCAL_CLUSTER_ID, is_usable_id
 from replog.log.directories.lost_replicas import folder_is_gone
-from replog.log.directories.offset_checkpoints import OffsetCheckpoint
-from replog.log.disk_space import NO_LIMITS, DiskSpace
 from replog.log.file_names import LOG_SUFFIX, parse_partition_dir_name
 from replog.log.log import Log
 from replog.log.recovery.completeness import write_complete_from
-from replog.log.recovery.offset_witness import WITNESS_FILES, OffsetWitness
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog.log.recovery.promises import read_promises
+from replog.log.repair.checkpoint_lines import forget_line, note_given_up
 from replog.log.repair.verification import Finding, FindingKind
 from replog_checkpoints import FileSystem, MetaProperties, TopicPartition, parent_of
 
@@ -91,13 +90,16 @@ class LostFolder(Struct, frozen=True):
         checkpoints.remove_clean_shutdown(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
         if self.key[0] == METADATA_TOPIC:
             self._renew_id(fs, parent)
+            forget_line(fs, f"{parent}/{GIVEN_UP_FILE}", self.key)  # who has no vote promises nothing
+        elif not self.is_local:
+            note_given_up(fs, parent, self.key, self.end_offset)
         if fs.exists(self.directory):
             fs.remove_tree(self.directory)  # nothing in it holds records
             fs.sync_dir(parent)
         if self.is_local:
             return self._begin_behind(fs, config, now_ms)
         for name in _CHECKPOINTS:
-            _forget_line(fs, f"{parent}/{name}", self.key)
+            forget_line(fs, f"{parent}/{name}", self.key)
         return 0
 
     def _renew_id(self, fs: FileSystem, parent: str) -> None:
@@ -157,14 +159,3 @@ def lost_folder(fs: FileSystem, directory: str) -> LostFolder | None:
 def _holds_segments(fs: FileSystem, directory: str) -> bool:
     """Whether there is a segment, or any other file of records: about to take the place of others, deleted, or cut off."""
     return fs.is_dir(directory) and any(f"{LOG_SUFFIX}." in f"{name}." for name in fs.list_dir(directory))
-
-
-def _forget_line(fs: FileSystem, path: str, key: TopicPartition) -> None:
-    witness = OffsetWitness(fs, path) if PurePosixPath(path).name in WITNESS_FILES else None
-    checkpoint = OffsetCheckpoint(fs, path, DiskSpace(fs, parent_of(path), NO_LIMITS), witness)
-    checkpoint.read()
-    if not checkpoint.may_name(key):
-        return
-    job = checkpoint.prepare({each: at for each, at in checkpoint.offsets.items() if each != key}, gone=[key])
-    if job is not None:
-        job.run()

@@ -9,6 +9,7 @@ Nothing that was flushed is given up unless the caller says so: whoever runs a r
 |----------------------------------------------------------|--------------------------------------------------------------|
 | - opened in memory as the steps would leave it          | nothing was changed, nor by a refusal                         |
 | 0 `.kafka_cleanshutdown` removed (loss accepted)         | the next start is one after a crash                           |
+|   noted in `given-up-offset-checkpoint` (loss accepted)  | the replica leaves ISR and ELR, and fetches what it lacks     |
 |   `flushed-offset` lowered to the damage (loss accepted) | the recovery point says the same about less: repair again     |
 | 1 recovery point lowered to the damage (loss accepted)   | the damage is a torn tail now: the next start cuts it         |
 |   or raised to behind what is missing                    | repair again                                                  |
@@ -48,6 +49,7 @@ from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
+from replog.log.repair.checkpoint_lines import note_given_up
 from replog.log.repair.doubtful_start import DoubtfulStart, doubtful_start
 from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
@@ -403,7 +405,7 @@ def _refuse_what_stays_shut(
 def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
     """Promises durably only what the log is going to keep, then removes what does not fit it."""
     if plan.gives_up:
-        checkpoints.remove_clean_shutdown(fs, f"{parent_of(directory)}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
+        _let_others_decide(fs, directory, offsets)
     _raise_claim(fs, directory, plan)
     note = FlushedOffsetFile.load(fs, directory)
     if plan.forgets_note:
@@ -413,6 +415,16 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
     if plan.holes_end_offset is not None or (plan.lost_offset is not None and offsets.recovery_point is not None):
         _write_recovery_point(fs, directory, plan.recovery_point)
     _remove_wrong(fs, directory, found)
+
+
+def _let_others_decide(fs: FileSystem, directory: str, offsets: LogOffsets) -> None:
+    """Makes the next start of a broker on this log directory one that proves nothing about the replica, durably."""
+    parent = parent_of(directory)
+    checkpoints.remove_clean_shutdown(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    is_in_directory = fs.exists(f"{parent}/{checkpoints.META_PROPERTIES_FILE}")
+    if key is not None and is_in_directory and not _is_local(fs, directory):
+        note_given_up(fs, parent, key, offsets.flushed_offset or 0)
 
 
 def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:

@@ -105,14 +105,16 @@ class Heartbeat(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., want_fence: bool = ..., want_shut_down: bool = ..., offline_replicas: _Optional[_Iterable[_Union[OfflineReplica, _Mapping]]] = ..., more_offline: bool = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.BrokerEndpoint, _Mapping]]] = ...) -> None: ...
 
 class OfflineReplica(_message.Message):
-    __slots__ = ("topic_id", "partition_id", "is_intact")
+    __slots__ = ("topic_id", "partition_id", "is_intact", "gave_up")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
     IS_INTACT_FIELD_NUMBER: _ClassVar[int]
+    GAVE_UP_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition_id: int
     is_intact: bool
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., is_intact: bool = ...) -> None: ...
+    gave_up: bool
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition_id: _Optional[int] = ..., is_intact: bool = ..., gave_up: bool = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("is_caught_up", "is_fenced", "should_shut_down", "metadata_offset")

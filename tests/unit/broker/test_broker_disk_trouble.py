@@ -15,6 +15,7 @@ from replog.broker.replicas.log_keeper import LogKeeper
 from replog.controller.messages import OfflineReplica
 from replog.errors import ErrorCode, StorageError
 from replog.log import DiskState
+from replog.log.repair.repair import repair_log
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import encode_batch
 from replog.replication.follower import Follower
@@ -254,6 +255,80 @@ async def test_a_replica_that_cannot_be_opened_does_not_keep_the_broker_from_sta
         assert it.stepper.trouble.reported() == ()
         await it.apply(*topic())
         assert (await it.produce()).base_offset == 0
+
+
+# ---- replicas of which a repair gave records up ----------------------------------------------------------------------------
+
+GAVE_UP = OfflineReplica(TOPIC_ID, 0, gave_up=True)
+
+
+async def repaired(*, loses_folder: bool) -> SimulatedFileSystem:
+    """A disk with one replica of six records, of which a repair has given up all but one or two, or everything."""
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(3)
+        await it.flushed()
+        it.directory.checkpoint_recovery_points()
+        fs.kill()
+        it.has_failed = True
+    folder = f"{DIRECTORY}/{TOPIC}-0"
+    if loses_folder:
+        fs.remove_tree(folder)
+    else:
+        fs.flip_bit(f"{folder}/{0:020d}.log", 90)
+    assert repair_log(fs, folder, accept_loss=True, now_ms=0).offsets_given_up
+    return fs
+
+
+@pytest.mark.parametrize("loses_folder", [False, True])
+async def test_a_repaired_replica_takes_no_role_until_nobody_counts_on_it(*, loses_folder: bool) -> None:
+    fs = await repaired(loses_folder=loses_folder)
+    for _ in range(2):  # a stop in between changes nothing
+        async with rig(fs) as it:
+            await it.apply(*BROKERS, *topic((1, 2)))
+            assert it.stepper.trouble.reported() == (GAVE_UP,)
+            assert (await it.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+            await controller_knows(it, it.image.end_offset)
+            assert it.stepper.trouble.reported() == (GAVE_UP,), "it is in the ISR"
+            await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,), elr=(1,)))
+            await controller_knows(it, it.image.end_offset)
+            assert it.stepper.trouble.reported() == (GAVE_UP,), "it is eligible"
+            await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=-1, isr=(), elr=(), last_known_elr=(1,)))
+            await controller_knows(it, it.image.end_offset)
+            assert it.stepper.trouble.reported() == (GAVE_UP,), "it is waited for"
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        assert KEY in it.stepper.trouble.offline, "the controller has not said that it knows"
+        await controller_knows(it, it.image.end_offset)
+        assert isinstance(it.replica.role, Follower)
+        assert it.stepper.trouble.reported() == ()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        assert isinstance(it.replica.role, Leader), "what it fetched counts like any other's"
+
+
+@pytest.mark.parametrize("loses_folder", [False, True])
+async def test_a_repaired_only_replica_leads_with_what_is_left(*, loses_folder: bool) -> None:
+    fs = await repaired(loses_folder=loses_folder)
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1,)))
+        assert it.stepper.trouble.reported() == ()
+        assert (await it.produce()).error is ErrorCode.NONE
+        assert not it.directory.gave_up(TOPIC, 0)
+
+
+async def test_a_note_that_cannot_be_removed_keeps_the_replica_waiting() -> None:
+    fs = await repaired(loses_folder=False)
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        fs.faults.fail_next(Operation.RENAME, path_part="given-up")
+        await controller_knows(it, it.image.end_offset)
+        assert it.stepper.trouble.reported() == (GAVE_UP,)
+        await controller_knows(it, it.image.end_offset)
+        assert it.stepper.trouble.reported() == ()
 
 
 async def test_a_replica_of_a_disk_that_could_not_be_opened_is_not_created_elsewhere() -> None:

@@ -96,6 +96,31 @@ def test_a_voter_whose_metadata_log_is_gone_does_not_start(*, kills: bool) -> No
     assert "must not vote again" in str(error)
 
 
+def flip_a_record_and_repair(fs: SimulatedFileSystem) -> None:
+    path = f"{FOLDER}/{0:020d}.log"
+    fs.flip_bit(path, len(fs.image()[path]) // 2)
+    assert repair_log(fs, FOLDER, accept_loss=True, now_ms=0).offsets_given_up
+
+
+def test_a_voter_whose_metadata_log_a_repair_has_cut_does_not_start() -> None:
+    (error,) = run({2: flip_a_record_and_repair})
+    assert isinstance(error, CorruptRecordError)
+    assert "could forget what was committed" in str(error)
+
+
+async def test_the_only_voter_goes_on_with_what_a_repair_has_left() -> None:
+    fs = SimulatedFileSystem()
+    async with node(fs):
+        pass
+    path = "/data/__cluster_metadata-0/00000000000000000000.log"
+    fs.flip_bit(path, len(fs.image()[path]) - 20)
+    assert repair_log(fs, "/data/__cluster_metadata-0", accept_loss=True, now_ms=0).offsets_given_up
+    async with node(fs):
+        pass
+    async with node(fs):
+        pass
+
+
 def test_two_voters_that_have_forgotten_all_elect_nobody() -> None:
     errors = run({1: remove_log, 3: remove_log})
     assert [type(error) for error in errors] == [CorruptRecordError] * 2

@@ -21,9 +21,11 @@ def quorum() -> Quorum:
     return quorum
 
 
-def tell(quorum: Quorum, broker_id: int, *names: str, is_intact: bool = False, more: bool = False) -> HeartbeatResponse:
+def tell(
+    quorum: Quorum, broker_id: int, *names: str, is_intact: bool = False, gave_up: bool = False, more: bool = False
+) -> HeartbeatResponse:
     """A heartbeat that says which replicas of this broker are offline."""
-    offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0, is_intact) for name in names)
+    offline = tuple(OfflineReplica(quorum.image.topics_by_name[name].topic_id, 0, is_intact, gave_up) for name in names)
     epoch = quorum.broker_epoch(broker_id)
     answer = quorum.ask(Heartbeat(broker_id, epoch, quorum.end_offset, offline_replicas=offline, more_offline=more))
     assert isinstance(answer, HeartbeatResponse)
@@ -200,3 +202,36 @@ def test_an_election_completes_a_move_only_where_the_elected_has_told(quorum: Qu
 
 def key(quorum: Quorum, name: str) -> tuple[UUID, int]:
     return quorum.image.topics_by_name[name].topic_id, 0
+
+
+# ---- replicas of which a repair gave records up ----------------------------------------------------------------------------
+
+
+def test_nobody_waits_for_what_a_repair_gave_up(quorum: Quorum) -> None:
+    """Where acknowledgements wait for the disk too: what was on it is not any more."""
+    quorum.create("flights", 1, 2, 3, **{"flush.policy": "always"})
+    tell(quorum, 1, "flights", gave_up=True)
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr, flights.last_known_elr) == (2, (2, 3), (), ())
+
+
+def test_others_that_may_have_it_decide_without_it(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2)
+    tell(quorum, 2, "flights")
+    tell(quorum, 1, "flights", gave_up=True)
+    flights = quorum.partition("flights")
+    assert (flights.leader, flights.isr, flights.elr, flights.last_known_elr) == (-1, (), (), (2,))
+
+
+def test_who_was_waited_for_is_not_once_a_repair_has_cut_it(quorum: Quorum) -> None:
+    quorum.create("flights", 1, 2)
+    tell(quorum, 1, "flights")
+    tell(quorum, 2, "flights")
+    assert quorum.partition("flights").last_known_elr == (1, 2)
+    quorum.register(1, incarnation=2)
+    tell(quorum, 1, "flights", gave_up=True)
+    assert quorum.partition("flights").last_known_elr == (2,)
+    quorum.register(2, incarnation=2)
+    tell(quorum, 2)
+    quorum.report(2, "flights", 0, 7)
+    assert quorum.partition("flights").leader == 2

@@ -10,10 +10,17 @@ import pytest
 from log_test_kit import T0, TINY, append, content, read_file, write_file
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptRecordError, ReplogError, StorageError, UnknownTopicOrPartitionError
+from replog.errors import (
+    CorruptCheckpointError,
+    CorruptRecordError,
+    ReplogError,
+    StorageError,
+    UnknownTopicOrPartitionError,
+)
 from replog.log import LogDirectory, LogManager
 from replog.log.directories.creation import NewReplica
 from replog.log.directories.directory_state import METADATA_TOPIC
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog.log.repair.lost_folder import lost_folder
 from replog.log.repair.repair import repair_log
 from replog.testing.simulated_faults import PowerCutError
@@ -223,6 +230,79 @@ def test_a_repair_that_gives_nothing_up_leaves_it() -> None:
     fs.remove(f"{FOLDER}/leader-epoch-checkpoint")
     assert not repair_log(fs, FOLDER, accept_loss=True, now_ms=T0).withdraws_clean_stop
     assert fs.exists(MARKER)
+    assert not opened(fs).gave_up(("t", 0))
+
+
+def give_records_up(fs: SimulatedFileSystem) -> None:
+    remove_a_segment(fs)
+    repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+
+
+def give_the_folder_up(fs: SimulatedFileSystem) -> None:
+    remove_folder(fs)
+    repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+
+
+@pytest.mark.parametrize("give_up", [give_records_up, give_the_folder_up])
+def test_what_a_repair_gave_up_is_known_until_it_is_forgotten(give_up: Callable[[SimulatedFileSystem], None]) -> None:
+    fs = stopped()
+    give_up(fs)
+    for _ in range(2):
+        directory = opened(fs)
+        directory.checkpoint_recovery_points()
+        assert directory.gave_up(("t", 0))
+        assert not directory.gave_up(("t", 1))
+        directory.close(now_ms=T0, broker_epoch=EPOCH)
+    directory = opened(fs)
+    directory.forget_given_up(("t", 0))
+    directory.release()
+    fs.crash(random.Random(1))
+    assert not opened(fs).gave_up(("t", 0))
+
+
+def test_no_flipped_bit_makes_a_replica_whole_again() -> None:
+    fs = stopped()
+    give_records_up(fs)
+    path = f"/data/{GIVEN_UP_FILE}"
+    for at in range(8 * len(read_file(fs, path))):
+        fs.flip_bit(path, at // 8, at % 8)
+        try:
+            directory = opened(fs)
+        except CorruptCheckpointError:
+            pass
+        else:
+            assert directory.gave_up(("t", 0)), at
+            directory.release()
+        fs.flip_bit(path, at // 8, at % 8)
+
+
+def test_a_topic_that_is_made_again_gave_nothing_up() -> None:
+    fs = stopped()
+    give_records_up(fs)
+    directory = opened(fs)
+    directory.delete_log("t", 0)
+    directory.open_log("t", 0, OTHER, now_ms=T0)
+    assert not directory.gave_up(("t", 0))
+
+
+def test_a_repair_of_records_that_a_power_cut_interrupts_has_given_nothing_up_or_says_so() -> None:
+    for step in range(1, 100):
+        fs = stopped()
+        fs.flip_bit(f"{FOLDER}/{0:020d}.log", 100)
+        for path in fs.image():
+            fs.sync_dir(path.rpartition("/")[0])
+        fs.faults.cut_power_after(step)
+        try:
+            repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+        except (PowerCutError, StorageError):
+            fs.crash(random.Random(step))
+        else:
+            assert step > 5
+            return
+        directory = opened(fs)
+        assert directory.gave_up(("t", 0)) or directory.logs["t", 0].log_end_offset == 20, step
+        directory.release()
+    raise AssertionError("no repair ended")
 
 
 # ---- a repair of a replica whose folder is gone ----------------------------------------------------------------------------
@@ -329,6 +409,7 @@ def test_a_repair_that_a_power_cut_interrupts_is_repeated() -> None:
         directory = opened(fs)
         assert directory.previous_broker_epoch == UNKNOWN
         directory.release()
+        assert directory.offline or directory.gave_up(("t", 0))
         if directory.offline:
             repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
         assert not opened(fs).offline
