@@ -181,7 +181,9 @@ class ReadableLog:
             None when no record is that late.
         """
         with self._mutex, self._reading():
-            found = self._log.offset_for_timestamp(timestamp_ms, end_offset=self._high_watermark)
+            found = self._log.offset_for_timestamp(
+                timestamp_ms, end_offset=self._high_watermark, max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX
+            )
         return None if found is None else found[0]
 
     def read_from(

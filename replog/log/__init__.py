@@ -37,6 +37,7 @@ from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import TailCache
+from replog.log.reading.time_search import SearchJob
 from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.progress import RecoveryProgress
 
@@ -72,6 +73,7 @@ __all__ = [
     "RecoveryReport",
     "RetiredReplica",
     "RetirementJob",
+    "SearchJob",
     "TailCache",
     "Throttle",
     "WriteBackJob",

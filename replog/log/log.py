@@ -29,6 +29,7 @@ from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
+from replog.log.reading.time_search import SearchJob
 from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.opening import load_for_reading, load_for_writing
 from replog.log.recovery.promises import Promises
@@ -38,7 +39,7 @@ from replog.log.segments.transaction_index import AbortedTransaction
 from replog.log.state import LogState
 from replog.log.truncator import Truncator
 from replog.log.upkeep import Upkeep
-from replog.records import BatchHeader, Buffer
+from replog.records import DECOMPRESSED_BYTES_MAX, BatchHeader, Buffer
 from replog_checkpoints import FileSystem
 
 
@@ -374,13 +375,29 @@ class Log:
         """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
         return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
 
-    def offset_for_timestamp(self, timestamp_ms: int | None, *, end_offset: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    ) -> tuple[int, int] | None:
         """Returns the first record with at least this timestamp; see `LogReader.offset_for_timestamp`."""
-        return self._reader.offset_for_timestamp(timestamp_ms, end_offset=end_offset)
+        return self._reader.offset_for_timestamp(
+            timestamp_ms, end_offset=end_offset, max_decompressed_bytes=max_decompressed_bytes
+        )
 
     def first_record(self, start_offset: int, *, end_offset: int) -> tuple[int, int] | None:
         """Returns offset and time of the first record at or after an offset; see `LogReader.first_record`."""
         return self._reader.first_record(start_offset, end_offset=end_offset)
+
+    def prepare_search(self, timestamp_ms: int | None, *, end_offset: int) -> SearchJob | None:
+        """Prepares a search for a time in another thread; see `LogReader.prepare_search`."""
+        return self._reader.prepare_search(timestamp_ms, end_offset=end_offset)
+
+    def prepare_search_from(self, start_offset: int, *, end_offset: int) -> SearchJob | None:
+        """Prepares a search for the first record from an offset on; see `LogReader.prepare_search_from`."""
+        return self._reader.prepare_search_from(start_offset, end_offset=end_offset)
+
+    def complete_search(self, job: SearchJob) -> SearchJob | tuple[int, int] | None:
+        """Takes the result of a search that has run; see `LogReader.complete_search`."""
+        return self._reader.complete_search(job)
 
     def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
         """Cuts a range of offsets into parts of about equal size, by indexes alone; see `LogReader.find_cuts`."""

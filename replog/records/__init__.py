@@ -21,6 +21,7 @@ from replog.records.batch import (
     encode_batch,
     encode_empty_batch,
     extend_rows,
+    find_record,
     group_rows,
     survey_records,
 )
@@ -132,6 +133,7 @@ __all__ = [
     "encode_snapshot_header",
     "encode_voters_batch",
     "extend_rows",
+    "find_record",
     "group_rows",
     "parse_header",
     "restamped_prefix",

@@ -306,6 +306,39 @@ def survey_records(buffer, Py_ssize_t position, max_decompressed_bytes):
     return RecordsSurvey(body.head.records_count, low, high, null_keys)
 
 
+def find_record(buffer, Py_ssize_t position, int64_t timestamp_ms, int64_t start_offset, max_decompressed_bytes):
+    """(offset, timestamp) of the first record from `start_offset` on that is at least this new; None: there is none."""
+    cdef Source source = Source(buffer)
+    cdef Body body = first_body(source, position, max_decompressed_bytes)
+    cdef const uint8_t* cursor = body.cursor
+    cdef int64_t first_delta = start_offset - body.head.base_offset
+    cdef int64_t timestamp = body.head.max_timestamp
+    cdef bint has_one_time = body.head.attributes & LOG_APPEND_TIME_BIT
+    cdef int32_t before = -1
+    cdef int32_t left = body.left
+    cdef int status = OK
+    cdef bint is_found = False
+    cdef Parsed parsed
+    with nogil:  # as many records as a client likes: other threads go on meanwhile
+        while left > 0 and not is_found:
+            status = parse_record(&cursor, body.end, &parsed)
+            if status != OK or parsed.offset_delta <= before or parsed.offset_delta > body.head.last_offset_delta:
+                break
+            before = parsed.offset_delta
+            left -= 1
+            if not has_one_time:
+                timestamp = wrapping_add(body.head.base_timestamp, parsed.timestamp_delta)
+            is_found = before >= first_delta and timestamp >= timestamp_ms
+    if is_found:
+        return body.head.base_offset + before, timestamp
+    body.last_delta = before
+    if left > 0:
+        body.refuse(status, &parsed)
+    body.cursor = cursor
+    body.ends()
+    return None
+
+
 cdef inline bint touches(Head* head, int64_t start_offset, int64_t end_offset) noexcept nogil:
     return (
         not head.attributes & CONTROL_BIT

@@ -348,6 +348,19 @@ def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -
     )
 
 
+def find_record(
+    buffer: Buffer, position: int, timestamp_ms: int, start_offset: int, max_decompressed_bytes: int
+) -> tuple[int, int] | None:
+    """Returns (offset, timestamp) of the first record from `start_offset` on that is at least this new, or None."""
+    header = parse_header(buffer, position)
+    check_header(header)
+    check_crc(buffer, header)
+    for parsed in _walk(header, _body(header, buffer, max_decompressed_bytes)):
+        if parsed.offset >= start_offset and parsed.timestamp >= timestamp_ms:
+            return parsed.offset, parsed.timestamp
+    return None
+
+
 def _data_batches(
     buffer: Buffer, start_offset: int, end_offset: int, *, is_checked: bool = True
 ) -> Iterator[BatchHeader]:

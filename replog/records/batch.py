@@ -240,6 +240,31 @@ def _range(start_offset: int, end_offset: int | None) -> tuple[int, int]:
     return start, OFFSET_END if end_offset is None else min(max(start, end_offset), OFFSET_END)
 
 
+def find_record(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    timestamp_ms: int,
+    start_offset: int,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> tuple[int, int] | None:
+    """Returns (offset, timestamp) of the first record of one batch that qualifies, without making objects; None: none does.
+
+    Other threads run meanwhile.  Records are checked as by `check_records`, up to the one that is found.
+
+    Args:
+        buffer: The bytes with the batch; read only.
+        position: The byte at which it begins.
+        timestamp_ms: The least timestamp, ms since 1970.
+        start_offset: The first offset that counts.
+        max_decompressed_bytes: A batch that decompresses to more is refused, bytes.
+
+    Raises:
+        CorruptRecordError, InvalidRecordError, UnsupportedCompressionError: See `decode_batch`.
+    """
+    return _codec.find_record(buffer, position, timestamp_ms, start_offset, max_decompressed_bytes)
+
+
 def survey_records(
     buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
 ) -> RecordsSurvey:

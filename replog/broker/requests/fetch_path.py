@@ -37,6 +37,7 @@ from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.broker.requests.segment_locations import SegmentLocations
 from replog.errors import ErrorCode, StorageError
+from replog.log import SearchJob
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.replication.leader import Leader
 from replog.replication.purgatory import Purgatory
@@ -76,6 +77,15 @@ class _Asked(Struct, eq=False):
     unread: UnreadAnswer | None = None
     operation_id: int = 0
     is_withdrawn: bool = False
+
+
+class _OpenSearch(Struct, frozen=True):
+    """A search for the offset of a partition that its leader has begun."""
+
+    partition: ListOffsetsPartition
+    replica: Replica
+    leader: Leader
+    job: SearchJob
 
 
 class FetchPath:
@@ -297,21 +307,76 @@ class FetchPath:
 
     # ---- offsets --------------------------------------------------------------------------------------------------------
 
-    def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
-        """Looks up the start, the end or the first offset at a time; it must run on the driver."""
+    def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult | None:
+        """Looks up the start or the end; it must run on the driver.  None: a search is asked for, see `search`."""
+        led = self._led_for(partition)
+        if isinstance(led, ListOffsetsResult):
+            return led
+        replica, leader = led
+        if partition.timestamp == EARLIEST_TIMESTAMP:
+            return self._listed(partition, leader, (replica.log.log_start_offset, -1))
+        if partition.timestamp == LATEST_TIMESTAMP:
+            return self._listed(partition, leader, (_end_offset(replica, leader, partition), -1))
+        return None
+
+    async def search(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
+        """Looks for the first offset at a time, or from an offset on, beside the driver: a client decides how long it takes."""
+        call = self._stepper.driver.call
+        step = await call(partial(self._begin_search, partition))
+        while isinstance(step, _OpenSearch):
+            await self._stepper.cold_reads.search(step.job)
+            step = await call(partial(self._continue_search, step))
+        return step
+
+    def _begin_search(self, partition: ListOffsetsPartition) -> _OpenSearch | ListOffsetsResult:
+        led = self._led_for(partition)
+        if isinstance(led, ListOffsetsResult):
+            return led
+        replica, leader = led
+        end_offset = _end_offset(replica, leader, partition)
+        try:
+            if partition.timestamp == FROM_OFFSET_TIMESTAMP:
+                job = replica.log.prepare_search_from(partition.from_offset, end_offset=end_offset)
+            else:
+                wanted_ms = None if partition.timestamp == LARGEST_TIMESTAMP else partition.timestamp
+                job = replica.log.prepare_search(wanted_ms, end_offset=end_offset)
+        except StorageError as error:
+            return self._unreadable(partition, replica, error)
+        return self._listed(partition, leader, None) if job is None else _OpenSearch(partition, replica, leader, job)
+
+    def _continue_search(self, search: _OpenSearch) -> _OpenSearch | ListOffsetsResult:
+        partition, replica, leader = search.partition, search.replica, search.leader
+        if replica.role is not leader:
+            return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
+        try:
+            found = replica.log.complete_search(search.job)
+        except StorageError as error:
+            return self._unreadable(partition, replica, error)
+        if isinstance(found, SearchJob):
+            return replace(search, job=found)
+        if found is not None and found[0] < replica.log.log_start_offset:  # deleted meanwhile: the next one counts
+            return self._begin_search(partition)
+        return self._listed(partition, leader, found)
+
+    def _led_for(self, partition: ListOffsetsPartition) -> tuple[Replica, Leader] | ListOffsetsResult:
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
             return refused(ListOffsetsResult, partition, led)
         replica, leader = led
         if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
-            # the high watermark bounds both the latest offset and a lookup by time
+            # the high watermark bounds both the latest offset and a search
             error = ErrorCode.OFFSET_NOT_AVAILABLE
             return refused(ListOffsetsResult, partition, refused_by(replica, error, error.name))
-        try:
-            offset, timestamp = self._find(replica, leader, partition)
-        except StorageError as storage_error:
-            self._stepper.trouble.storage_failed(replica, storage_error)
-            return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
+        return led
+
+    def _unreadable(self, partition: ListOffsetsPartition, replica: Replica, error: StorageError) -> ListOffsetsResult:
+        self._stepper.trouble.storage_failed(replica, error)
+        return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
+
+    def _listed(
+        self, partition: ListOffsetsPartition, leader: Leader, found: tuple[int, int] | None
+    ) -> ListOffsetsResult:
+        offset, timestamp = (-1, -1) if found is None else found
         return ListOffsetsResult(
             topic_id=partition.topic_id,
             partition_id=partition.partition_id,
@@ -344,20 +409,11 @@ class FetchPath:
         led = self._reader.leader_for(partition)
         return led if isinstance(led, Refusal) else led[0].log.producers.to_snapshot()
 
-    @staticmethod
-    def _find(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> tuple[int, int]:
-        timestamp, end_offset = partition.timestamp, leader.high_watermark
-        if timestamp == EARLIEST_TIMESTAMP:
-            return replica.log.log_start_offset, -1
-        if partition.read_committed:
-            end_offset = replica.log.last_stable_offset(end_offset)
-        if timestamp == LATEST_TIMESTAMP:
-            return end_offset, -1
-        if timestamp == FROM_OFFSET_TIMESTAMP:
-            return replica.log.first_record(partition.from_offset, end_offset=end_offset) or (-1, -1)
-        wanted_ms = None if timestamp == LARGEST_TIMESTAMP else timestamp
-        found = replica.log.offset_for_timestamp(wanted_ms, end_offset=end_offset)
-        return (-1, -1) if found is None else found
+
+def _end_offset(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> int:
+    """Returns the exclusive end of what whoever asks may see."""
+    end_offset = leader.high_watermark
+    return replica.log.last_stable_offset(end_offset) if partition.read_committed else end_offset
 
 
 def _within(request: FetchRequest, share_bytes: int) -> FetchRequest:

@@ -321,7 +321,12 @@ class RequestHandlers:
         path, call = self._parts.fetch_path, self._parts.manager.stepper.driver.call
         match request:
             case ListOffsetsRequest():
-                return ListOffsetsResponse(await self._in_steps(path.list_offset, request.partitions))
+                listed = await self._in_steps(path.list_offset, request.partitions)
+                results = [
+                    await path.search(partition) if result is None else result
+                    for result, partition in zip(listed, request.partitions, strict=True)
+                ]
+                return ListOffsetsResponse(tuple(results))
             case EpochEndsRequest():
                 return EpochEndsResponse(await self._in_steps(path.epoch_end, request.partitions))
             case FindCutsRequest():

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
@@ -23,15 +23,17 @@ from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
-from replog.log.reading.time_search import first_record_at, first_record_from
+from replog.log.reading.time_search import RecordTime, Search, SearchJob, search_by_time, search_from_offset
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError, SegmentRead
 from replog.log.segments.scan import scan_headers
 from replog.log.segments.segment import LogSegment
 from replog.log.state import LogState
-from replog.records import consecutive_end, scan
+from replog.records import DECOMPRESSED_BYTES_MAX, consecutive_end, scan
 
 _PLACES_MAX: Final = 32
+
+J = TypeVar("J")
 
 
 class LogReader:
@@ -159,33 +161,25 @@ class LogReader:
             job.error = None  # its traceback has what was read, and leads back to the job
         return self._note_captured(job.captured, job.outcome)
 
-    def offset_for_timestamp(self, timestamp_ms: int | None, *, end_offset: int) -> tuple[int, int] | None:
+    def offset_for_timestamp(
+        self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    ) -> RecordTime | None:
         """Returns (offset, timestamp) of the first record with at least this timestamp, or None.
 
         Args:
             timestamp_ms: The timestamp; None: the largest one of the log.
             end_offset: Exclusive end of what counts; None is returned where the first such record is not below it.
+            max_decompressed_bytes: What a batch may decompress to; of one that is larger the header's time counts.
 
         Raises:
             CorruptRecordError, StorageError: See `read`.
         """
-        state = self._state
-        try:
-            wanted_ms = state.segments.largest_timestamp() if timestamp_ms is None else timestamp_ms
-            if timestamp_ms is None and wanted_ms < 0:
-                return None  # no record has a timestamp
-            return first_record_from(
-                state.segments,
-                wanted_ms,
-                start_offset=state.log_start_offset,
-                end_offset=min(end_offset, state.log_end_offset),
-                flushed_offset=state.recovery_point,
-            )
-        except OSError as error:
-            raise unreadable(state, error) from error
+        return self._searched(
+            self.prepare_search(timestamp_ms, end_offset=end_offset, max_decompressed_bytes=max_decompressed_bytes)
+        )
 
-    def first_record(self, start_offset: int, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns (offset, timestamp) of the first record at or after an offset; None: none is below the end.
+    def first_record(self, start_offset: int, *, end_offset: int) -> RecordTime | None:
+        """Returns (offset, timestamp) of the first record of data at or after an offset; None: none is below the end.
 
         Args:
             start_offset: The offset; one below the log start means the log start.
@@ -194,16 +188,91 @@ class LogReader:
         Raises:
             CorruptRecordError, StorageError: See `read`.
         """
+        return self._searched(self.prepare_search_from(start_offset, end_offset=end_offset))
+
+    def prepare_search(
+        self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    ) -> SearchJob | None:
+        """Prepares what `offset_for_timestamp` does for another thread; None: there is no such record.
+
+        Every job must be handed to `complete_search`.  The arguments are those of `offset_for_timestamp`.
+
+        Raises:
+            StorageError: A file cannot be opened, or an index not be read.
+        """
         state = self._state
         try:
-            return first_record_at(
-                state.segments,
-                max(start_offset, state.log_start_offset),
-                end_offset=min(end_offset, state.log_end_offset),
-                flushed_offset=state.recovery_point,
-            )
+            wanted_ms = state.segments.largest_timestamp() if timestamp_ms is None else timestamp_ms
         except OSError as error:
             raise unreadable(state, error) from error
+        if timestamp_ms is None and wanted_ms < 0:
+            return None  # no record has a timestamp
+        search = search_by_time(
+            state.segments,
+            wanted_ms,
+            start_offset=state.log_start_offset,
+            end_offset=min(end_offset, state.log_end_offset),
+            flushed_offset=state.recovery_point,
+            max_decompressed_bytes=max_decompressed_bytes,
+        )
+        return self._begun(search)
+
+    def prepare_search_from(self, start_offset: int, *, end_offset: int) -> SearchJob | None:
+        """Prepares what `first_record` does for another thread, as `prepare_search`."""
+        state = self._state
+        search = search_from_offset(
+            state.segments,
+            max(start_offset, state.log_start_offset),
+            end_offset=min(end_offset, state.log_end_offset),
+            flushed_offset=state.recovery_point,
+            max_decompressed_bytes=DECOMPRESSED_BYTES_MAX,
+        )
+        return self._begun(search)
+
+    def complete_search(self, job: SearchJob) -> SearchJob | RecordTime | None:
+        """Takes the result of a job that has run.
+
+        Returns:
+            Another job, which is to be run; (offset, timestamp) of what was found; None: there is none, or the log was cut
+            meanwhile, so that what the job found says nothing.
+
+        Raises:
+            CorruptRecordError, StorageError: See `read`.
+            BrokerClosedError: The log was closed or deleted meanwhile.
+        """
+        state = self._state
+        state.closer.let_go(job)
+        if state.guard.is_closed:
+            state.guard.check()
+        if job.generation != state.generation:
+            return None
+        error, job.error = job.error, None
+        try:
+            if error is not None:
+                raise error
+            return self._held(job.next())
+        except OSError as failure:
+            raise unreadable(state, failure) from failure
+        finally:
+            del error  # its traceback leads back to the job
+
+    def _begun(self, search: Search) -> SearchJob | None:
+        try:
+            step = next(search, None)
+        except OSError as error:
+            raise unreadable(self._state, error) from error
+        return None if step is None else self._held(SearchJob(search, step, self._state.generation))
+
+    def _held(self, found: J) -> J:
+        if isinstance(found, SearchJob):
+            self._state.closer.hold(found)
+        return found
+
+    def _searched(self, found: SearchJob | RecordTime | None) -> RecordTime | None:
+        while isinstance(found, SearchJob):
+            found.run()
+            found = self.complete_search(found)
+        return found
 
     def locate(self, start_offset: int, end_offset: int, *, spans_max: int) -> list[FileSpan]:
         """Returns where the batches with offsets in [start, end) stand, for a process that reads the files by itself.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+
 import pytest
 from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
 from msgspec.structs import replace
 from node_kit import node
 
+from replog.broker.disk.cold_reads import SEARCHES_MAX
 from replog.errors import CorruptRecordError, ErrorCode
 from replog.log import Log
+from replog.log.reading.time_search import SegmentSearch
 from replog.metadata.records import MetadataRecord
 from replog.records import encode_batch, encode_end_transaction_marker, scan
 from replog.rpc.messages import (
@@ -199,7 +204,7 @@ async def list_offset(
     it: Rig, timestamp: int, *, read_committed: bool = False, from_offset: int = 0
 ) -> tuple[int, int]:
     asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, read_committed=read_committed, from_offset=from_offset)
-    result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked))
+    result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked)) or await it.fetch_path.search(asked)
     assert result.error is ErrorCode.NONE
     return result.offset, result.timestamp
 
@@ -242,6 +247,51 @@ async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatc
         found = await it.connection.call(asked, timeout_ms=5000)
         assert [result.offset for result in found.results] == [0] * 1_000  # type: ignore[union-attr]
         assert seen.index("somebody else") < 1_000
+
+
+async def test_a_search_that_takes_long_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client decides what batches decompress to: neither the driver nor the reads of consumers wait for searches."""
+    started, may_end = threading.Semaphore(0), threading.Event()
+    search = SegmentSearch.run
+
+    def slow(it: SegmentSearch) -> tuple[int, int] | None:
+        started.release()
+        may_end.wait(60)
+        return search(it)
+
+    monkeypatch.setattr(SegmentSearch, "run", slow)
+    async with rig() as it:
+        await transactions(it)
+        searches = [asyncio.create_task(list_offset(it, 1)) for _ in range(5)]
+        for _ in range(SEARCHES_MAX):
+            await asyncio.to_thread(started.acquire)
+        assert await list_offset(it, LATEST_TIMESTAMP) == (8, -1)
+        assert not started.acquire(blocking=False), "two at a time: the other threads are for consumers"
+        searches[0].cancel()
+        searches[-1].cancel()
+        may_end.set()
+        found = await asyncio.gather(*searches, return_exceptions=True)
+        assert found[1:-1] == [(0, 1)] * 3
+        assert await list_offset(it, 1) == (0, 1)
+
+
+async def test_a_search_ends_with_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with rig() as it:
+        await transactions(it)
+        search, asked = SegmentSearch.run, ListOffsetsPartition(TOPIC_ID, 0, 1)
+        loop, resigned = asyncio.get_running_loop(), threading.Event()
+
+        def resign() -> None:
+            it.stepper.leave_role(it.replica)
+            resigned.set()
+
+        def ran(one: SegmentSearch) -> tuple[int, int] | None:
+            loop.call_soon_threadsafe(it.stepper.driver.submit, resign)
+            resigned.wait(60)
+            return search(one)
+
+        monkeypatch.setattr(SegmentSearch, "run", ran)
+        assert (await it.fetch_path.search(asked)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_the_first_record_at_an_offset_is_one_of_data() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 import threading
 from collections.abc import Callable
 
@@ -10,9 +11,10 @@ import pytest
 from log_test_kit import T0, TINY, append, batch, content, filled, offsets, open_log, stored, write_file
 
 from replog.errors import BrokerClosedError, CorruptRecordError, OffsetOutOfRangeError, StorageError
-from replog.log import Log, LogConfig, ReadJob
+from replog.log import Log, LogConfig, ReadJob, SearchJob
 from replog.log.recovery.completeness import COMPLETE_FROM_FILE
-from replog.records import scan
+from replog.records import Codec, encode_batch, scan
+from replog.records._crc32c import crc32c
 from replog.testing.simulated_faults import Operation
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import OpenMode
@@ -269,3 +271,77 @@ def test_a_read_costs_the_same_however_many_wait() -> None:
         for job in jobs:
             log.complete_read(job)
     assert 0 < steps[1] == steps[0]
+
+
+# ---- searches by time ------------------------------------------------------------------------------------------------------
+
+
+def searched(log: Log, found: SearchJob | tuple[int, int] | None) -> tuple[int, int] | None:
+    while isinstance(found, SearchJob):
+        run(found)
+        found = log.complete_search(found)
+    return found
+
+
+def lying(count: int) -> bytes:
+    """A batch whose header claims a later time than any of its records has."""
+    data = bytearray(batch(*[b"v"] * count))
+    struct.pack_into(">q", data, 35, T0 + 1_000)  # the largest timestamp
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    return bytes(data)
+
+
+def test_a_search_is_what_the_log_was_when_it_began() -> None:
+    _, log = cold(40)
+    for offset in range(41):
+        wanted = log.offset_for_timestamp(T0 + offset, end_offset=40)
+        assert searched(log, log.prepare_search(T0 + offset, end_offset=40)) == wanted
+        wanted = log.first_record(offset, end_offset=40)
+        assert searched(log, log.prepare_search_from(offset, end_offset=40)) == wanted
+
+
+def test_segments_may_go_and_come_while_one_is_searched() -> None:
+    log = open_log(SimulatedFileSystem())
+    for _ in range(20):
+        log.append_as_leader(lying(2), leader_epoch=0, now_ms=T0)
+    log.append_as_leader(batch(timestamp_ms=T0 + 2_000), leader_epoch=0, now_ms=T0)
+    log.flush()
+    job = log.prepare_search(T0 + 999, end_offset=100)
+    assert isinstance(job, SearchJob)
+    log.set_log_start_offset(30)
+    assert log.delete_old_segments(T0, 41)
+    log.append_as_leader(batch(timestamp_ms=T0 + 3_000), leader_epoch=0, now_ms=T0)
+    assert searched(log, job) == (40, T0 + 2_000)
+
+
+def test_a_search_in_a_log_that_was_cut_or_closed_says_nothing() -> None:
+    _, log = cold()
+    job = log.prepare_search(T0 + 17, end_offset=20)
+    assert job is not None
+    log.truncate_to(5)
+    run(job)
+    assert log.complete_search(job) is None
+    job = log.prepare_search(T0 + 3, end_offset=20)
+    assert job is not None
+    log.close(T0)
+    run(job)
+    with pytest.raises(BrokerClosedError):
+        log.complete_search(job)
+
+
+def test_a_batch_that_is_too_large_when_decompressed_counts_as_its_header_says() -> None:
+    log = open_log(SimulatedFileSystem())
+    data = encode_batch([(T0 + n, None, bytes(1_000), ()) for n in range(50)], codec=Codec.GZIP)
+    log.append_as_leader(data, leader_epoch=0, now_ms=T0)
+    assert log.offset_for_timestamp(T0 + 20, end_offset=50) == (20, T0 + 20)
+    assert log.offset_for_timestamp(T0 + 20, end_offset=50, max_decompressed_bytes=10_000) == (0, T0 + 49)
+
+
+def test_a_disk_that_does_not_give_the_bytes_of_a_search() -> None:
+    fs, log = cold()
+    job = log.prepare_search(T0 + 3, end_offset=20)
+    assert job is not None
+    fs.faults.fail_next(Operation.READ)
+    run(job)
+    with pytest.raises(StorageError, match="cannot be read"):
+        log.complete_search(job)

@@ -181,6 +181,10 @@ def outcome(implementation: Any, data: bytes) -> object:
         *(partial(implementation.decode_columns, data, 1, 2**63 - 1, wanted, 1 << 20) for wanted in PROJECTIONS),
         lambda: implementation.check_records(data, 0, 1 << 20),
         lambda: implementation.survey_records(data, 0, 1 << 20),
+        *(
+            partial(implementation.find_record, data, 0, wanted_ms, 1, 1 << 20)
+            for wanted_ms in (-(2**63), 2, 2**63 - 1)
+        ),
     ):
         try:
             said.append(decode())

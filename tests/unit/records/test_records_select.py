@@ -70,6 +70,7 @@ def test_this_process_says_what_it_uses() -> None:
         "decode_columns",
         "decode_records",
         "extend_rows",
+        "find_record",
         "group_rows",
         "survey_records",
     ],
