@@ -6,6 +6,7 @@
 | sends a frame that is none | the answers to what came before it are written, then the connection ends |
 | reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, whatever it sends |
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
+| trickles a large frame while others wait for its memory | the connection ends after seconds: see `ReadingRoom` |
 
 What asks for little and brings no records (metadata, offsets, a fetch) has room of its own: it does not wait while produces
 have taken the rest.  Requests that may overlap (produces and commits: their appends are in order, and only their answers are
@@ -28,6 +29,7 @@ from msgspec import Struct
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
+from replog.tcp.reading_room import ReadingRoom
 from replog.unread_answers import UnreadAnswer
 
 CHECK_S = 5.0
@@ -141,6 +143,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         limits: What the connection may cost.
         request_bytes: The bytes of requests that all connections hold together.
         small_bytes: The bytes beside these that are kept for small requests.
+        reading_room: The bytes of large requests that have not come yet, of all connections together.
         spares: The buffers that they share.
 
     Attributes:
@@ -154,6 +157,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         request_bytes: ByteSemaphore,
         small_bytes: ByteSemaphore,
+        reading_room: ReadingRoom,
         spares: SpareBuffers,
     ) -> None:
         self._owner = owner
@@ -163,6 +167,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._limits = limits
         self._request_bytes = request_bytes
         self._small_bytes = small_bytes
+        self._reading_room = reading_room
         self._reader = FrameReader(limits.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
@@ -171,7 +176,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._check: asyncio.TimerHandle | None = None
         self._unmute: asyncio.TimerHandle | None = None
-        self._admitted_bytes = 0  # held for a large frame that is being read
+        self._reading_bytes = 0  # of the reading room, for a large frame until its request begins
+        self._admitted_bytes = 0  # held for the request that is next
         self._successor: asyncio.Task[None] | None = None
         self._unread: deque[UnreadAnswer] = deque()  # written, and perhaps not read
         self._is_alone = False  # whether the request in flight is one that may not overlap
@@ -209,6 +215,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._unheard_bytes += nbytes
         if is_progress or frames or self._unheard_bytes >= PROGRESS_BYTES:
             self._note_progress()
+        if frames and self._reading_bytes:
+            self._reading_room.ended(self)
         self._arrived.extend(frames)
         self._take_up()
 
@@ -237,10 +245,22 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._arrived.clear()
         self._request_bytes.release(self._admitted_bytes)
         self._admitted_bytes = 0
+        self._leave_reading_room()
         for task in (self._room, *self._tasks):
             if task is not None:
                 task.cancel()
         self._close_if_done()
+
+    # ---- what the reading room asks ----------------------------------------------------------------------------------------
+
+    @property
+    def come_bytes(self) -> int:
+        """How much of the large frame has come that is being read."""
+        return self._reader.come_bytes
+
+    def give_way(self, reason: str) -> None:
+        """Ends the connection: others wait for the memory of a frame of which too little comes."""
+        self.end(reason)
 
     # ---- taking requests up ----------------------------------------------------------------------------------------------
 
@@ -255,13 +275,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not self._arrived and self._reader.trouble and not self._is_ending:
             self._end_after_answers(self._answers.begin(), self._reader.trouble)
         if not self._arrived and self._reader.wanted_bytes and self._may_take_room():
-            self._wait_for_room(self._reader.wanted_bytes)
+            self._read_large(self._reader.wanted_bytes)
         self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
 
     def _room_for(self, frame: memoryview) -> ByteSemaphore | None:
         """Returns where a frame is held from here on; None: there is no room."""
         size = len(frame)
-        if self._admitted_bytes:  # a frame that has waited, whose bytes are held already
+        if self._admitted_bytes:  # a request that has waited, whose bytes are held already
             self._admitted_bytes = 0
             return self._request_bytes
         rooms = [self._request_bytes]
@@ -286,6 +306,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _begin(self, frame: memoryview, room: ByteSemaphore) -> None:
         self._has_asked = True
+        self._leave_reading_room()
         self._is_alone = not self._server.may_overlap(frame)
         task = self._loop.create_task(self._serve(self._answers.begin(), frame))
         self._tasks.add(task)
@@ -304,17 +325,42 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._room.add_done_callback(partial(self._entered, size))
 
     def _entered(self, size: int, task: asyncio.Task[None]) -> None:
-        """Goes on with the frame that has waited for room."""
+        """Goes on with the request that has waited for room."""
         self._room = None
         has_room = not task.cancelled() and task.exception() is None
         if has_room and not self._is_ending:
             self._admitted_bytes = size
-            if not self._arrived:
-                self._reader.admit()
             self._take_up()
         elif has_room:
             self._request_bytes.release(size)
         self._close_if_done()
+
+    def _read_large(self, size: int) -> None:
+        """Reads a large frame, as soon as there is room for one."""
+        if self._reading_room.take_at_once(self, size):
+            self._reading_bytes = size
+            self._reader.admit()
+            return
+        self._room = self._loop.create_task(self._reading_room.take(self, size))
+        self._room.add_done_callback(partial(self._may_read, size))
+
+    def _may_read(self, size: int, task: asyncio.Task[None]) -> None:
+        self._room = None
+        has_room = not task.cancelled() and task.exception() is None
+        if has_room:
+            self._reading_bytes = size
+        if has_room and not self._is_ending:
+            self._reader.admit()
+            self._take_up()
+        else:
+            self._leave_reading_room()
+        self._close_if_done()
+
+    def _leave_reading_room(self) -> None:
+        if self._reading_bytes:
+            size, self._reading_bytes = self._reading_bytes, 0
+            self._reading_room.ended(self)
+            self._reading_room.give_back(size)
 
     def _set_reading(self, *, is_reading: bool) -> None:
         if self._transport is None or is_reading == self._is_reading or self._transport.is_closing():

@@ -91,6 +91,11 @@ class FrameReader:
         """Whether all that came were whole frames."""
         return self._large is None and not self._filled
 
+    @property
+    def come_bytes(self) -> int:
+        """How much of the large frame has come that was admitted; 0 where none was."""
+        return self._large_filled
+
     def buffer(self) -> memoryview:
         """Returns where the next bytes go: at least one.  Nothing is read while a frame waits for `admit`."""
         if self._large is not None:

@@ -14,6 +14,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
+from replog.tcp.reading_room import ReadingRoom
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""
@@ -48,6 +49,7 @@ class Listener:
         server: Who answers requests.
         limits: How many connections there may be.
         request_bytes: The bytes of requests that all connections hold together.
+        reading_room: The bytes of large requests that have not come yet, of all connections together.
         key: The configuration key that names the port, for errors.
 
     Attributes:
@@ -56,11 +58,17 @@ class Listener:
     """
 
     def __init__(
-        self, server: RequestServer, limits: ListenerLimits, request_bytes: ByteSemaphore, key: str = CLIENTS_KEY
+        self,
+        server: RequestServer,
+        limits: ListenerLimits,
+        request_bytes: ByteSemaphore,
+        reading_room: ReadingRoom,
+        key: str = CLIENTS_KEY,
     ) -> None:
         self._request_server = server
         self._limits = limits
         self._request_bytes = request_bytes
+        self._reading_room = reading_room
         self._key = key
         self._small_bytes = ByteSemaphore(SMALL_BYTES)
         self._spares = SpareBuffers()
@@ -128,7 +136,7 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ServerConnection:
-        limits, rooms = self._limits.connection, (self._request_bytes, self._small_bytes)
+        limits, rooms = self._limits.connection, (self._request_bytes, self._small_bytes, self._reading_room)
         return ServerConnection(self, self._request_server, limits, *rooms, self._spares)
 
     def _why_full(self, address: str) -> str:

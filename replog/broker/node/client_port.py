@@ -20,9 +20,10 @@ from replog.rpc.transport import ClientHandlers
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
+from replog.tcp.reading_room import ReadingRoom
 
-STREAM_READING_BYTES = 128 << 20
-"""Of large messages of our own clients that are being read, before the requests' own credits hold them."""
+READING_BYTES = 128 << 20
+"""Of large messages of clients that are being read, before the memory of requests holds them."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,8 @@ class ClientPort:
             return
         server = self._server = KafkaServer(node)
         limits = limits_within(descriptor_limit())
-        streams = ClientStreams(handlers, self.address, ByteSemaphore(STREAM_READING_BYTES))
+        reading_room = ReadingRoom(READING_BYTES)
+        streams = ClientStreams(handlers, self.address, reading_room)
 
         async def serve(frame: memoryview, address: str) -> Answer | None:
             if is_opening(frame):
@@ -82,7 +84,7 @@ class ClientPort:
             return await server.serve(frame, address) if is_serving() else Answer(is_last=True)
 
         requests = RequestServer(serve, server.may_overlap, server.carries_records)
-        self._listener = Listener(requests, limits, request_bytes)
+        self._listener = Listener(requests, limits, request_bytes, reading_room)
         await self._listener.start(bound)
 
     def read(self) -> KafkaReading:

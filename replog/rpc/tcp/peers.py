@@ -18,7 +18,9 @@ from replog.rpc.transport import PeerHandlers, Stream, StreamPresence
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
+from replog.tcp.reading_room import ReadingRoom
 from replog.tcp.port import bind as bind_port
+from replog.tcp.reading_room import ReadingRoom
 
 HELLO_TIMEOUT_S = 5.0
 """How long the way to another node may take, with its hello: a busy one is no dead one."""
@@ -73,7 +75,8 @@ class TcpPeerServer:
         bound, self._bound = self._bound, None
         if bound is None:
             return
-        streams = PeerStreams(handlers, self._address, ByteSemaphore(READING_BYTES))
+        reading_room = ReadingRoom(READING_BYTES)
+        streams = PeerStreams(handlers, self._address, reading_room)
 
         async def serve(frame: memoryview, _address: str) -> Answer | None:
             if not is_opening(frame):
@@ -81,7 +84,7 @@ class TcpPeerServer:
             return Answer(becomes=partial(streams.open, frame))
 
         requests = RequestServer(serve, lambda _: False, lambda _: False)
-        self._listener = Listener(requests, ListenerLimits(), ByteSemaphore(READING_BYTES), KEY)
+        self._listener = Listener(requests, ListenerLimits(), ByteSemaphore(READING_BYTES), reading_room, KEY)
         await self._listener.start(bound)
 
     async def stop(self, grace_s: float) -> None:  # noqa: ARG002 -- streams have no end of their own to wait for

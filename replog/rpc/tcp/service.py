@@ -9,7 +9,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import (
     BrokerNotAvailableError,
     InvalidRequestError,
@@ -26,6 +25,7 @@ from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import STREAM_VERSION, Codec, StreamKind, parse_opening, whole
 from replog.rpc.transport import ClientHandlers, ConnectionLostError, NodeHandlers, PeerHandlers, RequestContext
 from replog.tcp.frames import SpareBuffers
+from replog.tcp.reading_room import ReadingRoom
 
 
 def _decode_consumer_fetch(data: memoryview) -> Hello | FetchRequest:
@@ -100,7 +100,7 @@ class StreamService:
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: NodeHandlers, listener: str, room: ByteSemaphore) -> None:
+    def __init__(self, handlers: NodeHandlers, listener: str, room: ReadingRoom) -> None:
         self._node_handlers = handlers
         self._listener = listener
         self._room = room
@@ -162,7 +162,7 @@ class ClientStreams(StreamService):
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: ClientHandlers, listener: str, room: ByteSemaphore) -> None:
+    def __init__(self, handlers: ClientHandlers, listener: str, room: ReadingRoom) -> None:
         super().__init__(handlers, listener, room)
         self._handlers = handlers
         self._kinds |= {
@@ -194,7 +194,7 @@ class PeerStreams(StreamService):
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: PeerHandlers, listener: str, room: ByteSemaphore) -> None:
+    def __init__(self, handlers: PeerHandlers, listener: str, room: ReadingRoom) -> None:
         super().__init__(handlers, listener, room)
         self._handlers = handlers
         self._kinds |= {StreamKind.QUORUM: (QUORUM, self._quorum)}

@@ -6,16 +6,19 @@ What is on the wire: `replog.rpc.tcp.wire`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar, cast
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError, ReplogError, raised_anew
 from replog.rpc.messages import Buffer, Hello
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, Tag, decode_error, encode_error, head, opening
 from replog.rpc.transport import ConnectionLostError
 from replog.tcp.frames import SHARED_BYTES, FrameReader, SpareBuffers
+from replog.tcp.reading_room import ReadingRoom
+
+_log = logging.getLogger(__name__)
 
 Out = TypeVar("Out")
 In = TypeVar("In")
@@ -83,7 +86,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         spares: SpareBuffers,
         address: str,
         *,
-        room: ByteSemaphore | None = None,
+        room: ReadingRoom | None = None,
         is_client: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -170,8 +173,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
                 timer.cancel()
         if self._admitting is not None:
             self._admitting.cancel()
-        self._release(self._reading_bytes)
-        self._reading_bytes = 0
+        self._stop_reading()
         _wake(self._receiver)
         _wake(self._sender)
         if not self.closed.done():
@@ -288,11 +290,26 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         if self._transport is not None:
             self._transport.write(opening(kind, self._codec.encode(first)))
 
+    # ---- what the reading room asks ----------------------------------------------------------------------------------------
+
+    @property
+    def come_bytes(self) -> int:
+        """How much of the large frame has come that is being read."""
+        return self._reader.come_bytes
+
+    def give_way(self, reason: str) -> None:
+        """Ends the stream: others wait for the memory of a frame of which too little comes."""
+        _log.warning("a stream from %s was ended: %s", self._address, reason)
+        self._end = self._end or ConnectionLostError(reason)
+        self.abort()
+
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, frame: memoryview) -> None:
         tag, body = frame[0], frame[1:]
         held_bytes, self._reading_bytes = self._reading_bytes, 0
+        if self._room is not None and held_bytes:
+            self._room.ended(self)
         match tag:
             case Tag.MESSAGE:
                 self._messages.append(_Arrived(body, held_bytes))
@@ -374,12 +391,11 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         if self._room is None:
             self._reader.admit()
             return
-        if self._room.has_room(size):
-            self._room.held_bytes += size
+        if self._room.take_at_once(self, size):
             self._reading_bytes = size
             self._reader.admit()
             return
-        self._admitting = self._loop.create_task(self._room.acquire(size))
+        self._admitting = self._loop.create_task(self._room.take(self, size))
         self._admitting.add_done_callback(self._admitted)
 
     def _admitted(self, task: asyncio.Task[None]) -> None:
@@ -395,13 +411,21 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
 
     def _forget(self) -> None:
         """Forgets what has come, and gives its room back."""
-        self._release(self._reading_bytes + self._received_bytes + sum(held_bytes for _, held_bytes in self._messages))
-        self._reading_bytes = self._received_bytes = self._waiting_bytes = 0
+        self._stop_reading()
+        self._release(self._received_bytes + sum(held_bytes for _, held_bytes in self._messages))
+        self._received_bytes = self._waiting_bytes = 0
         self._messages.clear()
+
+    def _stop_reading(self) -> None:
+        """Gives the room of a frame back that will not come whole."""
+        if self._room is not None and self._reading_bytes:
+            self._room.ended(self)
+            self._release(self._reading_bytes)
+            self._reading_bytes = 0
 
     def _release(self, size: int) -> None:
         if self._room is not None and size:
-            self._room.release(size)
+            self._room.give_back(size)
 
     def _set_reading(self) -> None:
         transport = self._transport

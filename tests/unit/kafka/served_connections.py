@@ -13,6 +13,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import Answer, ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
+from replog.tcp.reading_room import ReadingRoom
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()
@@ -106,12 +107,13 @@ async def serving(
     *,
     limits: ConnectionLimits = LIMITS,
     bytes_max: int = 1 << 30,
+    reading_bytes_max: int = 1 << 30,
     serve: Callable[[memoryview, str], Awaitable[Answer | None]] | None = None,
     **others: Any,
 ) -> AsyncIterator[Served]:
-    script, request_bytes = Script(), ByteSemaphore(bytes_max)
+    script, request_bytes, reading_room = Script(), ByteSemaphore(bytes_max), ReadingRoom(reading_bytes_max)
     server = RequestServer(serve or script.serve, is_overlapping, is_overlapping)
-    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes)
+    listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes, reading_room)
     bound = bind(HOST, 0)
     port = bound.port
     await listener.start(bound)
@@ -123,4 +125,4 @@ async def serving(
         for client in found.clients:
             client.writer.close()
         assert len(listener) == 0
-        assert request_bytes.held_bytes == 0
+        assert (request_bytes.held_bytes, reading_room.held_bytes) == (0, 0)

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp import connection as connection_module
+from replog.tcp import reading_room as reading_room_module
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
+from replog.tcp.reading_room import ReadingRoom
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 
@@ -193,7 +195,10 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
     """Example: bytes and the end of a connection come in one turn of the loop."""
     request_bytes, script = ByteSemaphore(1_000), Script()
     listener = Listener(
-        RequestServer(script.serve, lambda frame: True, lambda frame: True), ListenerLimits(), request_bytes
+        RequestServer(script.serve, lambda frame: True, lambda frame: True),
+        ListenerLimits(),
+        request_bytes,
+        ReadingRoom(1),
     )
     made = listener._accept()
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
@@ -259,6 +264,48 @@ async def test_a_large_request_that_trickles_holds_memory_of_all_for_a_bounded_t
         await client.until_ended()
         await trickling
     assert "a request stopped in the middle" in caplog.text
+
+
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_room_module, "GRACE_S", 0.05)
+    monkeypatch.setattr(reading_room_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(reading_room_module, "FINISH_S", 0.2)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_a_large_request_that_trickles_gives_way_to_those_who_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """Example: two connections announce 64 MiB each and send a byte a second; every producer waits for a minute."""
+    async with serving(reading_bytes_max=1_000_000) as it:
+        it.script.is_open = True
+        slow, small, large = await it.client(), await it.client(), await it.client()
+        slow.writer.write(request(0, size=900_000)[:100])
+        trickling = asyncio.create_task(trickle(slow, bytes(2_000)))
+        await quiet_for(0.5)
+        assert not trickling.done(), "nobody waits"
+        small.writer.write(request(1, size=50_000))
+        assert await small.answers(1) == [1]
+        assert not trickling.done(), "small requests do not wait for it"
+        large.writer.write(request(2, size=900_000))
+        assert await large.answers(1) == [2]
+        await trickling
+    assert "came too slowly while others waited" in caplog.text
+
+
+async def test_a_large_request_that_comes_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading_room_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(reading_room_module, "LOOK_S", 0.01)
+    async with serving(reading_bytes_max=1_000_000) as it:
+        it.script.is_open = True
+        first, second = await it.client(), await it.client()
+        data = request(0, size=900_000)
+        first.writer.write(data[:800_000])  # most of the five seconds' worth
+        await quiet_for(0.05)
+        second.writer.write(request(1, size=900_000))
+        await quiet_for(0.2)
+        assert it.script.begun == []
+        first.writer.write(data[800_000:])
+        assert (await first.answers(1), await second.answers(1)) == ([0], [1])
 
 
 async def test_a_client_that_sends_and_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from replog.tcp import listener as listener_module
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
+from replog.tcp.reading_room import ReadingRoom
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, HOST, Script, request, serving
 
@@ -104,7 +105,10 @@ async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
     with second.socket as other:
         other.listen()
         listener = Listener(
-            RequestServer(Script().serve, lambda frame: True, lambda frame: True), ListenerLimits(), ByteSemaphore(1)
+            RequestServer(Script().serve, lambda frame: True, lambda frame: True),
+            ListenerLimits(),
+            ByteSemaphore(1),
+            ReadingRoom(1),
         )
         with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
             await listener.start(first)
@@ -116,7 +120,10 @@ async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> N
     """Example: a node is stopped in the turn of the loop in which it is ready."""
     bound = bind("127.0.0.1", 0)
     listener = Listener(
-        RequestServer(Script().serve, lambda frame: True, lambda frame: True), ListenerLimits(), ByteSemaphore(1)
+        RequestServer(Script().serve, lambda frame: True, lambda frame: True),
+        ListenerLimits(),
+        ByteSemaphore(1),
+        ReadingRoom(1),
     )
     starting = asyncio.create_task(listener.start(bound))
     await asyncio.sleep(0)

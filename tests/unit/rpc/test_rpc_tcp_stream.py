@@ -45,6 +45,7 @@ from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.tcp.wire import STREAM_KEY, StreamKind, Tag, decode_error
 from replog.rpc.transport import ConnectionLostError
+from replog.tcp import reading_room as reading_room_module
 from replog.tcp.frames import SpareBuffers
 
 
@@ -271,6 +272,21 @@ async def test_large_messages_share_the_room_that_there_is() -> None:
             await stream.send(produce(number, 1 << 20))
         for number, stream in enumerate(streams):
             assert await stream.receive() == (ProduceResponse(number, ()),)
+
+
+async def test_a_message_that_trickles_gives_way_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("GRACE_S", 0.05), ("FINISH_S", 0.2), ("LOOK_S", 0.02)):
+        monkeypatch.setattr(reading_room_module, name, seconds)
+    async with serving(room_bytes=1) as it:
+        slow, other = [await it.connection.open_produce(HELLO) for _ in range(2)]
+        assert isinstance(slow, TcpStream)
+        assert slow._transport is not None
+        slow._transport.write(struct.pack(">iB", 1 << 20, 0) + bytes(1000))
+        await until(lambda: it.room.held_bytes)
+        await other.send(produce(1, 1 << 20))
+        assert await other.receive() == (ProduceResponse(1, ()),)
+        with pytest.raises(ConnectionLostError):
+            await slow.receive()
 
 
 async def test_the_end_of_a_port_ends_its_streams() -> None:
