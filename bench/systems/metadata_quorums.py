@@ -21,6 +21,7 @@ from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
     ConfigOperation,
+    ControllerRequest,
     CreateTopics,
     CreateTopicsResponse,
     Heartbeat,
@@ -32,11 +33,12 @@ from replog.controller.requests import (
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
-from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from replog.rpc.grpc.transport import GrpcTransport
+from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.tcp.transport import TcpTransport
-from replog.rpc.transport import Connection
+from replog.rpc.transport import Connection, PeerConnection
 
 NODES = 3
 HEARTBEAT_S = 1.0
@@ -168,6 +170,10 @@ class ReplogQuorum(MetadataSystem):
         if leader_id < 0:
             leader_id = self._leader_id = await self._find_leader()
         return self.connection(leader_id)
+
+    async def leader_peer_address(self) -> str:
+        """Where other nodes reach the active controller."""
+        return self._cluster.nodes[await self._find_leader()].peer_address
 
     def connection(self, node_id: int) -> Connection:
         """A connection to a node."""
@@ -335,6 +341,7 @@ class _PaperBrokers:
 
     def __init__(self, system: ReplogQuorum) -> None:
         self._system = system
+        self._connections: dict[tuple[int, str], PeerConnection] = {}
         self._epochs: dict[int, int] = {}
         self._task: asyncio.Task[None] | None = None
 
@@ -350,7 +357,7 @@ class _PaperBrokers:
                 log_dirs=(UUID(int=broker_id),),
                 supported_features=SUPPORTED_FEATURES,
             )
-            response = await self._system.call(request, RegisterBrokerResponse)
+            response = await self._ask(broker_id, request, RegisterBrokerResponse)
             self._epochs[broker_id] = response.broker_epoch
         await self._beat()
         self._task = asyncio.create_task(self._run(), name="paper-brokers")
@@ -360,6 +367,8 @@ class _PaperBrokers:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         self._listener.close()
+        for connection in self._connections.values():
+            await connection.close()
 
     async def _run(self) -> None:
         while True:
@@ -370,4 +379,24 @@ class _PaperBrokers:
     async def _beat(self) -> None:
         for broker_id, broker_epoch in self._epochs.items():
             request = Heartbeat(broker_id=broker_id, broker_epoch=broker_epoch, metadata_offset=2**62)
-            await self._system.call(request, HeartbeatResponse)
+            await self._ask(broker_id, request, HeartbeatResponse)
+
+    async def _ask(self, broker_id: int, request: ControllerRequest, answer: type[T]) -> T:
+        """The active controller's answer to one of the brokers, which ask where nodes meet."""
+        while True:
+            address = await self._system.leader_peer_address()
+            connection = self._connections.get((broker_id, address))
+            if connection is None:
+                hello = Hello(self._system.cluster_id, broker_id, UUID(int=broker_id))
+                connection = GrpcTransport().connect(address, purpose="bench-broker", hello=hello)
+                self._connections[broker_id, address] = connection
+            try:
+                response = await connection.controller_call(
+                    request, timeout_ms=CALL_TIMEOUT_MS, cluster_id=self._system.cluster_id
+                )
+            except RetriableError:
+                await asyncio.sleep(PROBE_PAUSE_S)
+                continue
+            if not isinstance(response, answer):
+                raise WrongResultError(f"the controller answered {type(request).__name__} with {response}")
+            return response

@@ -157,9 +157,9 @@ class Transport(Protocol):
 
 
 class PeerTransport(Protocol):
-    """The same between nodes."""
+    """The same between nodes.  `hello` says in the streams of calls who calls; None: somebody who is no node."""
 
-    def connect(self, address: str, *, purpose: str) -> PeerConnection: ...
+    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> PeerConnection: ...
 
 
 @runtime_checkable
@@ -172,13 +172,17 @@ class SeededTransport(Transport, Protocol):
 
 
 class RequestContext(Struct, frozen=True):
-    """Who asks: comes with every request, so that authentication and quotas need no new arguments."""
+    """Who asks: comes with every request, so that authentication and quotas need no new arguments.
+
+    `node`: the checked hello of the node that asks; None: a client, or a call without a stream.
+    """
 
     principal: str
     client_id: str
     listener: str
     peer: str
     deadline_ms: int  # monotonic; 0: none
+    node: Hello | None = None
 
 
 class NodeHandlers(Protocol):
@@ -193,7 +197,12 @@ class NodeHandlers(Protocol):
     ) -> ControllerResponse: ...
 
     def check_hello(self, hello: Hello) -> Hello:
-        """Returns the node's own hello; raises when the two cannot talk (InconsistentClusterId, UnsupportedVersion)."""
+        """Returns the node's own hello.
+
+        Raises:
+            InconsistentClusterIdError, UnsupportedVersionError: The two cannot talk.
+            InvalidRequestError: Only nodes are served here, and it does not say which one it is.
+        """
         ...
 
     async def handle_fetch_stream(
@@ -215,6 +224,10 @@ class ClientHandlers(NodeHandlers, Protocol):
 
 class PeerHandlers(NodeHandlers, Protocol):
     """What a node does for other nodes."""
+
+    def check_caller(self, hello: Hello) -> Hello:
+        """Returns the node's own hello to who opens a stream of calls, and may be no node; errors as of `check_hello`."""
+        ...
 
     async def handle_quorum_stream(
         self, hello: Hello, stream: Stream[QuorumFrame, QuorumFrame], context: RequestContext

@@ -25,8 +25,9 @@ class OpenCall(Protocol):
 class SimulatedConnection(MethodConnection):
     """See `replog.rpc.transport.PeerConnection`."""
 
-    def __init__(self, open_call: OpenCall, address: str) -> None:
+    def __init__(self, open_call: OpenCall, address: str, hello: Hello | None) -> None:
         self._open_call_to = open_call
+        self._hello = hello
         self._address = address
         self._calls: list[Call] = []
 
@@ -53,6 +54,7 @@ class SimulatedConnection(MethodConnection):
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         call = self._open_call(method, is_unary=True)
+        call.hello = self._hello
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 await call.up.send(within_limit(data))

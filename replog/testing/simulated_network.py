@@ -29,6 +29,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from replog.errors import ReplogError
+from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 from replog.testing.simulated_process import PROCESS
 from replog.testing.virtual_loop import VirtualLoop
@@ -302,6 +303,7 @@ class Call:
         down: The pipe to the caller.
         is_over: Whether nothing can happen any more.
         on_cancel: A function called when the caller gives up, or the call breaks: the handler is to be stopped.
+        hello: Who calls, where no message of the call says it; the real transports say it once a stream.
     """
 
     def __init__(
@@ -324,6 +326,7 @@ class Call:
         self.is_over = False
         self._is_late = False
         self.on_cancel: Callable[[], object] = _nothing
+        self.hello: Hello | None = None
         self._on_open = on_open
         self._network = network
 

@@ -120,7 +120,9 @@ class SimulatedServer:
 
     async def _controller_call(self, call: Call, handlers: PeerHandlers) -> ControllerResponse:
         request = calls.decode_controller_request(await _first(call))
-        return await handlers.handle_controller_call(request, self._context_of(call, request.timeout_ms))
+        if call.hello is not None:
+            handlers.check_hello(call.hello)
+        return await handlers.handle_controller_call(request, self._context_of(call, request.timeout_ms, call.hello))
 
     async def _stream(
         self,
@@ -147,6 +149,7 @@ class SimulatedServer:
             listener=self._address,
             peer=f"simulated:{call.caller}",
             deadline_ms=now_ms + timeout_ms if timeout_ms > 0 else 0,
+            node=hello,
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from random import Random
 
 from replog.errors import ConfigError
+from replog.rpc.messages import Hello
 from replog.rpc.tcp.transport import TcpTransport
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_connection import SimulatedConnection
@@ -41,8 +42,8 @@ class SimulatedHost:
         self._calls: list[Call] = []
         self._clients = 0
 
-    def connect(self, address: str, *, purpose: str) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
-        return SimulatedConnection(self.open_call, address)
+    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
+        return SimulatedConnection(self.open_call, address, hello)
 
     def client_transport(self) -> SimulatedClientTransport:
         """Returns what clients here connect by."""

@@ -7,26 +7,34 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import grpc
 import pytest
 from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, fresh_records, mutate
 from cluster_kit import Cluster
-from cluster_raw import hello_to
 
 from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
-from replog.errors import ErrorCode, InconsistentClusterIdError, InvalidRequestError
+from replog.errors import BrokerIdNotRegisteredError, ErrorCode, InconsistentClusterIdError, InvalidRequestError
 from replog.metadata.records import ResourceType
 from replog.rpc import calls, frames, quorum_codec
 from replog.rpc.call_stream import CallItem, encode_items
 from replog.rpc.grpc.transport import SERVICE, GrpcTransport
-from replog.rpc.messages import LATEST_TIMESTAMP, FetchPartition, FetchRequest, ListOffsetsPartition, ListOffsetsRequest
+from replog.rpc.messages import (
+    LATEST_TIMESTAMP,
+    FetchPartition,
+    FetchRequest,
+    Hello,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+)
 from replog.rpc.metadata_messages import MetadataRequest
 from replog.testing.history import History
 from replog_quorum.messages import QuorumError, QuorumFetchResponse
 
 pytestmark = pytest.mark.cluster
 
+STRANGER = 77
 STREAMS = ("Fetch", "Quorum", "Controller")
 
 
@@ -35,6 +43,11 @@ async def channel_to(cluster: Cluster) -> AsyncIterator[Any]:
     options = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
     async with grpc.aio.insecure_channel(cluster.local.nodes[1].peer_address, options=options) as channel:
         yield channel
+
+
+def node_hello(cluster: Cluster, cluster_id: str = "") -> Hello:
+    """What a node says first that is none of the cluster's; `cluster_id`: another than the cluster's."""
+    return Hello(cluster_id or cluster.local.cluster_id, STRANGER, UUID(int=STRANGER))
 
 
 async def ask(channel: Any, method: str, data: bytes) -> bytes:
@@ -81,7 +94,7 @@ async def test_malformed_stream_messages(cluster: Cluster, method: str) -> None:
     """In place of the hello, and after a good one."""
     history = History()
     await fresh_records(cluster, history)
-    hello = hello_to(cluster)
+    hello = node_hello(cluster)
     good = {
         "Fetch": frames.encode_fetch_request(hello),
         "Quorum": quorum_codec.encode_quorum_message(hello),
@@ -112,10 +125,12 @@ async def test_a_follower_that_there_is_not(cluster: Cluster) -> None:
     history = History()
     topic_id = await fresh_records(cluster, history)
     connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="raw")
-    stream = await connection.open_fetch(hello_to(cluster))
-    await stream.send(FetchRequest(1, -1, 99, -1, -1, -1, 1 << 30, (FetchPartition(topic_id, 0, 0),)))
-    response = await stream.receive()
-    assert response.results[0].error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    position = FetchPartition(topic_id, 0, 0)
+    for replica_id, refused in ((STRANGER, BrokerIdNotRegisteredError), (1, InvalidRequestError)):
+        stream = await connection.open_fetch(node_hello(cluster))
+        await stream.send(FetchRequest(1, -1, replica_id, 1 << 40, -1, -1, 1 << 30, (position,)))
+        with pytest.raises(refused):
+            await stream.receive()
     await connection.close()
     await check_unharmed(cluster, history)
 
@@ -123,7 +138,7 @@ async def test_a_follower_that_there_is_not(cluster: Cluster) -> None:
 async def test_a_response_where_a_request_belongs(cluster: Cluster) -> None:
     history = History()
     await fresh_records(cluster, history)
-    hello = quorum_codec.encode_quorum_message(hello_to(cluster))
+    hello = quorum_codec.encode_quorum_message(node_hello(cluster))
     response = QuorumFetchResponse(1, 1, QuorumError.NONE, 1, 1, 5, 0)
     async with channel_to(cluster) as channel:
         _, _, code = await end_of_stream(channel, "Quorum", hello, quorum_codec.encode_quorum_message(response))
@@ -136,7 +151,7 @@ async def test_a_message_over_the_limit(cluster: Cluster) -> None:
     await fresh_records(cluster, history)
     async with channel_to(cluster) as channel:
         status, details, _ = await end_of_stream(
-            channel, "Fetch", frames.encode_fetch_request(hello_to(cluster)), bytes(65 << 20)
+            channel, "Fetch", frames.encode_fetch_request(node_hello(cluster)), bytes(65 << 20)
         )
         assert status is grpc.StatusCode.RESOURCE_EXHAUSTED, details
     await check_unharmed(cluster, history)
@@ -147,14 +162,20 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     history = History()
     topic_id = await fresh_records(cluster, history)
     rng = random.Random(11)
-    hello = hello_to(cluster)
-    fetch = FetchRequest(1, 100, -1, -1, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
+    node = await cluster.admin.describe_node(1)
+    hello = Hello(cluster.local.cluster_id, 1, node.incarnation_id)
+    fetch = FetchRequest(1, 100, 1, node.broker_epoch, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
     offsets = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP),))
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
-    asked = [calls.encode_client_request(one, cluster_id="", timeout_ms=100) for one in (MetadataRequest(), offsets)]
+    asked = [
+        calls.encode_client_request(one, cluster_id=cluster.local.cluster_id, timeout_ms=100)
+        for one in (MetadataRequest(), offsets)
+    ]
     wishes = (create, configs, DeleteTopics(("missing",)))
-    bodies = [calls.encode_controller_request(wish, cluster_id="", timeout_ms=100) for wish in wishes]
+    bodies = [
+        calls.encode_controller_request(wish, cluster_id=cluster.local.cluster_id, timeout_ms=100) for wish in wishes
+    ]
     items = encode_items(tuple(CallItem(number, body) for number, body in enumerate(bodies)))
     async with channel_to(cluster) as channel:
         for _ in range(60):
@@ -185,7 +206,7 @@ async def test_wrong_cluster_id(cluster: Cluster) -> None:
     history = History()
     await fresh_records(cluster, history)
     connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="raw")
-    hello = hello_to(cluster, "another-cluster")
+    hello = node_hello(cluster, "another-cluster")
     try:
         for opened in (connection.open_fetch, connection.open_quorum):
             with pytest.raises(InconsistentClusterIdError) as raised:

@@ -14,6 +14,7 @@ from replog.broker.clock import Clock
 from replog.broker.controller.driver import ControllerDriver
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import NotControllerError, RequestTimedOutError, RetriableError
+from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
 
 RETRY_DELAY_S = 0.05
@@ -26,6 +27,7 @@ class ControllerChannel:
     """Sends requests to the active controller.
 
     Args:
+        hello: The hello of this node.
         leader_id: The function that returns the quorum's leader as this node knows it; None while unknown.
         address_of: The function that returns where a node of the quorum listens; None while unknown.
         local: The controller of this node; None where it has none.
@@ -34,16 +36,14 @@ class ControllerChannel:
     def __init__(
         self,
         *,
-        node_id: int,
-        cluster_id: str,
+        hello: Hello,
         address_of: Callable[[int], str | None],
         leader_id: Callable[[], int | None],
         local: ControllerDriver | None,
         transport: PeerTransport,
         clock: Clock,
     ) -> None:
-        self._node_id = node_id
-        self._cluster_id = cluster_id
+        self._hello = hello
         self._address_of = address_of
         self._leader_id = leader_id
         self._local = local
@@ -95,11 +95,11 @@ class ControllerChannel:
         timeout_ms: int,
         forwarded: bool,
     ) -> ControllerResponse:
-        if leader_id == self._node_id and self._local is not None:
+        if leader_id == self._hello.node_id and self._local is not None:
             return await self._local.submit(request, timeout_ms=timeout_ms)
         connection = await self._connection(leader_id)
         return await connection.controller_call(
-            request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=forwarded
+            request, timeout_ms=timeout_ms, cluster_id=self._hello.cluster_id, forwarded=forwarded
         )
 
     async def _connection(self, leader_id: int) -> PeerConnection:
@@ -115,7 +115,7 @@ class ControllerChannel:
             )
         connection = self._connections.get(leader_id)
         if connection is None or connection.address != address:
-            stale, connection = connection, self._transport.connect(address, purpose="controller")
+            stale, connection = connection, self._transport.connect(address, purpose="controller", hello=self._hello)
             self._connections[leader_id] = connection
             if stale is not None:
                 await stale.close()

@@ -44,6 +44,7 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.kafka_node import LocalKafkaNode
+from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, Produces
@@ -104,8 +105,7 @@ def _metadata_parts(
         resources.on_failure,
     )
     channel = ControllerChannel(
-        node_id=config.node_id,
-        cluster_id=resources.cluster_id,
+        hello=resources.hello(),
         address_of=quorum.address_of,
         leader_id=links.leader_id,
         local=controller,
@@ -305,11 +305,13 @@ def _request_parts(
         coordinators=coordinators,
     )
     handlers = RequestHandlers(handler_parts)
+    peer_handlers = PeerRequestHandlers(handler_parts, handlers)
     return RequestParts(
         produce_path=produce_path,
         fetch_path=fetch_path,
         producer_ids=producer_ids,
         handlers=handlers,
+        peer_handlers=peer_handlers,
         credits=request_bytes,
         coordinators=coordinators,
         kafka_node=LocalKafkaNode(

@@ -131,7 +131,7 @@ class Node:
             on_failure=self._fail,
         )
         parts = self._parts = assemble(resources, make_links)
-        await self._server.start(parts.requests.handlers)
+        await self._server.start(parts.requests.peer_handlers)
         self._start_parts(parts)
         requests, lifecycle = parts.requests, parts.replicas.lifecycle
         await clients.start(requests.kafka_node, requests.handlers, requests.credits, lambda: lifecycle.is_running)

@@ -25,6 +25,7 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.handlers import RequestHandlers
 from replog.broker.requests.kafka_node import LocalKafkaNode
+from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.byte_semaphore import ByteSemaphore
@@ -64,6 +65,8 @@ class RequestParts(Struct, frozen=True, kw_only=True):
     """The paths by which requests come in.
 
     Attributes:
+        handlers: What serves clients.
+        peer_handlers: What serves other nodes.
         credits: The byte credits of all requests together.
         coordinators: The coordinators of groups.
         kafka_node: What Kafka's clients are served from.
@@ -73,6 +76,7 @@ class RequestParts(Struct, frozen=True, kw_only=True):
     fetch_path: FetchPath
     producer_ids: ProducerIdAllocator
     handlers: RequestHandlers
+    peer_handlers: PeerRequestHandlers
     credits: ByteSemaphore
     coordinators: Coordinators
     kafka_node: LocalKafkaNode

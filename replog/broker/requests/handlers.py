@@ -1,4 +1,4 @@
-"""What a node answers: client calls, controller calls, and the three kinds of streams.
+"""What a node answers to clients: calls to it and to the controller, and their streams.
 
 Handlers only check, hand over to a driver and wait; cores are stepped by their drivers.
 """
@@ -58,6 +58,7 @@ from replog.coordinator.offsets.requests import CommitOffsets, DeleteOffsets, Fe
 from replog.errors import (
     BrokerNotAvailableError,
     InconsistentClusterIdError,
+    InvalidRequestError,
     NotControllerError,
     UnsupportedVersionError,
 )
@@ -97,7 +98,6 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
-from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext, Stream
@@ -162,7 +162,7 @@ class HandlerParts(Struct, frozen=True):
 
 
 class RequestHandlers:
-    """See `replog.rpc.transport.ClientHandlers` and `PeerHandlers`."""
+    """Serves clients; see `replog.rpc.transport.ClientHandlers`, and `peer_handlers` for other nodes."""
 
     def __init__(self, parts: HandlerParts) -> None:
         self._parts = parts
@@ -232,13 +232,30 @@ class RequestHandlers:
         context: RequestContext,  # noqa: ARG002 -- for authorization
     ) -> ControllerResponse:
         self._check_cluster(call.cluster_id)
-        if self._parts.leader()[0] == self._parts.config.node_id and self._parts.controller is not None:
-            return await self._parts.controller.submit(call.request, timeout_ms=_to_answer_in_time(call.timeout_ms))
         answer = _FORWARDED.get(type(call.request))
-        if answer is None or call.forwarded:
-            raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
+        if answer is None:
+            raise InvalidRequestError(
+                f"{type(call.request).__name__} is a request of nodes, which meet at inter.broker.listener: this port is for clients"
+            )
+        if self._controller_here() is not None or call.forwarded:
+            return await self.ask_own_controller(call)
         timeout_ms = _to_answer_in_time(call.timeout_ms)
         return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
+
+    async def ask_own_controller(self, call: IncomingCall[ControllerRequest]) -> ControllerResponse:
+        """Returns the answer of the controller of this node.
+
+        Raises:
+            NotControllerError: It is not the active one.
+        """
+        controller = self._controller_here()
+        if controller is None:
+            raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
+        return await controller.submit(call.request, timeout_ms=_to_answer_in_time(call.timeout_ms))
+
+    def _controller_here(self) -> ControllerDriver | None:
+        """Returns the controller of this node while it is the active one."""
+        return self._parts.controller if self._parts.leader()[0] == self._parts.config.node_id else None
 
     async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:  # noqa: ARG002 -- for authorization
         publisher = self._parts.publisher
@@ -287,14 +304,6 @@ class RequestHandlers:
         context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
         await FetchSession(stream, self._parts.fetches, self._parts.fetch_path.unread).run()
-
-    async def handle_quorum_stream(
-        self,
-        hello: Hello,
-        stream: Stream[QuorumFrame, QuorumFrame],
-        context: RequestContext,  # noqa: ARG002
-    ) -> None:
-        await self._parts.quorum.handle_stream(hello, stream)
 
     def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
         controller_id, epoch = self.controller()

@@ -138,9 +138,17 @@ class FetchSession:
         stream: The stream.
         path: The path that its requests take.
         unread: The answers that the consumers of this broker have not read.
+        check: The function that raises where a request may not be served; None: all may.
     """
 
-    def __init__(self, stream: Stream[FetchResponse, FetchRequest], path: Fetches, unread: UnreadAnswers) -> None:
+    def __init__(
+        self,
+        stream: Stream[FetchResponse, FetchRequest],
+        path: Fetches,
+        unread: UnreadAnswers,
+        check: Callable[[FetchRequest], None] | None = None,
+    ) -> None:
+        self._check = check
         self._stream = stream
         self._path = path
         self._unread = unread
@@ -165,6 +173,8 @@ class FetchSession:
         while True:
             await self._open.acquire()
             request = await self._stream.receive()
+            if self._check is not None:
+                self._check(request)
             if request.incremental:
                 self._submit_incremental(request)
             elif request.replica_id == CONSUMER_REPLICA_ID:

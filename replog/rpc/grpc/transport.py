@@ -93,12 +93,17 @@ def _channel_to(address: str) -> Any:
 class GrpcConnection(MethodConnection):
     """Connection to one address; see `replog.rpc.transport.PeerConnection`.
 
+    Args:
+        address: The host:port of the other node.
+        hello: Who calls; None: somebody who is no node.
+
     Invariants:
         - a call or stream that fails has tried to connect after it began: it never repeats what an earlier one met.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, hello: Hello | None = None) -> None:
         note_grpc_use()
+        self._hello = hello or client_hello("", "controller-calls")
         self._address = address
         self._channel = _channel_to(address)
         self._under_way: set[Any] = set()  # calls and streams of the channel
@@ -127,8 +132,7 @@ class GrpcConnection(MethodConnection):
         return await self._controller_calls.call(data, self._open_controller, timeout_ms=timeout_ms)
 
     async def _open_controller(self) -> ItemStream:
-        hello = client_hello("", "controller-calls")
-        return (await self._greet("Controller", encode_items, decode_items, hello))[0]
+        return (await self._greet("Controller", encode_items, decode_items, self._hello))[0]
 
     async def _unary(self, method: str, data: bytes, timeout_ms: int) -> bytes:
         start = self._usable_channel().unary_unary(f"/{SERVICE}/{method}", _identity, _identity)
@@ -188,8 +192,8 @@ class GrpcConnection(MethodConnection):
 class GrpcTransport:
     """Connections over gRPC, one TCP connection per (address, purpose)."""
 
-    def connect(self, address: str, *, purpose: str) -> GrpcConnection:  # noqa: ARG002 -- the seam's shape
-        return GrpcConnection(address)
+    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> GrpcConnection:  # noqa: ARG002 -- the seam's shape
+        return GrpcConnection(address, hello)
 
 
 class GrpcServer:
@@ -326,6 +330,7 @@ class _Service:
             listener=self._listener,
             peer=context.peer(),
             deadline_ms=0,
+            node=hello,
         )
 
 

@@ -33,10 +33,16 @@ KEY = "inter.broker.listener"
 
 
 class TcpPeerConnection(TcpConnection):
-    """A way to another node; see `replog.rpc.transport.PeerConnection`."""
+    """A way to another node; see `replog.rpc.transport.PeerConnection`.
 
-    def __init__(self, address: str) -> None:
+    Args:
+        address: The host:port where the other node meets nodes.
+        hello: Who calls; None: somebody who is no node.
+    """
+
+    def __init__(self, address: str, hello: Hello | None) -> None:
         super().__init__(address, create_connection)
+        self._hello = hello or self._hello
         self._open_timeout_s = HELLO_TIMEOUT_S
 
     async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
@@ -49,8 +55,8 @@ class TcpPeerConnection(TcpConnection):
 class TcpPeerTransport:
     """Connections to other nodes over TCP."""
 
-    def connect(self, address: str, *, purpose: str) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
-        return TcpPeerConnection(address)
+    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
+        return TcpPeerConnection(address, hello)
 
 
 class TcpPeerServer:

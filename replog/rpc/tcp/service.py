@@ -127,30 +127,39 @@ class StreamService:
         )
 
     async def _calls(self, stream: TcpStream[Any, Any], first: memoryview, context: RequestContext) -> None:
-        hello = await self._greet(stream, first)
+        hello = await self._greet(stream, first, self._check_caller)
         await serve_client_calls(self._node_handlers, stream, replace(context, client_id=hello.client_id))
 
     async def _controller_calls(self, stream: TcpStream[Any, Any], first: memoryview, context: RequestContext) -> None:
         hello = await self._greet(stream, first)
-        await serve_controller_calls(self._node_handlers, stream, replace(context, client_id=hello.client_id))
+        await serve_controller_calls(self._node_handlers, stream, self._asked_by(hello, context))
 
     async def _fetch(self, stream: TcpStream[Any, Any], first: memoryview, context: RequestContext) -> None:
         hello = await self._greet(stream, first)
-        await self._node_handlers.handle_fetch_stream(hello, stream, replace(context, client_id=hello.client_id))
+        await self._node_handlers.handle_fetch_stream(hello, stream, self._asked_by(hello, context))
 
     async def _refuse(self, _stream: TcpStream[Any, Any], _first: memoryview, context: RequestContext) -> None:
         raise UnsupportedVersionError(
             f"{context.listener} does not know this kind of stream. Use the same replog version on both sides."
         )
 
-    async def _greet(self, stream: TcpStream[Any, Any], first: memoryview) -> Hello:
+    async def _greet(
+        self, stream: TcpStream[Any, Any], first: memoryview, check: Callable[[Hello], Hello] | None = None
+    ) -> Hello:
         """Answers the hello of the other side; returns it."""
         hello = stream.decoded(first)
         if not isinstance(hello, Hello):
             raise MalformedFrameError("the first message of a stream must be hello")
         stream.greeted()
-        await stream.send(self._node_handlers.check_hello(hello))
+        await stream.send((check or self._node_handlers.check_hello)(hello))
         return hello
+
+    def _check_caller(self, hello: Hello) -> Hello:
+        return self._node_handlers.check_hello(hello)
+
+    def _asked_by(self, hello: Hello, context: RequestContext) -> RequestContext:
+        """Returns the context of the requests of a stream."""
+        return replace(context, client_id=hello.client_id)
 
 
 class ClientStreams(StreamService):
@@ -201,7 +210,13 @@ class PeerStreams(StreamService):
 
     async def _quorum(self, stream: TcpStream[Any, Any], first: memoryview, context: RequestContext) -> None:
         hello = await self._greet(stream, first)
-        await self._handlers.handle_quorum_stream(hello, stream, replace(context, client_id=hello.client_id))
+        await self._handlers.handle_quorum_stream(hello, stream, self._asked_by(hello, context))
+
+    def _check_caller(self, hello: Hello) -> Hello:
+        return self._handlers.check_caller(hello)
+
+    def _asked_by(self, hello: Hello, context: RequestContext) -> RequestContext:
+        return replace(super()._asked_by(hello, context), node=hello)
 
 
 async def _tell(stream: TcpStream[Any, Any], updates: AsyncIterator[object]) -> None:

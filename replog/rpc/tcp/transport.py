@@ -124,6 +124,7 @@ class TcpConnection(CallingConnection):
         self._address = address
         self._host, self._port = host.removeprefix("[").removesuffix("]"), int(port)
         self._connect = connect
+        self._hello = client_hello("", "calls")
         self._open_timeout_s = OPEN_TIMEOUT_S
         self._streams: set[TcpStream[Any, Any]] = set()
         self._calls = StreamedCalls(address)
@@ -162,7 +163,7 @@ class TcpConnection(CallingConnection):
         return await self._controller_calls.call(self._within_limit(data), opened, timeout_ms=timeout_ms)
 
     async def _open_calls(self, kind: StreamKind) -> ItemStream:
-        return (await self._greet(kind, CALLS, client_hello("", "calls")))[0]
+        return (await self._greet(kind, CALLS, self._hello))[0]
 
     async def _watch(self, kind: StreamKind, codec: Codec, request: object) -> AsyncIterator[Any]:
         stream: TcpStream[Any, Any] | None = None

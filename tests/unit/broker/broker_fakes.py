@@ -79,7 +79,7 @@ class FakeNetwork:
         self.calls: list[tuple[str, Any, int, str, bool]] = []
         self.answer: Callable[[str, Any], Any] = lambda address, _: ConnectionLostError(f"nobody at {address}")
 
-    def connect(self, address: str, *, purpose: str) -> FakeConnection:
+    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> FakeConnection:
         connection = FakeConnection(self, address)
         self.connections.append(connection)
         return connection

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from uuid import UUID
 
 from broker_kit import batch, wait_until
 
@@ -14,9 +15,11 @@ from replog.config.server import ServerConfig
 from replog.controller.messages import CreateTopics, NewTopic
 from replog.errors import ErrorCode, StorageError
 from replog.replication.leader import Leader
+from replog.rpc.grpc.transport import GrpcConnection, GrpcTransport
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
+    Hello,
     ProducePartition,
     ProduceRequest,
     ProduceResult,
@@ -51,6 +54,18 @@ class Running:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.connection: TcpConnection = TcpTransport().connect(node.address, purpose="test")
+        self._peers: list[GrpcConnection] = []
+
+    def peer(self, node_id: int, incarnation_id: UUID, cluster_id: str = "c") -> GrpcConnection:
+        """Returns a way to the port where nodes meet, as a node that says it is `node_id`."""
+        hello = Hello(cluster_id, node_id, incarnation_id)
+        self._peers.append(GrpcTransport().connect(self.node.peer_address, purpose="test", hello=hello))
+        return self._peers[-1]
+
+    async def close(self) -> None:
+        """Closes what it has opened."""
+        for connection in (self.connection, *self._peers):
+            await connection.close()
 
     async def create(self, name: str = "t") -> TopicInfo:
         """Creates a topic that the broker leads: it opens the log a moment after the metadata have it."""
@@ -112,6 +127,6 @@ async def stopping(started: Node) -> AsyncIterator[Running]:
             await started.wait_until_ready()
             yield it
     finally:
-        await it.connection.close()
+        await it.close()
         with contextlib.suppress(StorageError):
             await started.stop()

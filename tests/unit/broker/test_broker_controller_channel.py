@@ -36,6 +36,7 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.replication.messages import ProposeIsr
+from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 
 VOTERS = {1: "one:1", 2: "two:2", 3: "three:3"}
@@ -70,8 +71,7 @@ class Channeled:
         self.network = FakeNetwork()
         self.leader_id: int | None = 2
         self.channel = ControllerChannel(
-            node_id=1,
-            cluster_id="c",
+            hello=Hello("c", 1, UUID(int=1)),
             address_of=VOTERS.get,
             leader_id=lambda: self.leader_id,
             local=local,  # type: ignore[arg-type]

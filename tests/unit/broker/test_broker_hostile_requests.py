@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from uuid import UUID
 
@@ -35,6 +35,7 @@ from replog.rpc import calls
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeNodeConfigsRequest
 from replog.rpc.group_messages import FindCoordinator
+from replog.rpc.grpc.transport import GrpcConnection
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     DeleteRecordsPartition,
@@ -51,14 +52,15 @@ from replog.rpc.metadata_messages import MetadataRequest, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
-from replog.rpc.tcp.wire import StreamKind
 from replog.testing import SimulatedFileSystem
 
 pytestmark = pytest.mark.exhaustive
 
 TIMEOUT_MS = 2_000
 STRANGER = 77
+INCARNATION = UUID(int=3)
 ENDPOINT = BrokerEndpoint(CLIENT_LISTENER, "127.0.0.1", 19)
+Ask = Callable[[], Awaitable[object]]
 HOSTILE_ADDRESSES = (
     ("", 1), ("127.0.0.1", 1), ("127.0.0.1", 0), ("127.0.0.1", 2**32 - 1), ("a b", 1), ("\0", 1), ("[", 1), ("unix:/x", 1),
     ("dns:///x", 1), ("h" * 4_000, 1), ("\N{SNOWMAN}", 1), ("no.such.host.invalid", 1), ("127.0.0.1:5", 1), ("%zz", 1), ("http://x", 1),
@@ -69,7 +71,7 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
     """One good request of each kind; of some, one more that is refused late."""
     replica = controller.OfflineReplica(UUID(int=7), 0)
     register = controller.RegisterBroker(
-        STRANGER, "c", UUID(int=3), "127.0.0.1", 9, (UUID(int=4),), "rack", -1, SUPPORTED_FEATURES, 1, (ENDPOINT,)
+        STRANGER, "c", INCARNATION, "127.0.0.1", 9, (UUID(int=4),), "rack", -1, SUPPORTED_FEATURES, 1, (ENDPOINT,)
     )
     change = controller.PartitionIsrChange(topic.topic_id, 0, 0, 0, (controller.IsrMember(1, broker_epoch),))
     partition = controller.NamedPartition("t", 0)
@@ -94,7 +96,7 @@ def controller_templates(topic: TopicInfo, broker_epoch: int) -> list[controller
         controller.UnregisterBroker(STRANGER),
         controller.DrainBroker(STRANGER, drained=True),
         controller.UpdateFeatures((controller.FeatureUpdate("metadata.version", 3),), validate_only=True),
-        controller.RegisterController(STRANGER, "c", UUID(int=3), "127.0.0.1", 9, SUPPORTED_FEATURES),
+        controller.RegisterController(STRANGER, "c", INCARNATION, "127.0.0.1", 9, SUPPORTED_FEATURES),
     ]
 
 
@@ -129,16 +131,31 @@ def client_templates(topic: TopicInfo) -> list[ClientRequest]:
     ]
 
 
-def controller_requests(topic: TopicInfo, broker_epoch: int) -> Iterator[tuple[str, bytes]]:
+def controller_requests(it: Running, topic: TopicInfo) -> Iterator[tuple[str, Ask]]:
+    """By streams of the node that each speaks for: as the real one, or as one that is not there."""
+    broker_epoch = it.node.parts.replicas.lifecycle.broker_epoch
+    own, other = it.peer(1, it.node.incarnation_id), it.peer(STRANGER, INCARNATION)
     for number, template in enumerate(controller_templates(topic, broker_epoch)):
         body = calls.encode_controller_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
-        yield from hostile(controller_pb2.ControllerRequest.FromString(body), with_call=number == 0)
+        is_other = isinstance(template, controller.RegisterBroker | controller.RegisterController)
+        connection = other if is_other else own
+        for what, changed in hostile(controller_pb2.ControllerRequest.FromString(body), with_call=number == 0):
+            yield what, partial(ask_controller, connection, changed)
 
 
-def client_requests(topic: TopicInfo) -> Iterator[tuple[str, bytes]]:
+async def ask_controller(connection: GrpcConnection, body: bytes) -> object:
+    return calls.decode_controller_response(await connection._carry_controller_call(body, 60_000))
+
+
+def client_requests(it: Running, topic: TopicInfo) -> Iterator[tuple[str, Ask]]:
     for number, template in enumerate(client_templates(topic)):
         body = calls.encode_client_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
-        yield from hostile(data_pb2.ClientRequest.FromString(body), with_call=number == 0)
+        for what, changed in hostile(data_pb2.ClientRequest.FromString(body), with_call=number == 0):
+            yield what, partial(ask_node, it, changed)
+
+
+async def ask_node(it: Running, body: bytes) -> object:
+    return calls.decode_client_response(await it.connection._carry_call(body, 60_000))
 
 
 @contextlib.asynccontextmanager
@@ -151,7 +168,7 @@ async def unhurried_node() -> AsyncIterator[Running]:
         await it.produce(await it.create("t"))
         yield it
     finally:
-        await it.connection.close()
+        await it.close()
         await started.stop()
 
 
@@ -169,20 +186,14 @@ def is_ours(error: ReplogError) -> bool:
     return error.code is not ErrorCode.UNKNOWN_SERVER_ERROR and len(str(error)) < 20_000
 
 
-async def ask_all(it: Running, requests: Iterator[tuple[str, bytes]], *, controller_calls: bool) -> int:
+async def ask_all(it: Running, requests: Iterator[tuple[str, Ask]]) -> int:
     """Every request is answered, or refused by a class of ours, by a node that goes on as before."""
     count = 0
-    for what, body in requests:
+    for what, ask in requests:
         count += 1
         refused: ReplogError | None = None
         try:
-            if controller_calls:
-                opened = partial(it.connection._open_calls, StreamKind.CONTROLLER)
-                answer = await it.connection._controller_calls.call(body, opened, timeout_ms=60_000)
-                calls.decode_controller_response(answer)
-            else:
-                opened = partial(it.connection._open_calls, StreamKind.CALLS)
-                calls.decode_client_response(await it.connection._calls.call(body, opened, timeout_ms=60_000))
+            await ask()
         except ReplogError as error:
             refused = error
         assert refused is None or is_ours(refused), (what, str(refused)[:500])
@@ -204,15 +215,14 @@ async def check_serves(it: Running, topic: TopicInfo) -> None:
 async def test_no_controller_request_ends_a_node() -> None:
     async with unhurried_node() as it:
         topic = await it.topic("t")
-        requests = controller_requests(topic, it.node.parts.replicas.lifecycle.broker_epoch)
-        assert await ask_all(it, requests, controller_calls=True) > 550
+        assert await ask_all(it, controller_requests(it, topic)) > 550
         await check_serves(it, await leading(it))
 
 
 async def test_no_client_request_ends_a_node() -> None:
     async with unhurried_node() as it:
         topic = await it.topic("t")
-        assert await ask_all(it, client_requests(topic), controller_calls=False) > 150
+        assert await ask_all(it, client_requests(it, topic)) > 150
         await check_serves(it, topic)
 
 
@@ -225,13 +235,14 @@ async def test_a_broker_that_says_nonsense_about_itself_ends_no_controller() -> 
             register = controller.RegisterBroker(
                 STRANGER + number, "c", UUID(int=number + 1), host, port, ids, supported_features=SUPPORTED_FEATURES
             )
+            broker = it.peer(register.broker_id, register.incarnation_id)
             try:
-                answer = await it.connection.controller_call(register, timeout_ms=TIMEOUT_MS)
+                answer = await broker.controller_call(register, timeout_ms=TIMEOUT_MS, cluster_id="c")
             except InvalidRequestError:
                 continue
             assert isinstance(answer, controller.RegisterBrokerResponse)
             beat = controller.Heartbeat(STRANGER + number, answer.broker_epoch, 2**62)
-            await it.connection.controller_call(beat, timeout_ms=TIMEOUT_MS)
+            await broker.controller_call(beat, timeout_ms=TIMEOUT_MS, cluster_id="c")
             accepted += 1
         assert accepted >= 8
         assert (await it.produce(await leading(it))).error is ErrorCode.NONE

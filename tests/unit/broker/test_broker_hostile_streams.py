@@ -15,11 +15,11 @@ from node_kit import Running
 from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
-from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    Hello,
     ProducePartition,
     ProduceRequest,
     client_hello,
@@ -190,9 +190,10 @@ async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
         topic = await leading(it)
         epoch = it.node.parts.replicas.lifecycle.broker_epoch
         position = FetchPartition(topic.topic_id, 0, 0)
-        peer = GrpcTransport().connect(it.node.peer_address, purpose="test")
+        hello = Hello("c", 1, it.node.incarnation_id)
+        peer = it.peer(1, it.node.incarnation_id)
         for correlation_ids in ((5, 5, 5), (9, 3, -1), (-(2**63), 2**63 - 1, 0)):
-            stream: Any = await peer.open_fetch(client_hello("c", "hostile"))
+            stream: Any = await peer.open_fetch(hello)
             for number, correlation_id in enumerate(correlation_ids):
                 await stream.send(
                     FetchRequest(
@@ -202,7 +203,6 @@ async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
                 )  # fmt: skip
             await stream.receive()
             await stream.close()
-        await peer.close()
         stream = await open_stream(it, "Produce")
         await stream.send(client_hello("c", "again"))
         with pytest.raises(InvalidRequestError, match="hello was said before"):

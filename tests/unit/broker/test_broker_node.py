@@ -254,7 +254,7 @@ async def test_a_request_never_meets_half_a_node() -> None:
 
         async def knock() -> object:
             try:
-                return await connection.call(DescribeNodeRequest(), timeout_ms=5000)
+                return await connection.call(DescribeNodeRequest(), timeout_ms=5000, cluster_id="c")
             finally:
                 await connection.close()
 

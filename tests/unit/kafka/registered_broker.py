@@ -7,7 +7,7 @@ from uuid import UUID
 
 from kafka_node_kit import Served
 
-from replog.controller.requests import RegisterBroker, RegisterBrokerResponse
+from replog.controller.requests import RegisterBroker
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 
@@ -24,7 +24,7 @@ async def register(it: Served, broker_id: int) -> None:
         supported_features=SUPPORTED_FEATURES,
         endpoints=(BrokerEndpoint(CLIENT_LISTENER, "elsewhere", 9092),),
     )
-    await it.kafka.change(request, RegisterBrokerResponse, 5000)
+    await it.node.parts.metadata.controller.submit(request, timeout_ms=5000)  # type: ignore[union-attr]  # it has one
     async with asyncio.timeout(60):
         while broker_id not in it.kafka.image.brokers:
             await asyncio.sleep(0.001)

@@ -53,6 +53,8 @@ class Handlers:
             raise UnsupportedVersionError("too new")
         return Hello("c", 1, UUID(int=1))
 
+    check_caller = check_hello
+
     async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         self.contexts.append(context)
         if isinstance(call.request, DescribeNodeRequest):
