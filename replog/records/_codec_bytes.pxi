@@ -89,6 +89,10 @@ cdef inline int get_number(const uint8_t** cursor, const uint8_t* end, int bytes
         out[0] = p[0]
         cursor[0] = p + 1
         return OK
+    if end - p >= 2 and p[1] < 0x80:  # most that is longer
+        out[0] = (p[0] & 0x7F) | <uint64_t>p[1] << 7
+        cursor[0] = p + 2
+        return OK
     for i in range(bytes_max):
         if p + i >= end:
             return UNDERFLOW

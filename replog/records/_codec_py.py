@@ -254,10 +254,17 @@ class BatchBuilder:
 
 def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> list[Record]:
     """Returns all records of the batch at `position`, control records too."""
+    header = _checked_header(buffer, position, is_checked=True)
+    return _records(header, _body(header, buffer, max_decompressed_bytes), 0, INT64_MAX)
+
+
+def _checked_header(buffer: Buffer, position: int, *, is_checked: bool) -> BatchHeader:
+    """Returns the header of a batch that is all there; `is_checked`: after a look at its checksum."""
     header = parse_header(buffer, position)
     check_header(header)
-    check_crc(buffer, header)
-    return _records(header, _body(header, buffer, max_decompressed_bytes), 0, INT64_MAX)
+    if is_checked or header.end_position > len(buffer):
+        check_crc(buffer, header)
+    return header
 
 
 def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decompressed_bytes: int) -> list[Record]:
@@ -271,9 +278,10 @@ def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decom
     return out
 
 
-def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -> int:
+def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int, is_checked: bool = True) -> int:
     """Walks the records of one batch without keeping them; returns their count."""
-    return len(decode_batch(buffer, position, max_decompressed_bytes))
+    header = _checked_header(buffer, position, is_checked=is_checked)
+    return sum(1 for _ in _walk(header, _body(header, buffer, max_decompressed_bytes)))
 
 
 def decode_columns(
@@ -336,9 +344,12 @@ def _announced_offsets(header: BatchHeader, start_offset: int, end_offset: int) 
     return range(max(header.base_offset, start_offset), min(header.next_offset, end_offset))
 
 
-def survey_records(buffer: Buffer, position: int, max_decompressed_bytes: int) -> RecordsSurvey:
+def survey_records(
+    buffer: Buffer, position: int, max_decompressed_bytes: int, is_checked: bool = True
+) -> RecordsSurvey:
     """Returns what a leader may have to know of the records of one batch."""
-    records = decode_batch(buffer, position, max_decompressed_bytes)
+    header = _checked_header(buffer, position, is_checked=is_checked)
+    records = list(_walk(header, _body(header, buffer, max_decompressed_bytes)))
     timestamps = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
     return RecordsSurvey(
         len(records),

@@ -266,21 +266,40 @@ def find_record(
 
 
 def survey_records(
-    buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+    is_checked: bool = True,
 ) -> RecordsSurvey:
     """Returns what a leader may have to know of the records of the batch at `position`, without making objects.
 
-    The records are checked as by `check_records`.  Raises as `decode_batch` does.
+    The records are checked as by `check_records`, which has the same arguments.  Raises as `decode_batch` does.
     """
-    return _codec.survey_records(buffer, position, max_decompressed_bytes)
+    return _codec.survey_records(buffer, position, max_decompressed_bytes, is_checked)
 
 
-def check_records(buffer: Buffer, position: int = 0, *, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX) -> int:
+def check_records(
+    buffer: Buffer,
+    position: int = 0,
+    *,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+    is_checked: bool = True,
+) -> int:
     """Checks one batch down to its last record without making objects; returns the number of records.
 
-    For tools and recovery that want more than the checksum. Raises as `decode_batch` does.
+    Their number, their offsets, and the lengths of records, fields and headers have to agree with one another, with the
+    header, and with the size of the batch.  Keys and values are skipped over.
+
+    Args:
+        buffer: The bytes with the batch.
+        position: The position where it starts.
+        max_decompressed_bytes: The most that it may decompress to.
+        is_checked: Whether the checksum is looked at; False: the caller has.
+
+    Raises as `decode_batch` does.
     """
-    return _codec.check_records(buffer, position, max_decompressed_bytes)
+    return _codec.check_records(buffer, position, max_decompressed_bytes, is_checked)
 
 
 def batch_bytes_bound(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:

@@ -36,7 +36,11 @@ def changed(data: bytes, at: int, new: bytes) -> bytes:
 
 def with_header(at: int, form: str, value: int) -> bytes:
     """A batch with another number in its header, and the checksum that fits."""
-    data = changed(batch(b"1", b"2"), at, struct.pack(form, value))
+    return sealed(changed(batch(b"1", b"2"), at, struct.pack(form, value)))
+
+
+def sealed(data: bytes) -> bytes:
+    """The batch with the checksum that fits."""
     return changed(data, 17, struct.pack(">I", crc32c.crc32c(data[21:])))
 
 
@@ -190,6 +194,12 @@ BAD_BATCHES = {
     "more records than offsets": (with_header(57, ">i", 3), 87),
     "fewer records than offsets": (with_header(57, ">i", 1), 87),
     "less than no records": (with_header(57, ">i", -1), 87),
+    "garbage for records": (
+        sealed(changed(batch(b"1" * 60), 61, b"these are no records, whatever the checksum says")),
+        87,
+    ),
+    "a record cut": (sealed(changed(batch(), 61, b"\x7e")), 87),
+    "a key beyond its record": (sealed(changed(batch(), 65, b"\x7e")), 87),
 }
 
 

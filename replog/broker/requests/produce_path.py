@@ -1,8 +1,9 @@
 """The leader's side of a produce: check, append, wait for the high watermark, answer.
 
-Runs on the replica driver.  The record bytes are the received message itself: checked by header and CRC, written with
-one `writev`, never decoded.  What came in while the driver was busy is one write for each partition.  While the disk is
-several dirty windows behind, batches are held back here and their producers wait.
+Runs on the replica driver.  The record bytes are the received message itself: checked by header, CRC and, where they are
+plain, the lengths in the records, written with one `writev`, never decoded.  What came in while the driver was busy is
+one write for each partition.  While the disk is several dirty windows behind, batches are held back here and their
+producers wait.
 """
 
 from __future__ import annotations

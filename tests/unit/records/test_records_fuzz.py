@@ -113,6 +113,8 @@ def outcomes(codec: Any, data: bytes) -> list[object]:
             partial(codec.survey_records, data, 0, LIMIT),
             partial(codec.find_record, data, 0, 2, 1, LIMIT),
             partial(codec.find_record, data, 0, 2**63 - 1, 0, LIMIT),
+            partial(codec.check_records, data, 0, LIMIT, False),  # noqa: FBT003 -- as the codecs are called
+            partial(codec.survey_records, data, 0, LIMIT, False),  # noqa: FBT003
             *(partial(codec.decode_columns, data, 0, 2**63 - 1, wanted, LIMIT) for wanted in PROJECTIONS),
             partial(codec.decode_columns, data, 2, 4, int(Wanted.OFFSETS), LIMIT),
         )
