@@ -17,6 +17,7 @@ from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.refusals import Refusal, refused
 from replog.errors import ErrorCode, StorageError, ThrottledError
 from replog.metadata.config_keys import CleanupPolicy
+from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.replication.leader import Leader
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsResult
 
@@ -90,6 +91,10 @@ class RecordDeletions:
             self.check(key)
 
     def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
+        topic = self._stepper.image.topics_by_id.get(partition.topic_id)
+        if topic is not None and topic.name in INTERNAL_TOPICS:
+            text = f"records of {topic.name} are not deleted: the coordinators of groups live on them. Delete groups or offsets"
+            return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text))
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):
             return refused(DeleteRecordsResult, partition, led)

@@ -10,6 +10,7 @@ from broker_kit import KEY, TOPIC, TOPIC_ID, Rig, registered, rig, topic, wait_u
 from replog.broker.requests import record_deletions
 from replog.errors import ErrorCode, ThrottledError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
+from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.replication.leader import Leader
 from replog.rpc.messages import (
     DeleteRecordsPartition,
@@ -104,6 +105,18 @@ async def test_only_what_is_committed_can_go(offset: int) -> None:
         assert result.error is ErrorCode.OFFSET_OUT_OF_RANGE
         assert "high watermark is 5" in result.message
         assert it.replica.log.log_start_offset == 0
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact", "compact,delete"])
+async def test_records_of_an_internal_topic_stay_whatever_its_policy_is(policy: str) -> None:
+    """Committed offsets were gone where somebody had changed the policy."""
+    async with rig() as it:
+        changed = ConfigRecord(ResourceType.TOPIC, OFFSETS_TOPIC, "cleanup.policy", policy)
+        await it.apply(*BROKERS, *topic((1,), name=OFFSETS_TOPIC), changed)
+        for offset in (0, record_deletions.TO_HIGH_WATERMARK, 5):
+            result = await delete(it, offset)
+            assert result.error is ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert OFFSETS_TOPIC in result.message
 
 
 async def test_records_of_a_compacted_topic_stay() -> None:
