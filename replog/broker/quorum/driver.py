@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from pathlib import PurePosixPath
 from random import Random
 from typing import Protocol, assert_never
 from uuid import UUID
@@ -24,6 +25,7 @@ from replog.broker.disk.flusher import LogFlusher
 from replog.broker.quorum.committed_log import CommitListener, CommittedLog
 from replog.broker.quorum.gathered_appends import GatheredAppends
 from replog.broker.quorum.inbound import InboundRequests
+from replog.broker.quorum.lost_vote import lost_vote
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.quorum.peer_link import PeerLink
 from replog.broker.quorum.peers import QuorumPeers
@@ -156,6 +158,10 @@ class QuorumDriver:
         state_file: The file where the election state is kept.
         surroundings: The clock, network and threads to work with.
         listener: The part of the node that learns of commits and leadership.
+
+    Attributes:
+        times: How long elections and commits took.
+        lost_vote: Why this node does not vote although the voter set names it; "" where that is not so.
     """
 
     def __init__(
@@ -191,6 +197,7 @@ class QuorumDriver:
         self._inbound = InboundRequests(lambda node_id, request: self._post(Received(node_id, request)))
         self._committed = CommittedLog(log, listener)
         self.times = QuorumTimes()
+        self.lost_vote = ""
         self._appends = GatheredAppends(
             log,
             self._committed,
@@ -362,6 +369,7 @@ class QuorumDriver:
                 self._leadership(effect)
             case VoterSetChanged():
                 self._peers.set_voters(effect.voters)
+                self._note_lost_vote(effect.voters)
             case PeerLearned():
                 self._peers.learn(effect.node_id, effect.endpoint)
             case VoterChangeAnswered():
@@ -397,6 +405,14 @@ class QuorumDriver:
             self._inbound.answer(destination, message)
         elif not self._peers.send(destination, message):
             self._post(SendFailed(destination, message.correlation_id))
+
+    def _note_lost_vote(self, voters: VoterSet) -> None:
+        """Tells why this node does not vote, where the voter set names it; once, until that changes."""
+        directory = str(PurePosixPath(self._log.log.directory).parent)
+        reason = lost_vote(voters, self._identity.node_id, self._identity.directory_id, directory)
+        if reason and reason != self.lost_vote:
+            _log.warning("%s", reason)
+        self.lost_vote = reason
 
     # ---- commits and leadership ---------------------------------------------------------------------------------------
 

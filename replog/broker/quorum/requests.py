@@ -78,7 +78,8 @@ class QuorumRequests:
             return await self._answer(request)
         address = None if leader_id is None else self._quorum.address_of(leader_id)
         if address is None or forwarded:
-            raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum; try again")
+            because = f": {self._quorum.lost_vote}" if self._quorum.lost_vote else "; try again"
+            raise NotControllerError(f"node {self._node_id} knows no leader of the metadata quorum{because}")
         try:
             return await self._ask(address, request, timeout_ms)
         except ConnectionLostError as error:  # another one may lead soon

@@ -155,10 +155,19 @@ async def _remove(bootstrap_servers: str, voter_id: int, directory_id: UUID | No
 
 
 def _summary(quorum: DescribeQuorumResponse) -> list[str]:
+    from replog.client.admin.health import other_directories
+    from replog_checkpoints import uuid_to_text
+
     kind = "in the log (can be changed)" if quorum.is_dynamic else "from the configuration (not all were heard yet)"
     lines = [
         f"leader {quorum.leader_id}, epoch {quorum.leader_epoch}, voters {kind}",
         f"log {quorum.log_start_offset:,} to {quorum.log_end_offset:,}, committed to {quorum.high_watermark:,}",
+    ]
+    lines += [
+        f"node {node_id} does not vote: the voter set names another log directory. Where its meta.properties was damaged or "
+        f"changed, put directory.id={uuid_to_text(named)} back; where the disk is another one, `replog quorum remove-voter "
+        f"{node_id}`, then `add-voter {node_id}`"
+        for node_id, named in sorted(other_directories(quorum).items())
     ]
     if quorum.commit_ms_p50 >= 0:
         lines.append(f"the last commits took {quorum.commit_ms_p50} ms (p50), {quorum.commit_ms_p99} ms (p99)")

@@ -48,6 +48,9 @@ def sentence(health: ClusterHealth) -> str:
     if health.voters_behind and not (missed or named):
         verb = "does" if len(health.voters_behind) == 1 else "do"
         parts.append(f"{_named('Voter', health.voters_behind)} {verb} not follow the metadata quorum")
+    if health.voters_elsewhere:
+        nodes = _named("node", health.voters_elsewhere)
+        parts.append(f"The voter set names another log directory for {nodes}: see `replog quorum describe`")
     if not health.troubled_count:
         parts.append(_all_in_sync(health))
     return "".join(f"{part}. " for part in parts).rstrip()

@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -212,6 +213,11 @@ class ClusterHealth(Struct, frozen=True):
         return tuple(member.node_id for member in members if member.is_voter and _is_behind(member))
 
     @property
+    def voters_elsewhere(self) -> tuple[int, ...]:
+        """Nodes that follow with another log directory than they vote with, so that their vote is missing."""
+        return () if self.quorum is None else tuple(sorted(other_directories(self.quorum)))
+
+    @property
     def draining(self) -> tuple[BrokerHealth, ...]:
         """Brokers that are to be empty and are not yet."""
         return tuple(broker for broker in self.brokers if broker.is_drained and broker.replicas_count)
@@ -225,6 +231,16 @@ class ClusterHealth(Struct, frozen=True):
             or self.voters_behind
             or any(broker.is_missed for broker in self.brokers)
         )
+
+
+def other_directories(quorum: DescribeQuorumResponse) -> dict[int, UUID]:
+    """Returns by node id the directory that the voter set names, of each node that follows with another one."""
+    following = {one.node_id for one in quorum.members if not one.is_voter and not _is_behind(one)}
+    return {
+        one.node_id: one.directory_id
+        for one in quorum.members
+        if one.is_voter and one.node_id in following and one.directory_id is not None and _is_behind(one)
+    }
 
 
 def _is_behind(member: QuorumMember) -> bool:

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.commands.quorum import _directory_to_add
+from replog.cli.commands.quorum import _directory_to_add, _summary
 from replog.errors import DuplicateVoterError, InvalidRequestError
-from replog.rpc.quorum_messages import QuorumMember
+from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 
@@ -23,6 +23,20 @@ def test_the_directory_that_an_observer_fetches_with() -> None:
     assert _directory_to_add(members, 4, OLD) == OLD
     with pytest.raises(InvalidRequestError, match="does not follow the metadata log"):
         _directory_to_add(members, 5, None)
+
+
+def test_a_node_that_follows_with_another_directory_than_it_votes_with_is_named() -> None:
+    silent, follows = member(2, OLD, is_voter=True, age_ms=-1), member(2, NEW, is_voter=False)
+    others = (member(1, OLD, is_voter=True), member(3, NEW, is_voter=False))
+
+    def said(*members: QuorumMember) -> list[str]:
+        return _summary(DescribeQuorumResponse(1, 4, 9, 0, 9, is_dynamic=True, members=members))[2:]
+
+    (line,) = said(*others, silent, follows)
+    assert line.startswith("node 2 does not vote")
+    assert "put directory.id=AAAAAAAAAAAAAAAAAAAAAQ back" in line
+    assert said(*others, silent) == [], "it is not there at all"
+    assert said(*others, member(2, OLD, is_voter=True), follows) == [], "a directory that it had before"
 
 
 def test_a_voter_is_told_that_it_is_one() -> None:

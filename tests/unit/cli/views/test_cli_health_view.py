@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from uuid import UUID
 
 import pytest
 from msgspec.structs import replace
@@ -125,6 +126,16 @@ def test_voters_that_do_not_follow() -> None:
     found = replace(GOOD, quorum=replace(QUORUM, members=members))
     assert sentence(found) == (
         "Voter 3 does not follow the metadata quorum. All 12 partitions are in sync on 3 brokers."
+    )
+
+
+def test_a_voter_with_another_log_directory() -> None:
+    silent = replace(QUORUM.members[2], directory_id=UUID(int=1), last_caught_up_age_ms=60_000)
+    follows = replace(QUORUM.members[3], node_id=3, directory_id=UUID(int=2))
+    found = replace(GOOD, quorum=replace(QUORUM, members=(*QUORUM.members[:2], silent, follows)))
+    assert sentence(found) == (
+        "Voter 3 does not follow the metadata quorum. The voter set names another log directory for node 3: see "
+        "`replog quorum describe`. All 12 partitions are in sync on 3 brokers."
     )
 
 

@@ -1,0 +1,37 @@
+"""Why a node does not vote although the voter set names it: it names the node with another log directory.
+
+A vote is a promise about what is on a disk, so that a directory with another id is another voter (docs/KAFKA.md 5.6).  The
+id differs where the disk is another one, and where a character of it has flipped in `meta.properties`: nothing else knows
+the id, and a node whose vote is missing would wait for a quorum for ever without a cause.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from replog_checkpoints import META_PROPERTIES_FILE, uuid_to_text
+from replog_quorum import VoterSet
+
+
+def lost_vote(voters: VoterSet, node_id: int, directory_id: UUID, directory: str) -> str:
+    """Returns why the node does not vote, and what to do; "" where it does, or where it is no voter.
+
+    Args:
+        voters: The voter set in force.
+        node_id: The id of this node.
+        directory_id: The id of the log directory that holds its metadata log.
+        directory: The path of that directory.
+    """
+    voter = voters.get(node_id)
+    if voter is None or voter.directory_id is None or voter.directory_id == directory_id:
+        return ""
+    path, named, own = (
+        f"{directory}/{META_PROPERTIES_FILE}",
+        uuid_to_text(voter.directory_id),
+        uuid_to_text(directory_id),
+    )
+    return (
+        f"node {node_id} does not vote: the voter set in the metadata log names it with directory {named} "
+        f"({voter.directory_id}), and {path} says {own} ({directory_id}). Where that file was damaged or changed, stop the node and "
+        f"put directory.id={named} back; where the disk is another one, `replog quorum remove-voter {node_id}`, then `add-voter {node_id}`"
+    )
