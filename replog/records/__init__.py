@@ -67,7 +67,7 @@ from replog.records.model import (
     RecordsSurvey,
     TimestampType,
 )
-from replog.records.produced import KeylessRecordsError, RecordRules, validate_produced
+from replog.records.produced import KeylessRecordsError, RecordRules, must_decompress, validate_produced
 from replog.records.quorum_control import (
     QuorumVoter,
     VoterEndpoint,
@@ -135,6 +135,7 @@ __all__ = [
     "extend_rows",
     "find_record",
     "group_rows",
+    "must_decompress",
     "parse_header",
     "restamped_prefix",
     "scan",

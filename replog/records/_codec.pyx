@@ -109,6 +109,7 @@ cdef extern from *:
     object replog_new_record(type kind, object a, object b, object c, object d, object e)
 
 cdef enum:
+    KEYLESS_TOLD_MAX = 1000
     HEADER_BYTES = 61
     LOG_OVERHEAD_BYTES = 12
     ATTRIBUTES_POSITION = 21

@@ -301,23 +301,45 @@ def check_records(buffer, Py_ssize_t position, max_decompressed_bytes, bint is_c
 
 
 def survey_records(buffer, Py_ssize_t position, max_decompressed_bytes, bint is_checked=True):
-    """What a leader may have to know of the records of one batch: (count, min, max timestamp, records without key)."""
-    cdef Parsed parsed
-    cdef int64_t timestamp = 0
-    cdef int64_t low = -1
-    cdef int64_t high = -1
-    cdef bint has_time = False
-    cdef int32_t null_keys = 0
+    """What a leader may have to know of the records of one batch: see `RecordsSurvey`."""
     cdef Source source = Source(buffer, is_checked)
     cdef Body body = first_body(source, position, max_decompressed_bytes)
-    while body.next(&parsed, &timestamp):
-        null_keys += parsed.key_bytes < 0
-        if timestamp == -1:
-            continue
-        low = min(low, timestamp) if has_time else timestamp
-        high = max(high, timestamp) if has_time else timestamp
-        has_time = True
-    return RecordsSurvey(body.head.records_count, low, high, null_keys)
+    cdef const uint8_t* cursor = body.cursor
+    cdef int64_t timestamp = body.head.max_timestamp
+    cdef int64_t low = -1
+    cdef int64_t high = -1
+    cdef bint has_one_time = body.head.attributes & LOG_APPEND_TIME_BIT
+    cdef bint has_time = False
+    cdef int32_t before = -1
+    cdef int32_t left = body.left
+    cdef int32_t null_keys = 0
+    cdef int32_t[KEYLESS_TOLD_MAX] places
+    cdef int status = OK
+    cdef Parsed parsed
+    with nogil:  # a leader looks into compressed batches in a thread
+        while left > 0:
+            status = parse_record(&cursor, body.end, &parsed)
+            if status != OK or parsed.offset_delta <= before or parsed.offset_delta > body.head.last_offset_delta:
+                break
+            before = parsed.offset_delta
+            if parsed.key_bytes < 0:
+                if null_keys < KEYLESS_TOLD_MAX:
+                    places[null_keys] = body.head.records_count - left
+                null_keys += 1
+            left -= 1
+            if not has_one_time:
+                timestamp = wrapping_add(body.head.base_timestamp, parsed.timestamp_delta)
+            if timestamp != -1:
+                low = min(low, timestamp) if has_time else timestamp
+                high = max(high, timestamp) if has_time else timestamp
+                has_time = True
+    body.last_delta = before
+    if left > 0:
+        body.refuse(status, &parsed)
+    body.cursor = cursor
+    body.ends()
+    told = tuple([places[i] for i in range(min(null_keys, KEYLESS_TOLD_MAX))])
+    return RecordsSurvey(body.head.records_count, low, high, null_keys, told)
 
 
 def find_record(buffer, Py_ssize_t position, int64_t timestamp_ms, int64_t start_offset, max_decompressed_bytes):

@@ -36,6 +36,7 @@ from replog.records.header import (
 from replog.records.model import (
     DECOMPRESSED_CALL_BYTES_MAX,
     HEADER_BYTES,
+    KEYLESS_TOLD_MAX,
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     RECORD_BYTES_MIN,
@@ -351,11 +352,13 @@ def survey_records(
     header = _checked_header(buffer, position, is_checked=is_checked)
     records = list(_walk(header, _body(header, buffer, max_decompressed_bytes)))
     timestamps = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
+    keyless = tuple(place for place, record in enumerate(records) if record.key is None)
     return RecordsSurvey(
         len(records),
         min(timestamps, default=NO_TIMESTAMP),
         max(timestamps, default=NO_TIMESTAMP),
-        sum(record.key is None for record in records),
+        len(keyless),
+        keyless[:KEYLESS_TOLD_MAX],
     )
 
 

@@ -31,6 +31,9 @@ The one cap that lifts the ratio too; see `compression.decompressed_bytes_limit`
 DECOMPRESSED_CALL_BYTES_MAX = 1024 * 1024 * 1024
 """Ceiling for all compressed batches of one call together: many small bombs are one large one."""
 
+KEYLESS_TOLD_MAX = 1_000
+"""How many records without a key are named: an answer is not to be larger than what was asked."""
+
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -88,12 +91,14 @@ class RecordsSurvey(NamedTuple):
         records_count: The number of records; their offset deltas rise and stay within the batch.
         min_timestamp, max_timestamp: The bounds in ms, of the records that have a timestamp; -1 when none has.
         null_keys_count: The number of records without a key, which a compacted topic cannot take.
+        null_key_places: The places of the first `KEYLESS_TOLD_MAX` of them in the batch, counted from 0.
     """
 
     records_count: int
     min_timestamp: int
     max_timestamp: int
     null_keys_count: int
+    null_key_places: tuple[int, ...]
 
 
 class Wanted(IntFlag):

@@ -11,13 +11,12 @@ the one the header states.
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Final
 
 from msgspec import Struct
 
 from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
-from replog.records.batch import check_records, decode_columns, survey_records
+from replog.records.batch import check_records, survey_records
 from replog.records.header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -44,12 +43,6 @@ LEADER_DECOMPRESSED_BYTES_MAX: Final = 32 * 1024 * 1024
 
 RECORD_BYTES_MIN: Final = 7
 """Length, attributes, timestamp, offset, no key, no value and no headers, a byte each (docs/KAFKA.md 1.2)."""
-
-KEYLESS_TOLD_MAX: Final = 1_000
-"""How many records without a key are named: an answer is not to be larger than what was asked."""
-
-ALL_PRESENT: Final = 0xFF
-"""A byte of a bitmap of what is not null, with nothing missing."""
 
 UNDEFINED_BITS: Final = ~(CODEC_MASK | LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT)
 
@@ -86,7 +79,7 @@ NO_RULES: Final = RecordRules()
 
 
 def validate_produced(
-    buffer: Buffer, *, max_batch_bytes: int, rules: RecordRules = NO_RULES, now_ms: int = 0
+    buffer: Buffer, *, max_batch_bytes: int, rules: RecordRules = NO_RULES, now_ms: int = 0, decompresses: bool = True
 ) -> BatchHeader:
     """Checks that `buffer` is exactly one well-formed client batch.
 
@@ -95,6 +88,8 @@ def validate_produced(
         max_batch_bytes: `max.message.bytes` of the topic.
         rules: The rules of the topic.
         now_ms: The wall time of the leader, for timestamp limits.
+        decompresses: Whether compressed records are looked at where the rules ask for it; False: the caller has that done
+            where it may take long, see `must_decompress`.
 
     Returns:
         Its header, at position 0.
@@ -116,8 +111,21 @@ def validate_produced(
         raise InvalidRecordError(f"{len(buffer) - header.size_bytes} bytes follow the batch; one batch is expected")
     check_crc(buffer, header)
     _check_client_rules(header)
-    _check_records(buffer, header, rules, now_ms)
+    _check_records(buffer, header, rules, now_ms, decompresses=decompresses)
     return header
+
+
+def must_decompress(header: BatchHeader, rules: RecordRules) -> bool:
+    """Whether the rules of a topic cannot be checked without the compressed records of a batch.
+
+    A client decides how long that takes: up to `LEADER_DECOMPRESSED_BYTES_MAX`, of a few kilobytes.
+    """
+    return header.codec is not Codec.NONE and _looks_at_records(rules)
+
+
+def _looks_at_records(rules: RecordRules) -> bool:
+    has_limits = rules.timestamp_type is TimestampType.CREATE_TIME
+    return rules.are_keys_required or (has_limits and rules.timestamp_before_max_ms != UNLIMITED_MS)
 
 
 def _check_client_rules(header: BatchHeader) -> None:
@@ -175,40 +183,23 @@ def _check_producer_fields(header: BatchHeader) -> None:
         )
 
 
-def _check_records(buffer: Buffer, header: BatchHeader, rules: RecordRules, now_ms: int) -> None:
+def _check_records(buffer: Buffer, header: BatchHeader, rules: RecordRules, now_ms: int, *, decompresses: bool) -> None:
     is_compressed = header.codec is not Codec.NONE  # raises for codecs that the format does not define
     has_limits = rules.timestamp_type is TimestampType.CREATE_TIME
     min_timestamp, max_timestamp = NO_TIMESTAMP, header.max_timestamp
-    if rules.are_keys_required or (has_limits and rules.timestamp_before_max_ms != UNLIMITED_MS):
+    if _looks_at_records(rules) and (decompresses or not is_compressed):
         survey = survey_records(buffer, max_decompressed_bytes=LEADER_DECOMPRESSED_BYTES_MAX, is_checked=False)
         if rules.are_keys_required and survey.null_keys_count:
             raise KeylessRecordsError(
                 f"{survey.null_keys_count} of {survey.records_count} records have no key: "
                 "a compacted topic (cleanup.policy) keeps the newest record of every key",
-                _keyless_places(buffer),
+                survey.null_key_places,
             )
         min_timestamp, max_timestamp = survey.min_timestamp, max(max_timestamp, survey.max_timestamp)
     elif not is_compressed:
         check_records(buffer, is_checked=False)
     if has_limits:
         _check_timestamps(min_timestamp, max_timestamp, rules, now_ms)
-
-
-def _keyless_places(buffer: Buffer) -> tuple[int, ...]:
-    """Returns the places of the first records without a key in a batch that was surveyed and has some."""
-    columns = decode_columns(
-        buffer,
-        with_offsets=False,
-        with_timestamps=False,
-        with_values=False,
-        max_decompressed_bytes=LEADER_DECOMPRESSED_BYTES_MAX,
-        is_checked=False,
-    )
-    validity = columns.key_validity or b""
-    some_missing = (at for at, bits in enumerate(validity) if bits != ALL_PRESENT)
-    places = (place for at in some_missing for place in range(8 * at, min(8 * at + 8, columns.count)))
-    missing = (place for place in places if not validity[place >> 3] >> (place & 7) & 1)
-    return tuple(islice(missing, KEYLESS_TOLD_MAX))
 
 
 def _check_timestamps(min_timestamp: int, max_timestamp: int, rules: RecordRules, now_ms: int) -> None:

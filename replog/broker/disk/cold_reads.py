@@ -1,8 +1,7 @@
 """Reads that wait for the disk, in threads: a few at a time, the others in a queue.
 
 Why: records that are not in the page cache take from 0.1 ms to a second, and the driver must not wait; but a consumer that
-reads a day back must not take every thread and the whole disk from the others either.  Nor must who looks for a time, in
-batches that decompress to a thousand times their size: fewer of those searches run at a time.
+reads a day back must not take every thread and the whole disk from the others either.
 """
 
 from __future__ import annotations
@@ -14,17 +13,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from replog.errors import BrokerClosedError, ReplogError
-from replog.log import Log, ReadJob, SearchJob
+from replog.errors import ReplogError
+from replog.log import Log, ReadJob
 
 COLD_READS_MAX = 4
 """How many wait for the disk at a time."""
 
 COLD_READS_WAITING_MAX = 10_000
 """How many more wait in the queue."""
-
-SEARCHES_MAX = 2
-"""How many searches for a time take a thread at a time, of those for `COLD_READS_MAX`."""
 
 Done = Callable[[ReadJob], None]
 
@@ -46,7 +42,6 @@ class ColdReads:
         self._queue: deque[tuple[Log, ReadJob, Done]] = deque()
         self._open: dict[ReadJob, Log] = {}  # every job that `done` was not called for
         self._running: set[asyncio.Future[None]] = set()
-        self._searches = asyncio.Semaphore(SEARCHES_MAX)
         self._closed = False
 
     @property
@@ -59,25 +54,6 @@ class ColdReads:
         self._open[job] = log
         self._queue.append((log, job, done))
         self._start_next()
-
-    async def search(self, job: SearchJob) -> None:
-        """Runs a search when its turn comes; the owner of the log completes it.
-
-        Raises:
-            BrokerClosedError: The node is stopping.
-        """
-        await self._searches.acquire()
-        if self._closed:
-            self._searches.release()
-            raise BrokerClosedError("the node is stopping")
-        future = asyncio.get_running_loop().run_in_executor(self._executor, job.run)
-        self._running.add(future)
-        future.add_done_callback(self._search_ended)
-        await asyncio.shield(future)  # who does not wait any more leaves a thread that still works
-
-    def _search_ended(self, future: asyncio.Future[None]) -> None:
-        self._running.discard(future)
-        self._searches.release()
 
     async def stop(self) -> None:
         """Waits for the jobs that run, and lets go of all files.

@@ -20,6 +20,7 @@ from replog.broker.replicas.fetchers import Fetchers
 from replog.broker.replicas.flushes import ReplicaFlushes
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import ReplicationThrottle
+from replog.broker.side_work import SideWork
 from replog.config.server import ServerConfig
 from replog.controller.messages import PartitionIsrResult
 from replog.deadlines import Deadlines
@@ -59,6 +60,11 @@ _log = logging.getLogger(__name__)
 
 REPLICAS_TOGETHER = 100
 """Replicas that one step of the driver takes at most, whatever the number that is due."""
+
+
+SEARCHES_MAX = 2
+BATCH_CHECKS_MAX = 2
+"""How many threads work for clients at a time: most of a large batch needs no lock of the interpreter."""
 
 
 class ProduceWaiters(Protocol):
@@ -157,6 +163,8 @@ class ReplicaStepper:
         trouble: The replicas that cannot be used now.
         flushes: When logs are flushed.
         cold_reads: The reads that wait for the disk.
+        searches: The searches for offsets by time.
+        batch_checks: The looks into compressed batches that are produced.
         isr_changes: The changes of in-sync replicas, counted.
         leader_throttle: The rate of what this broker gives replicas that are being added.
         follower_throttle: The rate of what its own replicas take that are being added.
@@ -199,6 +207,8 @@ class ReplicaStepper:
             on_failure=on_failure,
         )
         self.cold_reads = ColdReads(self.driver.submit)
+        self.searches = SideWork("replog-search", SEARCHES_MAX)
+        self.batch_checks = SideWork("replog-batch-check", BATCH_CHECKS_MAX)
         self.trouble = DiskTrouble(config.node_id, logs, self.replicas, lambda: self.image, self.leave_role, on_offline)
         self.flushes = ReplicaFlushes(
             config, clock, self.driver, flusher, self.replicas, self.flushed, self.written_back, self.trouble.log_failed
@@ -428,6 +438,8 @@ class ReplicaStepper:
         self.fetches.answer_progressed()
         await self.driver.stop()
         await self.flushes.stop()
+        await self.searches.stop()
+        await self.batch_checks.stop()
         await self.cold_reads.stop()
 
 

@@ -324,7 +324,7 @@ class FetchPath:
         call = self._stepper.driver.call
         step = await call(partial(self._begin_search, partition))
         while isinstance(step, _OpenSearch):
-            await self._stepper.cold_reads.search(step.job)
+            await self._stepper.searches.run(step.job.run)
             step = await call(partial(self._continue_search, step))
         return step
 

@@ -1,6 +1,7 @@
 """The leader's side of a produce: check, append, wait for the high watermark, answer.
 
-Runs on the replica driver.  The record bytes are the received message itself: checked by header, CRC and, where they are
+Runs on the replica driver, but for looks into compressed batches, where a topic's rules ask for them: those run in threads,
+and what comes for the same partition meanwhile waits behind them.  The record bytes are the received message itself: checked by header, CRC and, where they are
 plain, the lengths in the records, written with one `writev`, never decoded.  What came in while the driver was busy is
 one write for each partition.  While the disk is several dirty windows behind, batches are held back here and their
 producers wait.
@@ -8,7 +9,10 @@ producers wait.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -17,10 +21,17 @@ from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.refusals import refused, refused_by
-from replog.errors import DiskFullError, ErrorCode, InvariantViolationError, ReplogError, StorageError
+from replog.errors import (
+    BrokerClosedError,
+    DiskFullError,
+    ErrorCode,
+    InvariantViolationError,
+    ReplogError,
+    StorageError,
+)
 from replog.log import AppendInfo, AppendOutcome
 from replog.metadata.topic_names import INTERNAL_TOPICS
-from replog.records import BatchHeader, KeylessRecordsError, TimestampType, validate_produced
+from replog.records import BatchHeader, KeylessRecordsError, TimestampType, must_decompress, validate_produced
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended, AwaitProduce
 from replog.rpc.error_codes import error_code_of
@@ -55,14 +66,15 @@ class _Waiting(Struct, frozen=True):
     appended: ProduceResult
 
 
-class _Ready(Struct, frozen=True):
-    """A batch that has passed its checks."""
+class _Ready(Struct, eq=False):
+    """A batch that has passed its checks, but for its compressed records where `must_be_read`."""
 
     open: _Open
     index: int
     partition: ProducePartition
     batch: Buffer
     header: BatchHeader
+    must_be_read: bool
 
 
 class ProducePath:
@@ -89,6 +101,7 @@ class ProducePath:
         self._next_id = 0
         self._queue: list[tuple[ProduceRequest, Answer]] = []
         self._held: dict[ReplicaKey, list[_Ready]] = {}
+        self._reading: dict[ReplicaKey, asyncio.Task[None]] = {}  # looks into batches that are held
         self.on_begin: Callable[[Sequence[Answer]], None] | None = None
         self.on_appended: Callable[[Sequence[Answer]], None] | None = None
         self._ready_count = 0  # checked, not appended: held back, or next in this run
@@ -134,6 +147,8 @@ class ProducePath:
         partition: ProducePartition,
         batch: Buffer,
         ready: dict[Replica, list[_Ready]],
+        *,
+        was_read: bool = False,
     ) -> None:
         """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it.
 
@@ -169,11 +184,13 @@ class ProducePath:
                 max_batch_bytes=replica.max_message_bytes,
                 rules=replica.record_rules,
                 now_ms=self._stepper.clock.wall_ms(),
+                decompresses=False,
             )
         except ReplogError as failure:  # the client's batch, not our disk, even where it says corrupt
             state.decide(index, _invalid(partition, failure, replica))
             return
-        ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header))
+        must_be_read = not was_read and must_decompress(header, replica.record_rules)
+        ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header, must_be_read))
         self._ready_count += 1
 
     def _check_again(self, state: _Open, index: int, partition: ProducePartition, batch: Buffer) -> None:
@@ -183,20 +200,61 @@ class ProducePath:
 
     def _append_all(self, ready: dict[Replica, list[_Ready]]) -> None:
         for replica, batches in ready.items():
-            if replica.key in self._held or replica.log.is_behind_write_back:
+            must_read = any(one.must_be_read for one in batches)
+            if must_read or replica.key in self._held or replica.log.is_behind_write_back:
                 self._held.setdefault(replica.key, []).extend(batches)
+                if must_read:
+                    self._read_held(replica)
             else:
                 self._ready_count -= len(batches)
                 self._append(replica, batches)
 
     def written_back(self, replica: Replica) -> None:
         """Checks again what was held back, since the disk has caught up: its partition may have moved meanwhile."""
+        if any(one.must_be_read for one in self._held.get(replica.key, ())):
+            return  # until that has been done
         held = self._held.pop(replica.key, [])
         self._ready_count -= len(held)
         ready: dict[Replica, list[_Ready]] = {}
         for one in held:
-            self._check(one.open, one.index, one.partition, one.batch, ready)
+            self._check(one.open, one.index, one.partition, one.batch, ready, was_read=True)
         self._append_all(ready)
+
+    # ---- looking into compressed batches -----------------------------------------------------------------------------------
+
+    def _read_held(self, replica: Replica) -> None:
+        """Has the batches looked into that wait for it, all of a partition together; one look at a time."""
+        key = replica.key
+        if key not in self._reading:
+            unread = [one for one in self._held[key] if one.must_be_read]
+            self._reading[key] = asyncio.create_task(self._look_into(replica, unread), name="batch-check")
+
+    async def _look_into(self, replica: Replica, unread: Sequence[_Ready]) -> None:
+        check = partial(
+            validate_produced,
+            max_batch_bytes=replica.max_message_bytes,
+            rules=replica.record_rules,
+            now_ms=self._stepper.clock.wall_ms(),
+        )
+        run = self._stepper.batch_checks.run
+        with contextlib.suppress(BrokerClosedError):  # nobody waits for an answer of a node that is stopping
+            failures = [await run(partial(_failure_of, check, one.batch)) for one in unread]
+            self._stepper.driver.submit(partial(self._was_read, replica, unread, failures))
+
+    def _was_read(self, replica: Replica, batches: Sequence[_Ready], failures: Sequence[ReplogError | None]) -> None:
+        """Refuses batches that break a rule, and goes on with the others."""
+        del self._reading[replica.key]
+        for one, failure in zip(batches, failures, strict=True):
+            one.must_be_read = False
+            if failure is not None:
+                self._ready_count -= 1
+                one.open.decide(one.index, _invalid(one.partition, failure, replica))
+        refused = {id(one) for one, failure in zip(batches, failures, strict=True) if failure is not None}
+        held = self._held[replica.key] = [one for one in self._held[replica.key] if id(one) not in refused]
+        if any(one.must_be_read for one in held):
+            self._read_held(replica)
+        elif not replica.log.is_behind_write_back:
+            self.written_back(replica)
 
     def _append(self, replica: Replica, batches: list[_Ready]) -> None:
         leader = replica.role
@@ -302,6 +360,15 @@ _AFTER_APPEND = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "appended, but leadership moved before it was committed",
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "appended, but the in-sync replicas fell below min.insync.replicas",
 }
+
+
+def _failure_of(check: Callable[[Buffer], BatchHeader], batch: Buffer) -> ReplogError | None:
+    """Returns the error of a check; None: it passes."""
+    try:
+        check(batch)
+    except ReplogError as error:
+        return error
+    return None
 
 
 def _failed(

@@ -18,7 +18,6 @@ from replog.rpc.transport import PeerHandlers, Stream, StreamPresence
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
-from replog.tcp.reading_room import ReadingRoom
 from replog.tcp.port import bind as bind_port
 from replog.tcp.reading_room import ReadingRoom
 

@@ -212,7 +212,13 @@ class Rig:
     # requests
 
     def produce(
-        self, data: bytes | None = None, *, acks: int = -1, timeout_ms: int = 30_000, leader_epoch: int = -1
+        self,
+        data: bytes | None = None,
+        *,
+        acks: int = -1,
+        timeout_ms: int = 30_000,
+        leader_epoch: int = -1,
+        topic_id: UUID = TOPIC_ID,
     ) -> asyncio.Future[ProduceResult]:
         future: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
 
@@ -220,7 +226,7 @@ class Rig:
             (result,) = response.results
             future.set_result(result)
 
-        partition = ProducePartition(TOPIC_ID, 0, leader_epoch)
+        partition = ProducePartition(topic_id, 0, leader_epoch)
         request = ProduceRequest(1, timeout_ms, acks, (partition,), (batch() if data is None else data,))
         self.produce_path.submit(request, answer)
         return future

@@ -10,7 +10,7 @@ from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
 from msgspec.structs import replace
 from node_kit import node
 
-from replog.broker.disk.cold_reads import SEARCHES_MAX
+from replog.broker.replicas.stepper import SEARCHES_MAX
 from replog.errors import CorruptRecordError, ErrorCode
 from replog.log import Log
 from replog.log.reading.time_search import SegmentSearch

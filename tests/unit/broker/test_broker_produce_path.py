@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 import pytest
-from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
+from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.requests import produce_path
-from replog.errors import ErrorCode, StorageError
+from replog.errors import ErrorCode, ReplogError, StorageError
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
+from replog.records import BatchHeader, Buffer, Codec, encode_batch
 from replog.rpc.messages import ProducePartition, ProduceRequest, ProduceResponse
 from replog.testing import Operation
 
 BROKERS = (registered(1), registered(2), registered(3))
+OTHER_ID = UUID(int=101)
 
 
 async def one_replica(it: Rig) -> None:
@@ -287,3 +291,72 @@ async def test_min_insync_replicas_may_be_raised_while_it_leads() -> None:
         await it.apply(ConfigRecord(ResourceType.TOPIC, TOPIC, "max.message.bytes", "100"))
         assert (await it.produce(batch(bytes(100)), acks=1)).error is ErrorCode.MESSAGE_TOO_LARGE
         assert KEY in it.stepper.replicas
+
+
+# ---- batches that are looked into ------------------------------------------------------------------------------------------
+
+
+class Gate:
+    """Stands in the way of looks into batches."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.threads: list[int] = []
+        self.is_open = threading.Event()
+        self._check = produce_path._failure_of
+        monkeypatch.setattr(produce_path, "_failure_of", self._checked)
+
+    def _checked(self, check: Callable[[Buffer], BatchHeader], batch: Buffer) -> ReplogError | None:
+        self.threads.append(threading.get_ident())
+        self.is_open.wait(60)
+        return self._check(check, batch)
+
+
+def keyed(key: bytes | None, codec: Codec = Codec.GZIP) -> bytes:
+    return encode_batch([(1, key, b"v", ())], codec=codec)
+
+
+@asynccontextmanager
+async def compacted() -> AsyncIterator[Rig]:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic(), ConfigRecord(ResourceType.TOPIC, TOPIC, "cleanup.policy", "compact"))
+        yield it
+
+
+async def test_compressed_batches_of_compacted_topics_are_looked_into_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Example: 218 KB became a quarter of a gigabyte on the loop, the broker was silent for 8 s, and was fenced."""
+    gate = Gate(monkeypatch)
+    async with compacted() as it:
+        await it.apply(*topic(name="other", topic_id=OTHER_ID))
+        first, second = it.produce(keyed(b"a")), it.produce(keyed(b"b"))
+        plain = it.produce(keyed(b"c", Codec.NONE))
+        await wait_until(lambda: gate.threads)
+        assert (await it.produce(batch(), topic_id=OTHER_ID)).base_offset == 0, "others go on"
+        assert not plain.done(), "the order of a partition is kept"
+        refused = it.produce(keyed(None))
+        gate.is_open.set()
+        assert [(await one).base_offset for one in (first, second, plain)] == [0, 1, 2]
+        assert (await refused).error is ErrorCode.INVALID_RECORD
+        assert (await refused).keyless == (0,)
+        assert (await it.produce(keyed(b"d"))).base_offset == 3
+        assert threading.get_ident() not in gate.threads
+
+
+async def test_who_waits_for_a_look_hears_that_leadership_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    async with compacted() as it:
+        waiting = it.produce(keyed(b"a"))
+        await wait_until(lambda: gate.threads)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(2,), leader=2))
+        gate.is_open.set()
+        assert (await waiting).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_broker_stops_beside_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = Gate(monkeypatch)
+    async with compacted() as it:
+        waiting = [it.produce(keyed(b"a")) for _ in range(3)]
+        await wait_until(lambda: gate.threads)
+        asyncio.get_running_loop().call_later(0.05, gate.is_open.set)
+    assert not any(one.done() and one.result().error is ErrorCode.NONE for one in waiting)

@@ -187,4 +187,5 @@ def test_every_codec_gives_back_what_went_in(rows: list[tuple[int, bytes | None]
             min(times, default=-1),
             max(times, default=-1),
             sum(data is None for _, data in rows),
+            tuple(place for place, (_, data) in enumerate(rows) if data is None),
         )
