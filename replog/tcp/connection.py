@@ -6,7 +6,7 @@
 | sends a frame that is none | the answers to what came before it are written, then the connection ends |
 | reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, whatever it sends |
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
-| trickles a large frame while others wait for its memory | the connection ends after seconds: see `ReadingRoom` |
+| trickles a large frame, or does not read one, while others wait for its memory | the connection ends after seconds: see `TransferRoom` |
 
 What asks for little and brings no records (metadata, offsets, a fetch) has room of its own: it does not wait while produces
 have taken the rest.  Requests that may overlap (produces and commits: their appends are in order, and only their answers are
@@ -29,7 +29,7 @@ from msgspec import Struct
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 from replog.unread_answers import UnreadAnswer
 
 CHECK_S = 5.0
@@ -47,6 +47,11 @@ JOINED_BYTES_MAX = 16 << 10
 SMALL_BYTES_MAX = 4 << 10
 """Size of the requests that have room of their own, unless they bring records."""
 
+LARGE_ANSWER_BYTES = 64 << 10
+"""Size of the answers that leave at once, whatever else is on its way: the kernel takes them."""
+
+CAME_SLOWLY = "a large request came too slowly while others waited for the memory that it held"
+LEFT_SLOWLY = "a large answer was read too slowly while others waited for the memory that it held"
 GIVEN_UP = "an answer was not read while others waited for the memory that it held (queued.max.response.bytes)"
 
 _log = logging.getLogger(__name__)
@@ -134,6 +139,23 @@ class ConnectionOwner(Protocol):
         ...
 
 
+class _LeavingAnswer:
+    """A large answer that is being written."""
+
+    def __init__(self, connection: ServerConnection, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self._connection = connection
+
+    @property
+    def moved_bytes(self) -> int:
+        """How much of it is with the kernel."""
+        return max(0, self.size_bytes - self._connection.unwritten_bytes)
+
+    def give_way(self) -> None:
+        """Ends the connection: others wait for the memory of an answer of which too little is read."""
+        self._connection.end(LEFT_SLOWLY)
+
+
 class ServerConnection(asyncio.BufferedProtocol):
     """Serves one client; made for each connection that a listener accepts.
 
@@ -144,6 +166,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         request_bytes: The bytes of requests that all connections hold together.
         small_bytes: The bytes beside these that are kept for small requests.
         reading_room: The bytes of large requests that have not come yet, of all connections together.
+        writing_room: The bytes of large answers that have not left, but for those of records.
         spares: The buffers that they share.
 
     Attributes:
@@ -157,7 +180,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         limits: ConnectionLimits,
         request_bytes: ByteSemaphore,
         small_bytes: ByteSemaphore,
-        reading_room: ReadingRoom,
+        reading_room: TransferRoom,
+        writing_room: TransferRoom,
         spares: SpareBuffers,
     ) -> None:
         self._owner = owner
@@ -168,6 +192,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._request_bytes = request_bytes
         self._small_bytes = small_bytes
         self._reading_room = reading_room
+        self._writing_room = writing_room
         self._reader = FrameReader(limits.frame_bytes_max, spares)
         self._arrived: deque[memoryview] = deque()
         self._answers: OrderedAnswers[Answer] = OrderedAnswers()
@@ -180,6 +205,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._admitted_bytes = 0  # held for the request that is next
         self._successor: asyncio.Task[None] | None = None
         self._unread: deque[UnreadAnswer] = deque()  # written, and perhaps not read
+        self._unsent: deque[Answer] = deque()  # behind a large answer, or one that waits for room
+        self._leaving: _LeavingAnswer | None = None  # holds room, or waits for it
+        self._waiting_to_leave: asyncio.Task[None] | None = None
         self._is_alone = False  # whether the request in flight is one that may not overlap
         self._is_reading = True
         self._is_writable = True
@@ -232,6 +260,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Goes on taking requests up."""
         self._is_writable = True
         self._close_unread()
+        self._leave_writing_room()
+        self._send()
         self._take_up()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
@@ -246,21 +276,28 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._request_bytes.release(self._admitted_bytes)
         self._admitted_bytes = 0
         self._leave_reading_room()
-        for task in (self._room, *self._tasks):
+        self._leave_writing_room()
+        self._unsent.clear()
+        for task in (self._room, self._waiting_to_leave, *self._tasks):
             if task is not None:
                 task.cancel()
         self._close_if_done()
 
+    @property
+    def unwritten_bytes(self) -> int:
+        """How much of the answers is not with the kernel."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     # ---- what the reading room asks ----------------------------------------------------------------------------------------
 
     @property
-    def come_bytes(self) -> int:
+    def moved_bytes(self) -> int:
         """How much of the large frame has come that is being read."""
         return self._reader.come_bytes
 
-    def give_way(self, reason: str) -> None:
+    def give_way(self) -> None:
         """Ends the connection: others wait for the memory of a frame of which too little comes."""
-        self.end(reason)
+        self.end(CAME_SLOWLY)
 
     # ---- taking requests up ----------------------------------------------------------------------------------------------
 
@@ -295,7 +332,8 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _may_take_room(self) -> bool:
         """Whether room may be asked for: who is throttled or does not read its answers would keep it from others."""
-        return not self._is_ending and self._is_writable and self._room is None and self._unmute is None
+        is_reader = self._is_writable and not self._unsent
+        return not self._is_ending and is_reader and self._room is None and self._unmute is None
 
     def _may_begin(self, frame: memoryview) -> bool:
         if not self._may_take_room():
@@ -400,6 +438,47 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._take_up()
 
     def _write(self, answer: Answer) -> None:
+        """Writes an answer, behind those that wait for room."""
+        self._unsent.append(answer)
+        self._send()
+
+    def _send(self) -> None:
+        while self._unsent and self._leaving is None:
+            answer = self._unsent[0]
+            size = sum(map(len, answer.buffers))
+            if size > LARGE_ANSWER_BYTES and answer.unread is None and self._transport is not None:
+                self._leaving = _LeavingAnswer(self, size)
+                if not self._writing_room.take_at_once(self._leaving, size):
+                    self._waiting_to_leave = self._loop.create_task(self._writing_room.take(self._leaving, size))
+                    self._waiting_to_leave.add_done_callback(self._may_leave)
+                    return
+            self._unsent.popleft()
+            self._put(answer, size)
+            if self._is_writable:  # all of it is with the kernel, or nearly
+                self._leave_writing_room()
+
+    def _may_leave(self, task: asyncio.Task[None]) -> None:
+        self._waiting_to_leave = None
+        leaving = self._leaving
+        if task.cancelled() or task.exception() is not None or leaving is None:
+            self._leaving = None
+        elif self._transport is None or not self._unsent:
+            self._leave_writing_room()
+        else:
+            self._put(self._unsent.popleft(), leaving.size_bytes)
+            if self._is_writable:
+                self._leave_writing_room()
+                self._send()
+            self._take_up()
+        self._close_if_done()
+
+    def _leave_writing_room(self) -> None:
+        if self._leaving is not None and self._waiting_to_leave is None:
+            leaving, self._leaving = self._leaving, None
+            self._writing_room.ended(leaving)
+            self._writing_room.give_back(leaving.size_bytes)
+
+    def _put(self, answer: Answer, size: int) -> None:
         transport = self._transport
         if answer.unread is not None:
             self._unread.append(answer.unread)
@@ -407,7 +486,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             self._close_unread()
             return
-        size = sum(map(len, answer.buffers))
         self._written_bytes += size
         for buffer in (b"".join(answer.buffers),) if size <= JOINED_BYTES_MAX else answer.buffers:
             transport.write(buffer)
@@ -480,7 +558,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._write(ready)
 
     def _close_if_done(self) -> None:
-        is_done = self._transport is None and self._room is None and not self._tasks
+        is_idle = self._room is None and self._waiting_to_leave is None and not self._tasks
+        is_done = self._transport is None and is_idle
         if is_done and (self._successor is None or self._successor.done()) and not self.closed.done():
             self.closed.set_result(None)
 
@@ -514,7 +593,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _why_unread(self, now_s: float) -> str:
         """Returns that answers are not read, whatever is sent meanwhile; "" where they are."""
-        unwritten_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        unwritten_bytes = self.unwritten_bytes
         drained_bytes = self._written_bytes - unwritten_bytes
         for unread in self._unread:
             unread.shrink(min(unread.held_bytes, unwritten_bytes))

@@ -14,13 +14,16 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""
 
 TOLD_MAX = 1_000
 """How many addresses are remembered as told about."""
+
+WRITING_BYTES = 128 << 20
+"""Of large answers that have not left, but for those of records, which have a limit of their own."""
 
 SMALL_BYTES = 1 << 20
 """Room for small requests, beside that for all."""
@@ -62,7 +65,7 @@ class Listener:
         server: RequestServer,
         limits: ListenerLimits,
         request_bytes: ByteSemaphore,
-        reading_room: ReadingRoom,
+        reading_room: TransferRoom,
         key: str = CLIENTS_KEY,
     ) -> None:
         self._request_server = server
@@ -71,6 +74,7 @@ class Listener:
         self._reading_room = reading_room
         self._key = key
         self._small_bytes = ByteSemaphore(SMALL_BYTES)
+        self._writing_room = TransferRoom(WRITING_BYTES)
         self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
@@ -136,7 +140,8 @@ class Listener:
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> ServerConnection:
-        limits, rooms = self._limits.connection, (self._request_bytes, self._small_bytes, self._reading_room)
+        limits = self._limits.connection
+        rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
         return ServerConnection(self, self._request_server, limits, *rooms, self._spares)
 
     def _why_full(self, address: str) -> str:

@@ -20,7 +20,7 @@ from replog.rpc.transport import ClientHandlers
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 READING_BYTES = 128 << 20
 """Of large messages of clients that are being read, before the memory of requests holds them."""
@@ -75,7 +75,7 @@ class ClientPort:
             return
         server = self._server = KafkaServer(node)
         limits = limits_within(descriptor_limit())
-        reading_room = ReadingRoom(READING_BYTES)
+        reading_room = TransferRoom(READING_BYTES)
         streams = ClientStreams(handlers, self.address, reading_room)
 
         async def serve(frame: memoryview, address: str) -> Answer | None:

@@ -19,7 +19,7 @@ from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_port
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 HELLO_TIMEOUT_S = 5.0
 """How long the way to another node may take, with its hello: a busy one is no dead one."""
@@ -80,7 +80,7 @@ class TcpPeerServer:
         bound, self._bound = self._bound, None
         if bound is None:
             return
-        reading_room = ReadingRoom(READING_BYTES)
+        reading_room = TransferRoom(READING_BYTES)
         streams = PeerStreams(handlers, self._address, reading_room)
 
         async def serve(frame: memoryview, _address: str) -> Answer | None:

@@ -25,7 +25,7 @@ from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import STREAM_VERSION, Codec, StreamKind, parse_opening, whole
 from replog.rpc.transport import ClientHandlers, ConnectionLostError, NodeHandlers, PeerHandlers, RequestContext
 from replog.tcp.frames import SpareBuffers
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 
 def _decode_consumer_fetch(data: memoryview) -> Hello | FetchRequest:
@@ -100,7 +100,7 @@ class StreamService:
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: NodeHandlers, listener: str, room: ReadingRoom) -> None:
+    def __init__(self, handlers: NodeHandlers, listener: str, room: TransferRoom) -> None:
         self._node_handlers = handlers
         self._listener = listener
         self._room = room
@@ -171,7 +171,7 @@ class ClientStreams(StreamService):
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: ClientHandlers, listener: str, room: ReadingRoom) -> None:
+    def __init__(self, handlers: ClientHandlers, listener: str, room: TransferRoom) -> None:
         super().__init__(handlers, listener, room)
         self._handlers = handlers
         self._kinds |= {
@@ -203,7 +203,7 @@ class PeerStreams(StreamService):
         room: The bytes of large messages that the node reads at a time, all streams together.
     """
 
-    def __init__(self, handlers: PeerHandlers, listener: str, room: ReadingRoom) -> None:
+    def __init__(self, handlers: PeerHandlers, listener: str, room: TransferRoom) -> None:
         super().__init__(handlers, listener, room)
         self._handlers = handlers
         self._kinds |= {StreamKind.QUORUM: (QUORUM, self._quorum)}

@@ -16,7 +16,9 @@ from replog.rpc.messages import Buffer, Hello
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, Tag, decode_error, encode_error, head, opening
 from replog.rpc.transport import ConnectionLostError
 from replog.tcp.frames import SHARED_BYTES, FrameReader, SpareBuffers
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
+
+_CAME_SLOWLY = "a large message came too slowly while others waited for the memory that it held"
 
 _log = logging.getLogger(__name__)
 
@@ -86,7 +88,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         spares: SpareBuffers,
         address: str,
         *,
-        room: ReadingRoom | None = None,
+        room: TransferRoom | None = None,
         is_client: bool = False,
     ) -> None:
         self._loop = asyncio.get_running_loop()
@@ -293,14 +295,14 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
     # ---- what the reading room asks ----------------------------------------------------------------------------------------
 
     @property
-    def come_bytes(self) -> int:
+    def moved_bytes(self) -> int:
         """How much of the large frame has come that is being read."""
         return self._reader.come_bytes
 
-    def give_way(self, reason: str) -> None:
+    def give_way(self) -> None:
         """Ends the stream: others wait for the memory of a frame of which too little comes."""
-        _log.warning("a stream from %s was ended: %s", self._address, reason)
-        self._end = self._end or ConnectionLostError(reason)
+        _log.warning("a stream from %s was ended: %s", self._address, _CAME_SLOWLY)
+        self._end = self._end or ConnectionLostError(_CAME_SLOWLY)
         self.abort()
 
     # ---- parts -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import Answer, ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()
@@ -111,7 +111,7 @@ async def serving(
     serve: Callable[[memoryview, str], Awaitable[Answer | None]] | None = None,
     **others: Any,
 ) -> AsyncIterator[Served]:
-    script, request_bytes, reading_room = Script(), ByteSemaphore(bytes_max), ReadingRoom(reading_bytes_max)
+    script, request_bytes, reading_room = Script(), ByteSemaphore(bytes_max), TransferRoom(reading_bytes_max)
     server = RequestServer(serve or script.serve, is_overlapping, is_overlapping)
     listener = Listener(server, ListenerLimits(connection=limits, **others), request_bytes, reading_room)
     bound = bind(HOST, 0)

@@ -13,10 +13,11 @@ from msgspec.structs import replace
 from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp import connection as connection_module
-from replog.tcp import reading_room as reading_room_module
+from replog.tcp import listener as listener_module
+from replog.tcp import transfer_room as transfer_room_module
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 
@@ -198,7 +199,7 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
         RequestServer(script.serve, lambda frame: True, lambda frame: True),
         ListenerLimits(),
         request_bytes,
-        ReadingRoom(1),
+        TransferRoom(1),
     )
     made = listener._accept()
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
@@ -268,9 +269,9 @@ async def test_a_large_request_that_trickles_holds_memory_of_all_for_a_bounded_t
 
 @pytest.fixture
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_room_module, "GRACE_S", 0.05)
-    monkeypatch.setattr(reading_room_module, "LOOK_S", 0.02)
-    monkeypatch.setattr(reading_room_module, "FINISH_S", 0.2)
+    monkeypatch.setattr(transfer_room_module, "GRACE_S", 0.05)
+    monkeypatch.setattr(transfer_room_module, "LOOK_S", 0.02)
+    monkeypatch.setattr(transfer_room_module, "FINISH_S", 0.2)
 
 
 @pytest.mark.usefixtures("hurried")
@@ -293,8 +294,8 @@ async def test_a_large_request_that_trickles_gives_way_to_those_who_wait(caplog:
 
 
 async def test_a_large_request_that_comes_in_time_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading_room_module, "GRACE_S", 0.0)
-    monkeypatch.setattr(reading_room_module, "LOOK_S", 0.01)
+    monkeypatch.setattr(transfer_room_module, "GRACE_S", 0.0)
+    monkeypatch.setattr(transfer_room_module, "LOOK_S", 0.01)
     async with serving(reading_bytes_max=1_000_000) as it:
         it.script.is_open = True
         first, second = await it.client(), await it.client()
@@ -320,6 +321,41 @@ async def test_a_client_that_sends_and_does_not_read_is_ended(monkeypatch: pytes
         async with asyncio.timeout(60):
             while len(it.listener):
                 await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("hurried")
+async def test_large_answers_that_are_not_read_give_way_to_those_who_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Example: forty connections asked for all metadata of a large cluster and read nothing, and the broker held 2.4 GB."""
+    monkeypatch.setattr(listener_module, "WRITING_BYTES", 40 << 20)
+    async with serving() as it:
+        it.script.is_open, it.script.answer_size = True, 32 << 20
+        idle = [await it.client() for _ in range(3)]
+        for number, client in enumerate(idle):
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            client.writer.write(request(number))
+        await it.script.until(lambda: len(it.script.begun) == 3)
+        assert 32 << 20 <= it.listener._writing_room.held_bytes < 33 << 20, "the others wait, and are not written"
+        it.script.answer_size = 0
+        other = await it.client()
+        other.writer.write(request(3))
+        assert await other.answers(1) == [3], "what is small does not wait"
+        it.script.answer_size = 32 << 20
+        other.writer.write(request(4) + request(5))
+        assert await other.answers(2) == [4, 5]
+    assert "a large answer was read too slowly while others waited" in caplog.text
+
+
+async def test_large_answers_leave_one_after_another_in_their_order() -> None:
+    async with serving() as it:
+        it.script.answer_size = 8 << 20
+        client = await it.client()
+        client.writer.write(b"".join(request(number) for number in range(4)))
+        await it.script.until(lambda: len(it.script.gates) == 4)
+        it.script.finish(3, 2, 1, 0)
+        assert await client.answers(4) == [0, 1, 2, 3]
+        assert it.listener._writing_room.held_bytes == 0
 
 
 async def test_a_request_that_takes_long_is_no_idle_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from replog.tcp import listener as listener_module
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, HOST, Script, request, serving
 
@@ -108,7 +108,7 @@ async def test_a_port_that_was_taken_meanwhile_is_told() -> None:
             RequestServer(Script().serve, lambda frame: True, lambda frame: True),
             ListenerLimits(),
             ByteSemaphore(1),
-            ReadingRoom(1),
+            TransferRoom(1),
         )
         with pytest.raises(ConfigError, match=rf"cannot listen at 127.0.0.1:{port}"):
             await listener.start(first)
@@ -123,7 +123,7 @@ async def test_a_listener_that_is_given_up_while_it_begins_leaves_no_port() -> N
         RequestServer(Script().serve, lambda frame: True, lambda frame: True),
         ListenerLimits(),
         ByteSemaphore(1),
-        ReadingRoom(1),
+        TransferRoom(1),
     )
     starting = asyncio.create_task(listener.start(bound))
     await asyncio.sleep(0)

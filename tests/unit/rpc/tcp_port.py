@@ -15,7 +15,7 @@ from replog.rpc.transport import ClientHandlers
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
-from replog.tcp.reading_room import ReadingRoom
+from replog.tcp.transfer_room import TransferRoom
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class TcpPort:
     """A port that listens; `room` is what large messages share that are being read."""
 
     port: int
-    room: ReadingRoom
+    room: TransferRoom
     listener: Listener
 
     @property
@@ -34,7 +34,7 @@ class TcpPort:
 @contextlib.asynccontextmanager
 async def listening(handlers: ClientHandlers, *, port: int = 0, room_bytes: int = 1 << 30) -> AsyncIterator[TcpPort]:
     """Listens at `port`, or a free one, until the end of the block; what was read must have been given back by then."""
-    bound, room = bind("127.0.0.1", port), ReadingRoom(room_bytes)
+    bound, room = bind("127.0.0.1", port), TransferRoom(room_bytes)
     service = ClientStreams(handlers, f"127.0.0.1:{bound.port}", room)
 
     async def answer(frame: memoryview, _address: str) -> Answer | None:

@@ -45,7 +45,7 @@ from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.tcp.wire import STREAM_KEY, StreamKind, Tag, decode_error
 from replog.rpc.transport import ConnectionLostError
-from replog.tcp import reading_room as reading_room_module
+from replog.tcp import transfer_room as transfer_room_module
 from replog.tcp.frames import SpareBuffers
 
 
@@ -276,7 +276,7 @@ async def test_large_messages_share_the_room_that_there_is() -> None:
 
 async def test_a_message_that_trickles_gives_way_to_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("GRACE_S", 0.05), ("FINISH_S", 0.2), ("LOOK_S", 0.02)):
-        monkeypatch.setattr(reading_room_module, name, seconds)
+        monkeypatch.setattr(transfer_room_module, name, seconds)
     async with serving(room_bytes=1) as it:
         slow, other = [await it.connection.open_produce(HELLO) for _ in range(2)]
         assert isinstance(slow, TcpStream)
