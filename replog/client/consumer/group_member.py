@@ -140,6 +140,7 @@ class GroupMember:
         self._news = asyncio.Event()
         self._hearing = asyncio.Event()  # set while news would be taken up
         self._is_out = asyncio.Event()
+        self._stepped = asyncio.Event()
         self._opening: set[IdPartition] = set()
         self._asked: set[IdPartition] = set()  # those of them that an answer is for which is waited for
         self._opening_wanted = asyncio.Event()
@@ -210,11 +211,13 @@ class GroupMember:
         """
         if task.cancelled():
             self._is_out.set()
+            self._stepped.set()
         elif (error := task.exception()) is not None:
             self.failure = ReplogError(
                 f"{task.get_name()} ended, which is a bug of replog's: {error!r}; make a new consumer"
             )
             self._is_out.set()
+            self._stepped.set()
             self._wake()
 
     async def leave(self) -> None:
@@ -253,6 +256,12 @@ class GroupMember:
         self.watch.count += 1
         if self._core.state is State.AWAY:
             self._step(ReaderBack())
+
+    async def confirm(self) -> None:
+        """Returns when it is known whether this is a member still: at once where the coordinator was heard lately, or is silent."""
+        while self._core.is_in_doubt(self._now_ms()) and not self._is_out.is_set():
+            self._stepped.clear()
+            await self._stepped.wait()
 
     def take_ready(self) -> list[Opened]:
         """Returns the partitions that the reader begins with now; they are held from now on."""
@@ -360,6 +369,7 @@ class GroupMember:
         finally:
             self._is_stepping = False
             self._news.set()
+            self._stepped.set()
             if self._core.may_hear:
                 self._hearing.set()
             else:

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from time import monotonic
+from typing import Final
 
 from replog.client.consumer.group_commits import NO_MEMBER
 from replog.client.consumer.group_member import GroupMember, TakenBack
@@ -14,6 +16,9 @@ from replog.client.consumer.partition_reader import PartitionReader
 from replog.client.consumer.start import first_offsets
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError, raised_anew
+
+TURN_S: Final = 0.05
+"""How long an application that never waits may keep the event loop from heartbeats and commits, seconds."""
 
 _hearing: ContextVar[object] = ContextVar("replog_listener_hearing")
 """What a listener hears in this task, or whatever task it has begun: an object for each time."""
@@ -50,6 +55,8 @@ class GroupReading:
         self._is_reading = False
         self._hearing: object = None  # what the listener hears of partitions that go; None: nothing
         self._unheard: list[TopicPartition] = []  # begun with, and the listener has not heard of it to the end
+        self._now_s = _clock_of(asyncio.get_running_loop())
+        self._turn_due_s = 0.0
         reader.attend = self.attend
 
     # ---- around a read -----------------------------------------------------------------------------------------------
@@ -59,7 +66,7 @@ class GroupReading:
         member = self.member
         self._progress.ask()
         member.reader_came()
-        return self.is_wanted or member.going is not None
+        return self.is_wanted or member.going is not None or self._now_s() >= self._turn_due_s
 
     @property
     def is_wanted(self) -> bool:
@@ -101,7 +108,8 @@ class GroupReading:
 
     def hand_out(self, record: ConsumerRecord) -> None:
         """Counts a record as in the application's hands."""
-        self._progress.hand_out(TopicPartition(record.topic, record.partition), record.offset)
+        partition = tuple.__new__(TopicPartition, record[:2])  # what TopicPartition(...) does in the end, and quicker
+        self._progress.hand_out(partition, record.offset)
 
     def hand_out_all(self, found: Iterable[ConsumerRecord | FetchedBatches]) -> None:
         """Counts all of a read as in the application's hands."""
@@ -117,6 +125,8 @@ class GroupReading:
     async def attend(self) -> None:
         """Gives back what is taken, begins with what is new, raises why the group does not take the member."""
         member, watch = self.member, self.member.watch
+        if self._now_s() >= self._turn_due_s:
+            await self._give_turn()
         self._reader.raise_if_closed()
         if self._is_attending:
             raise InvalidRequestError(
@@ -137,6 +147,15 @@ class GroupReading:
             self._is_attending = False
         if member.failure is not None:
             raise raised_anew(member.failure)
+
+    async def _give_turn(self) -> None:
+        """Lets heartbeats and commits run, beside an application that works on records without ever waiting.
+
+        Where it has kept them from running for long, others may read these partitions: the coordinator says so first.
+        """
+        await asyncio.sleep(0)
+        await self.member.confirm()
+        self._turn_due_s = self._now_s() + TURN_S
 
     async def give_back(self, taken: TakenBack) -> None:
         """Tells the application and stops reading; what stays is read on while the last commit of what goes is under way.
@@ -232,3 +251,12 @@ class GroupReading:
         last_commit = None if is_lost else commits.want_last(partitions)
         if last_commit is not None:
             await commits.wait_for_last(last_commit)
+
+
+def _clock_of(loop: asyncio.AbstractEventLoop) -> Callable[[], float]:
+    """Returns a clock that goes on while a loop is kept from running: a loop's own one in a simulation, else that of the process.
+
+    Why not always `loop.time`: that of asyncio is the same behind one more call, and that of uvloop says when it ran last.
+    """
+    is_simulated = isinstance(loop, asyncio.BaseEventLoop) and type(loop).time is not asyncio.BaseEventLoop.time
+    return loop.time if is_simulated else monotonic

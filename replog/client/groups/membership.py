@@ -131,6 +131,7 @@ class Membership:
         self._is_reader_back = False
         self._interval_ms = FIRST_INTERVAL_MS
         self._sent_ms = 0
+        self._confirmed_ms = 0  # when the last heartbeat that was answered was sent
         self._due_ms: int | None = None
         self._has_said_unreleased = False
 
@@ -153,6 +154,14 @@ class Membership:
     def may_hear(self) -> bool:
         """Whether news from the coordinator would be taken up now: the last heartbeat was answered, and none is under way."""
         return self.state is State.MEMBER and self._told is not None and self._under_way is None
+
+    def is_in_doubt(self, now_ms: int) -> bool:
+        """Whether this member has kept silent for so long that it may be out, and has not asked, or heard, since."""
+        return self.state is State.MEMBER and self._told is not None and self._is_late_for(now_ms)
+
+    def _is_late_for(self, now_ms: int) -> bool:
+        """Whether no heartbeat for two intervals before a time was answered: sessions are longer than one."""
+        return now_ms - self._confirmed_ms >= 2 * self._interval_ms
 
     def _handle(self, message: Message, now_ms: int) -> tuple[Effect, ...]:
         match message:
@@ -230,6 +239,7 @@ class Membership:
         self._has_said_unreleased = False
         self.state = State.MEMBER
         self.epoch = response.member_epoch
+        self._confirmed_ms = self._sent_ms
         self._interval_ms = response.heartbeat_interval_ms
         self._told = told = self._known_after(said)
         if self._is_acknowledging:
@@ -271,7 +281,7 @@ class Membership:
         self._due_ms = now_ms + int(self._backoff.next_s() * 1000)
         is_kept_out = said.member_epoch == JOINING_EPOCH and isinstance(error, GroupIdNotFoundError)
         if isinstance(error, PUT_OUT) and not is_kept_out:
-            return self._fence()
+            return (*self._silence(), *self._fence())
         if isinstance(error, UnreleasedInstanceIdError):
             return self._wait_for_instance(error, now_ms)
         if isinstance(error, RetriableError):
@@ -280,6 +290,18 @@ class Membership:
         self._forget_membership()
         self._due_ms = None
         return (Fail(error), *self._lose())
+
+    def _silence(self) -> tuple[Effect, ...]:
+        """Says why the coordinator has put this member out, where that is its own silence."""
+        if self.state is not State.MEMBER or not self._is_late_for(self._sent_ms):
+            return ()
+        silent_ms = self._sent_ms - self._confirmed_ms
+        text = (
+            f"group {self._config.group_id!r}: this member has sent no heartbeat in {silent_ms} ms and was put out: others read "
+            "its partitions from the last commits on. Work that keeps the event loop from running for so long belongs in a "
+            "thread, by asyncio.to_thread, or under a SyncConsumer, whose heartbeats have a thread of their own."
+        )
+        return (Say(text),)
 
     def _wait_for_instance(self, error: ReplogError, now_ms: int) -> tuple[Effect, ...]:
         """Waits for the place of a static member whose process died without leaving, or still runs."""

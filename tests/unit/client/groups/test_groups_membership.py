@@ -358,3 +358,31 @@ def test_a_static_member_that_restarts_has_its_partitions_again() -> None:
     again.subscribe(host, "t")
     settle(host, again, second, turns=10)
     assert again.reads == had
+
+
+def test_a_member_that_was_silent_is_in_doubt_until_it_has_asked() -> None:
+    """Its application may have kept the event loop for longer than the session."""
+    member = joined(0)
+    assert not member.core.is_in_doubt(1_999)
+    assert member.core.is_in_doubt(2_000)
+    tick(member, 50_000)
+    assert member.core.is_in_doubt(50_000)
+    answer(member, 1, 50_010, is_news=False)
+    assert not member.core.is_in_doubt(50_010)
+
+
+def test_a_coordinator_that_is_silent_holds_nobody_up() -> None:
+    member = joined(0)
+    tick(member, 1_000)
+    fail(member, RequestTimedOutError("silent"), 6_000)
+    assert not member.core.is_in_doubt(60_000)
+
+
+@pytest.mark.parametrize(("sent_ms", "lines"), [(1_000, 0), (50_000, 1)])
+def test_who_is_put_out_for_its_own_silence_is_told_why(sent_ms: int, lines: int) -> None:
+    member = joined(0)
+    tick(member, sent_ms)
+    fail(member, UnknownMemberIdError("who?"), sent_ms + 10)
+    assert member.giving_back == Lose(parts(0))
+    assert [f"no heartbeat in {sent_ms} ms" in text for text in member.texts] == [True] * lines
+    assert not member.core.is_in_doubt(60_000)
