@@ -7,7 +7,7 @@ import threading
 from collections.abc import Awaitable, Callable, Collection
 
 import pytest
-from embedded_group_kit import PATIENCE_S, Rig, error_of_poll, read
+from embedded_group_kit import PATIENCE_S, Heard, Rig, error_of_poll, member, read, until
 
 from replog.client import AssignmentListener, Consumer, SyncConsumer, TopicPartition
 from replog.errors import BrokerClosedError, ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
@@ -87,6 +87,62 @@ async def test_a_listener_may_seek_and_pause_at_the_end_and_the_last_commit_is_m
         await other.subscribe(["t"])
         assert len(await read(other, 1)) == 1  # the record that was in hand
         assert await other.poll(timeout_ms=300) == []
+
+
+async def test_partitions_that_come_while_a_consumer_unsubscribes_are_not_begun_with(rig: Rig) -> None:
+    listener = Heard()
+    reading = await member(rig, listener)
+    await until(lambda: len(reading.records) == 40)
+    consumer = reading.consumer
+    assert consumer._group is not None
+    ready = consumer._group.member
+    listener.gate.clear()
+    leaving = asyncio.create_task(consumer.unsubscribe())
+    await until(lambda: ("revoked", 4) in listener.heard)
+    await rig.admin.create_partitions("t", 6)
+    await until(lambda: len(ready.ready) == 2 or len(consumer.assignment()) == 6)
+    listener.gate.set()
+    await leaving
+    assert consumer.assignment() == []
+    assert listener.heard == [("assigned", 4), ("revoked", 4)]
+    await reading.stop()
+
+
+@pytest.mark.parametrize("method", ["close", "unsubscribe"])
+async def test_who_ends_while_the_listener_hears_waits_until_it_has(rig: Rig, method: str) -> None:
+    listener = Heard()
+    reading = await member(rig, listener)
+    await until(lambda: len(reading.records) == 40)
+    listener.gate.clear()
+    other = await member(rig)
+    await until(lambda: len(listener.heard) == 2)
+    ending = [asyncio.create_task(getattr(reading.consumer, method)()) for _ in range(2)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    heard = [("assigned", 4), ("revoked", 2)]
+    assert listener.heard == heard
+    listener.gate.set()
+    await asyncio.gather(*ending)
+    assert listener.heard == [*heard, ("revoked", 2)]
+    assert reading.consumer.assignment() == []
+    await reading.stop()
+    await other.stop()
+
+
+async def test_a_listener_that_unsubscribes_where_it_hears_of_new_partitions_waits_for_nobody(rig: Rig) -> None:
+    class Leaving(Heard):
+        async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
+            await super().on_assigned(partitions)
+            await consumer.unsubscribe()
+
+    listener = Leaving()
+    async with rig.consumer() as consumer:
+        await consumer.subscribe(["t"], listener=listener)
+        with pytest.raises(InvalidRequestError, match="no partition is assigned any more"):
+            await read(consumer, 1)
+        assert listener.heard == [("assigned", 4), ("revoked", 4)]
+        await consumer.subscribe(["t"], listener=Heard())
+        assert len(await read(consumer, 40)) == 40
 
 
 async def test_a_commit_that_is_cancelled_takes_back_none_that_came_after_it(rig: Rig) -> None:

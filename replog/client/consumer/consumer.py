@@ -403,13 +403,15 @@ class Consumer(ConsumerPositions):
             InvalidRequestError: A listener calls that hears of partitions that go.
         """
         self._reader.raise_if_closed()
-        if self._group is not None:
-            self._group.raise_if_heard("unsubscribe")
+        group = self._group
+        if group is not None:
+            group.raise_if_heard("unsubscribe")
             try:
-                await self._group.leave()
+                await group.leave()
             finally:
-                self._group = None
-                self._reader.want(None)
+                if self._group is group:  # else another task has unsubscribed, and subscribed anew
+                    self._group = None
+                    self._reader.want(None)
 
     async def commit(self, offsets: Mapping[tuple[str, int], int] | None = None) -> None:
         """Commits offsets of the group; returns when they are kept.  Commits that wait at the same time go out together.

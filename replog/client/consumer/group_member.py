@@ -227,7 +227,7 @@ class GroupMember:
         self._opening.clear()
         self.going = None  # it is given up by leaving, when its commit has ended
         try:
-            if self._release_task is not None:  # whoever leaves a second time meanwhile waits for it, too
+            if self._release_task is not None:
                 await asyncio.wait([self._release_task])
         finally:
             await self._end()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from time import monotonic
 from typing import Final
+
+from msgspec import Struct
 
 from replog.client.consumer.group_commits import NO_MEMBER
 from replog.client.consumer.group_member import GroupMember, TakenBack
@@ -20,12 +22,23 @@ from replog.errors import InvalidRequestError, raised_anew
 TURN_S: Final = 0.05
 """How long an application that never waits may keep the event loop from heartbeats and commits, seconds."""
 
-_hearing: ContextVar[object] = ContextVar("replog_listener_hearing")
-"""What a listener hears in this task, or whatever task it has begun: an object for each time."""
+
+class _Hearing(Struct, eq=False):
+    """One time that a listener hears something; `is_of_going`: of partitions that go."""
+
+    is_of_going: bool
+
+
+_hearing: ContextVar[_Hearing] = ContextVar("replog_listener_hearing")
+"""What a listener hears in this task, or whatever task it has begun."""
 
 
 class GroupReading:
     """Joins a member and a reader.
+
+    Invariants:
+        - the listener hears of one thing at a time, but for what it does itself while it hears;
+        - nothing is begun with once the end has begun.
 
     Attributes:
         has_left: Whether the member has left the group for good: nothing can be committed any more.
@@ -53,7 +66,10 @@ class GroupReading:
         self.has_left = False
         self._is_attending = False
         self._is_reading = False
-        self._hearing: object = None  # what the listener hears of partitions that go; None: nothing
+        self._is_leaving = False
+        self._left = asyncio.Event()
+        self._ear = asyncio.Lock()
+        self._hearing: _Hearing | None = None  # what the listener hears; None: nothing
         self._unheard: list[TopicPartition] = []  # begun with, and the listener has not heard of it to the end
         self._now_s = _clock_of(asyncio.get_running_loop())
         self._turn_due_s = 0.0
@@ -71,7 +87,7 @@ class GroupReading:
     @property
     def is_wanted(self) -> bool:
         """Whether there is something to attend to before the next record."""
-        return self.member.needs_reader or bool(self._unheard)
+        return self.member.needs_reader or bool(self._unheard) or self._is_leaving
 
     def is_free_to_go_on(self) -> bool:
         """Counts a record that was polled before as asked for.  Returns whether it may be handed out without attending first.
@@ -123,11 +139,15 @@ class GroupReading:
     # ---- what the group wants ----------------------------------------------------------------------------------------
 
     async def attend(self) -> None:
-        """Gives back what is taken, begins with what is new, raises why the group does not take the member."""
+        """Gives back what is taken, begins with what is new, raises why the group does not take the member.
+
+        Raises:
+            InvalidRequestError: The consumer unsubscribes meanwhile, or its listener reads.
+        """
         member, watch = self.member, self.member.watch
         if self._now_s() >= self._turn_due_s:
             await self._give_turn()
-        self._reader.raise_if_closed()
+        self._raise_if_ending()
         if self._is_attending:
             raise InvalidRequestError(
                 "a listener may seek and commit, and cannot read: its consumer waits for it, and one task at a time may read"
@@ -138,8 +158,10 @@ class GroupReading:
         try:
             if member.taken_back is not None:
                 await self.give_back(member.taken_back)
+                self._raise_if_ending()
             if member.ready or self._unheard:
                 await self._begin()
+                self._raise_if_ending()
             if member.going is not None:
                 await asyncio.sleep(0)  # what goes has its turn also where the application never waits
         finally:
@@ -147,6 +169,13 @@ class GroupReading:
             self._is_attending = False
         if member.failure is not None:
             raise raised_anew(member.failure)
+
+    def _raise_if_ending(self) -> None:
+        self._reader.raise_if_closed()
+        if self._is_leaving:
+            raise InvalidRequestError(
+                "no partition is assigned any more: this consumer unsubscribes; call assign or subscribe when it has"
+            )
 
     async def _give_turn(self) -> None:
         """Lets heartbeats and commits run, beside an application that works on records without ever waiting.
@@ -164,7 +193,7 @@ class GroupReading:
         """
         is_lost = taken.is_lost or self.member.epoch == NO_MEMBER
         try:
-            await self._tell(taken.partitions, is_lost=is_lost)
+            await self._tell_of_going(taken.partitions, is_lost=is_lost)
         except asyncio.CancelledError:
             raise
         except BaseException:
@@ -172,17 +201,29 @@ class GroupReading:
             raise
         self._let_go(taken, None if is_lost else self.member.commits.want_last(taken.partitions))
 
-    async def _tell(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
-        self._hearing = object()
-        token = _hearing.set(self._hearing)
-        try:
-            if is_lost:
-                await self.listener.on_lost(partitions)
-            else:
-                await self.listener.on_revoked(partitions)
-        finally:
-            self._hearing = None
-            _hearing.reset(token)
+    async def _tell_of_going(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
+        hear = self.listener.on_lost if is_lost else self.listener.on_revoked
+        await self._tell(hear, partitions, _Hearing(is_of_going=True))
+
+    async def _tell(
+        self,
+        hear: Callable[[Collection[TopicPartition]], Awaitable[None]],
+        partitions: Collection[TopicPartition],
+        hearing: _Hearing,
+    ) -> None:
+        """Lets the listener hear of partitions, when it has heard to the end what another task tells it."""
+        outer = self._hearing if self._is_heard_here() else None
+        async with self._ear if outer is None else nullcontext():
+            self._hearing, token = hearing, _hearing.set(hearing)
+            try:
+                await hear(partitions)
+            finally:
+                self._hearing = outer
+                _hearing.reset(token)
+
+    def _is_heard_here(self) -> bool:
+        """Whether the listener runs, and whoever asks is the listener, or a task that it has begun."""
+        return self._hearing is not None and _hearing.get(None) is self._hearing
 
     def raise_if_heard(self, method: str) -> None:
         """Refuses to end in a listener that hears of partitions that go: the end would wait for it, and it for the end.
@@ -190,7 +231,7 @@ class GroupReading:
         Raises:
             InvalidRequestError: Its listener calls.
         """
-        if self._hearing is not None and _hearing.get(None) is self._hearing:
+        if self._hearing is not None and self._hearing.is_of_going and self._is_heard_here():
             raise InvalidRequestError(
                 f"a listener may seek and commit, and cannot {method}: that waits for the listener; let whoever reads do it"
             )
@@ -214,7 +255,7 @@ class GroupReading:
             self._unheard.append(each.partition)
         self._reader.follow()
         try:
-            await self.listener.on_assigned(list(self._unheard))
+            await self._tell(self.listener.on_assigned, list(self._unheard), _Hearing(is_of_going=False))
         except asyncio.CancelledError:
             raise
         except BaseException:
@@ -226,26 +267,40 @@ class GroupReading:
         """Gives everything back and leaves the group; who is cancelled gives up a last commit that is under way, and leaves.
 
         Of what the reader has let go of before, the application has been told, and the member itself has the last commit.
+        Whoever leaves a second time waits for the first.
         """
-        read = tuple(self._reader.states)
+        if self._is_leaving:
+            await self._left.wait()
+            return
+        self._is_leaving = True
+        self._reader.wake.set()  # who waits for records is told that there will be none
         try:
-            if read:
-                await self._part_from(read)
+            if not self._is_heard_here():
+                async with self._ear:  # what the listener hears may be of partitions that go, or come
+                    pass
+            if self._reader.states:
+                await self._part_from(tuple(self._reader.states))
         finally:
-            self._reader.attend = self._reader.on_reset = None
-            self._reader.wake.set()  # who waits for records is told that there will be none
-            for partition in read:
-                self._progress.end(partition)
-                self._reader.remove(partition)
-            await self.member.leave()
-            self.has_left = True
+            try:
+                await self._end()
+            finally:
+                self._left.set()
+
+    async def _end(self) -> None:
+        self._reader.attend = self._reader.on_reset = None
+        self._reader.wake.set()
+        for partition in tuple(self._reader.states):
+            self._progress.end(partition)
+            self._reader.remove(partition)
+        await self.member.leave()
+        self.has_left = True
 
     async def _part_from(self, partitions: Collection[TopicPartition]) -> None:
         """Tells the application, and commits what is done with while that is possible."""
         commits, is_lost = self.member.commits, self.member.epoch == NO_MEMBER
         self._reader.is_parting = True
         try:
-            await self._tell(partitions, is_lost=is_lost)
+            await self._tell_of_going(partitions, is_lost=is_lost)
         finally:
             self._reader.is_parting = False
         last_commit = None if is_lost else commits.want_last(partitions)
