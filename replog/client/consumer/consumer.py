@@ -20,6 +20,7 @@ from replog.client.arguments import (
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.view import ClusterView
+from replog.client.consumer.epoch_spans import NO_EPOCH
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_reading import GroupReading
@@ -35,6 +36,7 @@ from replog.client.consumer.positions import ConsumerPositions, Partitions
 from replog.client.consumer.start import Start, check_start, is_offset, start_positions
 from replog.client.home_loop import require_loop
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.coordinator.offsets.requests import CommittedOffset
 from replog.ending import Ending
 from replog.errors import ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
 from replog.rpc.forks import tell_at_fork
@@ -389,7 +391,9 @@ class Consumer(ConsumerPositions):
         for name in names:
             await self._view.topic_or_raise(name)
         if self._group is None:
-            member = GroupMember(self._view, self._group_settings, self._reader.wake.set, self._position)
+            member = GroupMember(
+                self._view, self._group_settings, self._reader.wake.set, self._position, self._epoch_before
+            )
             self._group = GroupReading(member, self._reader, listener or AssignmentListener(), self._held_back)
         elif listener is not None:
             self._group.listener = listener
@@ -452,12 +456,12 @@ class Consumer(ConsumerPositions):
         await require_partitions(self._view, [wanted])
         topic_id = self._view.image.topics[wanted.topic].topic_id
 
-        async def attempt(_remaining_ms: int) -> dict[TopicPartition, int]:
+        async def attempt(_remaining_ms: int) -> dict[TopicPartition, CommittedOffset]:
             return await openings.committed({wanted: topic_id})
 
         what = f"ask what is committed of {wanted.topic}-{wanted.partition}"
         found = await retry(attempt, timeout_ms=timeout_ms, what=what, backoff=Backoff(self._view.rng))
-        return found.get(wanted)
+        return found[wanted].offset if wanted in found else None
 
     # ---- helpers ---------------------------------------------------------------------------------------------------
 
@@ -471,6 +475,10 @@ class Consumer(ConsumerPositions):
 
     def _position(self, partition: TopicPartition) -> int:
         return self._reader.states[partition].position
+
+    def _epoch_before(self, partition: TopicPartition, offset: int) -> int:
+        state = self._reader.states.get(partition)
+        return NO_EPOCH if state is None else state.epochs.before(offset)
 
     def _subscribed(self) -> GroupReading:
         self._view.home.enter()

@@ -15,6 +15,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.client.cluster.addresses import LeaderAddress
+from replog.client.consumer.epoch_spans import NO_EPOCH, EpochSpans
 from replog.client.types import TopicPartition
 from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
 from replog.group_errors import NoOffsetError
@@ -60,7 +61,7 @@ class PartitionFetch:
         fetch_offset: The next offset to ask for.
         token: The number that requests carry now; a reply to one with another number is dropped.
         error: Why reading stopped until a seek; raised to the user once what was fetched before is handed out.
-        last_epoch: The leader epoch of the last batch that was accepted, -1 after a seek: leaders compare it with their logs.
+        epochs: The leader epochs of what was accepted; after a seek, of nothing.
         out_of_range: The answer that refused the offset; the consumer's reset policy decides.
         diverging: The answer that what was read is not in the log any more; the same policy decides.
         leader_only: Whether the leader is asked for a while, because another replica could not serve.
@@ -68,7 +69,7 @@ class PartitionFetch:
         is_at_log_start: Whether reading begins where the log starts, and no leader has told yet where: `position` is a guess.
     """
 
-    def __init__(self, partition: TopicPartition, topic_id: UUID, position: int) -> None:
+    def __init__(self, partition: TopicPartition, topic_id: UUID, position: int, epoch: int = NO_EPOCH) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.position = position
@@ -81,7 +82,7 @@ class PartitionFetch:
         self.high_watermark = -1
         self.log_start_offset = -1
         self.error: ReplogError | None = None
-        self.last_epoch = -1
+        self.epochs = EpochSpans(position, epoch)
         self.out_of_range: FetchResult | None = None
         self.diverging: DivergingEpoch | None = None
         self.backoff_until_s = 0.0
@@ -91,6 +92,11 @@ class PartitionFetch:
         self._leader_only_until_s = -math.inf
         self._leader_only_s = 0.0
         self._failures_count = 0
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the record before the fetch offset, -1 if not known: leaders compare it with their logs."""
+        return self.epochs.before(self.fetch_offset)
 
     @property
     def has_trouble(self) -> bool:
@@ -106,7 +112,7 @@ class PartitionFetch:
         """Reads on at `offset`; what was fetched or asked for is forgotten (the caller drops the chunks)."""
         self.position = self.fetch_offset = offset
         self.is_at_log_start = False
-        self.last_epoch = -1
+        self.epochs = EpochSpans(offset)
         self.error = None
         self.out_of_range = None
         self.diverging = None
@@ -122,9 +128,10 @@ class PartitionFetch:
 
     def rewind(self, offset: int) -> None:
         """Hands out again from `offset` on: as `seek`, but what was read is still compared with the leaders' logs."""
-        last_epoch = self.last_epoch
+        epochs = self.epochs
+        epochs.cut(offset)
         self.seek(offset)
-        self.last_epoch = last_epoch
+        self.epochs = epochs
 
     def stop(self, offset: int, error: ReplogError) -> None:
         """Reads nothing from `offset` on until a seek, because of `error`."""
@@ -186,10 +193,21 @@ class PartitionFetch:
                     "", later.position, f"{self.partition}: offset {later.base_offset} follows {earlier.last_offset}"
                 )
         self.fetch_offset = headers[-1].next_offset
-        self.last_epoch = headers[-1].partition_leader_epoch
+        self.epochs.add(headers)
         self.buffered_bytes += len(data)
         self.chunks_count += 1
         return FetchedChunk(self, data, headers, result.high_watermark, owner)
+
+    def part(self, diverging: DivergingEpoch) -> None:
+        """Takes in the answer that the log does not go on from what was read.
+
+        Other clients commit the epoch in which a leader has told them an offset, which may have ended without a record: then
+        another one is told, and nothing is lost as long as that reaches up to here.
+        """
+        if self.epochs.is_told and diverging.end_offset >= self.fetch_offset:
+            self.epochs = EpochSpans(self.fetch_offset)
+        else:
+            self.diverging = diverging
 
     def release(self, chunk: FetchedChunk) -> None:
         """Counts `chunk` out of what is buffered: it has been handed out or dropped."""

@@ -211,8 +211,11 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             self._handle_error(state, result)
             return
         if result.diverging is not None:
-            state.diverging = result.diverging
-            self._on_trouble()
+            state.part(result.diverging)
+            if state.diverging is None:
+                self.wake()
+            else:
+                self._on_trouble()
             return
         try:
             chunk = state.accept(result, data, self)

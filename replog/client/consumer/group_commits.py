@@ -57,6 +57,7 @@ class GroupCommits:
         settings: The settings of the group.
         holder: The member.
         position: The function that returns the offset after the last record that was handed out.
+        epoch_before: The function that returns the leader epoch of the record before an offset; -1 where it is not known.
         backoff: The pauses after errors.
 
     Attributes:
@@ -69,6 +70,7 @@ class GroupCommits:
         settings: GroupSettings,
         holder: Holder,
         position: Callable[[TopicPartition], int],
+        epoch_before: Callable[[TopicPartition, int], int],
         backoff: Backoff,
     ) -> None:
         self.progress = Progress()
@@ -76,6 +78,7 @@ class GroupCommits:
         self._settings = settings
         self._holder = holder
         self._position = position
+        self._epoch_before = epoch_before
         self._backoff = backoff
         self._book = CommitBook()
         self._waiters: dict[int, asyncio.Future[None]] = {}
@@ -117,7 +120,7 @@ class GroupCommits:
             offsets
         )  # first: what is committed by itself meanwhile must not go back behind it
         try:
-            await self.commit({each: Offset(offset) for each, offset in offsets.items()})
+            await self.commit({each: self._offset(each, offset) for each, offset in offsets.items()})
         except BaseException as error:
             self.progress.take_back(offsets, before)
             if isinstance(error, CommitStaleError) and (owner := await self._owner(error.partition)):
@@ -185,8 +188,13 @@ class GroupCommits:
     def _due(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Offset]:
         done = self.progress.done(self._position)
         return {
-            each: Offset(done[each]) for each in partitions if each in done and done[each] != self._book.latest(each)
+            each: self._offset(each, done[each])
+            for each in partitions
+            if each in done and done[each] != self._book.latest(each)
         }
+
+    def _offset(self, partition: TopicPartition, offset: int) -> Offset:
+        return Offset(offset, self._epoch_before(partition, offset))
 
     # ---- the task ----------------------------------------------------------------------------------------------------
 

@@ -90,6 +90,7 @@ class GroupMember:
         settings: The settings of the group.
         wake: What ends a wait of the reader for records.
         position: The function that returns the offset after the last record of a partition that was handed out.
+        epoch_before: The function that returns the leader epoch of the record before an offset; -1 where it is not known.
 
     Attributes:
         commits: The offsets of the group, and how far the reader has come.
@@ -108,6 +109,7 @@ class GroupMember:
         settings: GroupSettings,
         wake: Callable[[], None],
         position: Callable[[TopicPartition], int],
+        epoch_before: Callable[[TopicPartition, int], int],
     ) -> None:
         self.watch = ReaderWatch(settings.max_poll_interval_ms)
         self.held: dict[TopicPartition, UUID] = {}
@@ -133,7 +135,7 @@ class GroupMember:
             ),
             Backoff(view.rng),
         )
-        self.commits = GroupCommits(self._coordinator, settings, self, position, Backoff(view.rng))
+        self.commits = GroupCommits(self._coordinator, settings, self, position, epoch_before, Backoff(view.rng))
         self._messages: deque[Message] = deque()
         self._is_stepping = False
         self._outgoing: ConsumerHeartbeat | None = None

@@ -14,10 +14,12 @@ from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.messages import IdPartitions
 from replog.client.types import TopicPartition
 from replog.coordinator.offsets.requests import (
+    NO_LEADER_EPOCH,
     NO_OFFSET,
     NO_TOPIC_ID,
     CommitOffsets,
     CommitOffsetsResponse,
+    CommittedOffset,
     FetchOffsets,
     FetchOffsetsResponse,
     TopicToFetch,
@@ -34,12 +36,14 @@ class Opened(NamedTuple):
     Attributes:
         position: The first offset to hand out; None: the log start, which no leader could tell.
         error: Why nobody knows where to begin; None where it is known.
+        epoch: The leader epoch of the record before that, which was committed beside the offset; -1 where it is not known.
     """
 
     partition: TopicPartition
     topic_id: UUID
     position: int | None
     error: ReplogError | None = None
+    epoch: int = NO_LEADER_EPOCH
 
 
 class Openings:
@@ -68,7 +72,7 @@ class Openings:
 
     async def committed(
         self, ids: Mapping[TopicPartition, UUID], member_id: str | None = None, member_epoch: int = -1
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         """Returns the committed offset of each partition that has one.
 
         Args:
@@ -83,7 +87,7 @@ class Openings:
         request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch)
         answer = await self._coordinator.call(request, FetchOffsetsResponse)
         return {
-            TopicPartition(topic.topic, each.partition): each.offset
+            TopicPartition(topic.topic, each.partition): each
             for topic in answer.topics
             for each in topic.partitions
             if each.offset != NO_OFFSET
@@ -98,7 +102,9 @@ class Openings:
             ReplogError: The coordinator did not tell.
         """
         found = await self.committed(ids, member_id, member_epoch)
-        opened = [Opened(each, ids[each], offset) for each, offset in found.items() if each in ids]
+        opened = [
+            Opened(each, ids[each], kept.offset, epoch=kept.leader_epoch) for each, kept in found.items() if each in ids
+        ]
         missing = {each: ids[each] for each in ids if each not in found}
         fresh: dict[TopicPartition, UUID] = {}
         if missing:
@@ -157,11 +163,13 @@ class Openings:
         topics = topics_to_commit(offsets, ids)
         return CommitOffsets(settings.group_id, topics, member_id, settings.instance_id, member_epoch)
 
-    def _is_recreated(self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, int]) -> bool:
+    def _is_recreated(
+        self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, CommittedOffset]
+    ) -> bool:
         return partition in former or self._known_ids.get(partition.topic, topic_id) != topic_id
 
-    def _recreated_error(self, partition: TopicPartition, offset: int | None) -> RecreatedTopicError:
-        kept = "" if offset is None else f", and the committed offset {offset} is of the earlier one"
+    def _recreated_error(self, partition: TopicPartition, former: CommittedOffset | None) -> RecreatedTopicError:
+        kept = "" if former is None else f", and the committed offset {former.offset} is of the earlier one"
         return RecreatedTopicError(
             f"{partition}: topic {partition.topic} was deleted and made anew since group {self._settings.group_id!r} read "
             f"it{kept}. Seek to where to go on: seek_to_beginning reads all that is in the new topic."

@@ -249,7 +249,7 @@ class GroupReading:
         """
         opened = self.member.take_ready()
         for each in opened:
-            self._reader.add(each.partition, each.topic_id, each.position, each.error)
+            self._reader.add(each.partition, each.topic_id, each.position, each.error, each.epoch)
             position = self._reader.states[each.partition].position
             self._progress.begin(each.partition, position)
             self._unheard.append(each.partition)

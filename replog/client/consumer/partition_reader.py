@@ -11,6 +11,7 @@ from uuid import UUID
 
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.backlog import Backlog
+from replog.client.consumer.epoch_spans import NO_EPOCH
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
@@ -82,7 +83,12 @@ class PartitionReader:
     # ---- which partitions ------------------------------------------------------------------------------------------
 
     def add(
-        self, partition: TopicPartition, topic_id: UUID, position: int | None, error: ReplogError | None = None
+        self,
+        partition: TopicPartition,
+        topic_id: UUID,
+        position: int | None,
+        error: ReplogError | None = None,
+        epoch: int = NO_EPOCH,
     ) -> None:
         """Reads a partition from `position` on, None: from its log start, which nobody could tell.
 
@@ -91,8 +97,9 @@ class PartitionReader:
             topic_id: The id of its topic.
             position: The first offset to hand out.
             error: What is raised instead of reading, until a seek.
+            epoch: The leader epoch of the record before `position`; -1 where it is not known.
         """
-        self.states[partition] = state = PartitionFetch(partition, topic_id, position or 0)
+        self.states[partition] = state = PartitionFetch(partition, topic_id, position or 0, epoch)
         if error is not None:
             state.stop(0, error)
             self._handle_trouble()

@@ -14,14 +14,22 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.client.types import TopicPartition
-from replog.coordinator.offsets.requests import CommitOffsetsResponse, OffsetToCommit, TopicToCommit
+from replog.coordinator.offsets.requests import (
+    NO_LEADER_EPOCH,
+    CommitOffsetsResponse,
+    OffsetToCommit,
+    TopicToCommit,
+)
 from replog.errors import ReplogError
 
 
 class Offset(NamedTuple):
-    """What is committed of a partition: the offset of the record to be read next, and any text beside it."""
+    """What is committed of a partition: the offset of the record to be read next, the leader epoch of the one before it (-1:
+    not known), and any text beside them.
+    """
 
     offset: int
+    leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
 
 
@@ -203,7 +211,7 @@ def topics_to_commit(
     by_topic: dict[str, list[OffsetToCommit]] = {}
     topic_ids: dict[str, UUID] = {}
     for each, offset in offsets.items():
-        to_commit = OffsetToCommit(each.partition, offset.offset, metadata=offset.metadata)
+        to_commit = OffsetToCommit(each.partition, *offset)
         by_topic.setdefault(each.topic, []).append(to_commit)
         topic_ids[each.topic] = ids[each]
     return tuple(TopicToCommit(name, topic_ids[name], tuple(found)) for name, found in by_topic.items())

@@ -35,7 +35,9 @@ class Kept:
         for topic in request.topics or ():
             found = [self.offsets.get(each, (topic.topic_id, -1)) for each in topic.partitions]
             told = [offset if topic.topic_id in {NO_TOPIC_ID, of} else -1 for of, offset in found]
-            partitions = tuple(map(CommittedOffset, topic.partitions, told))
+            partitions = tuple(
+                CommittedOffset(each, offset, 5) for each, offset in zip(topic.partitions, told, strict=True)
+            )
             topics.append(TopicOffsets(topic.topic, topic.topic_id, partitions))
         return FetchOffsetsResponse(tuple(topics))
 
@@ -48,7 +50,7 @@ def openings(kept: Kept) -> Openings:
 async def test_who_has_an_offset_waits_for_no_leader() -> None:
     kept = Kept(p0=(NEW, 7))
     opened, fresh = await openings(kept).open({A: NEW, B: NEW}, "m", 3)
-    assert (opened, fresh) == ([Opened(A, NEW, 7)], {B: NEW})
+    assert (opened, fresh) == ([Opened(A, NEW, 7, epoch=5)], {B: NEW})
     assert {(each.member_id, each.member_epoch) for each in kept.asked} == {("m", 3)}
 
 
@@ -59,7 +61,7 @@ async def test_where_all_have_one_nothing_more_is_asked() -> None:
 
 
 async def test_an_offset_of_an_earlier_topic_is_an_error() -> None:
-    ((_, _, position, error),), fresh = await openings(Kept(p0=(OLD, 7))).open({A: NEW}, "m", 3)
+    ((_, _, position, error, _),), fresh = await openings(Kept(p0=(OLD, 7))).open({A: NEW}, "m", 3)
     assert (position, fresh) == (0, {})
     assert isinstance(error, RecreatedTopicError)
     assert "committed offset 7 is of the earlier one" in str(error)
@@ -69,11 +71,11 @@ async def test_a_topic_that_changes_its_id_while_it_is_read_is_an_error() -> Non
     """Its offsets were forgotten with it."""
     found = openings(Kept())
     assert (await found.open({A: OLD}, "m", 3))[1] == {A: OLD}
-    ((_, _, _, error),), fresh = await found.open({A: NEW}, "m", 4)
+    ((_, _, _, error, _),), fresh = await found.open({A: NEW}, "m", 4)
     assert isinstance(error, RecreatedTopicError)
     assert fresh == {}
 
 
 async def test_without_a_policy_there_is_no_place() -> None:
-    ((_, _, _, error),) = await openings(Kept()).reset({C: NEW})
+    ((_, _, _, error, _),) = await openings(Kept()).reset({C: NEW})
     assert isinstance(error, NoOffsetError)

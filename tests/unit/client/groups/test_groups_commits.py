@@ -43,10 +43,10 @@ def book() -> CommitBook:
 def test_what_comes_while_a_request_is_under_way_goes_out_together(book: CommitBook) -> None:
     first = book.want({A: Offset(1)})
     assert book.take(everything, refuse) == ({A: Offset(1)}, [])
-    second, third = book.want({A: Offset(2), B: Offset(5)}), book.want({A: Offset(3, "text")})
+    second, third = book.want({A: Offset(2), B: Offset(5)}), book.want({A: Offset(3, 1, "text")})
     assert book.take(everything, refuse) == ({}, [])
     assert book.answered({A: None}) == [Finished(first, None)]
-    assert book.take(everything, refuse) == ({A: Offset(3, "text"), B: Offset(5)}, [])
+    assert book.take(everything, refuse) == ({A: Offset(3, 1, "text"), B: Offset(5)}, [])
     assert sorted(book.answered({A: None, B: None})) == [Finished(second, None), Finished(third, None)]
     assert book.committed == {A: 3, B: 5}
 
@@ -98,7 +98,7 @@ def test_who_is_out_does_not_try_to_commit_again_and_again(caplog: pytest.LogCap
     async def read_on() -> None:
         coordinator: Any = None  # is not asked
         settings = GroupSettings("g", auto_commit_interval_ms=10)
-        commits = GroupCommits(coordinator, settings, Outside(), lambda _: 7, Backoff(random.Random(2)))
+        commits = GroupCommits(coordinator, settings, Outside(), lambda _: 7, lambda *_: 2, Backoff(random.Random(2)))
         commits.progress.begin(A, 0)
         commits.progress.hand_out(A, 6)
         commits.progress.ask()
