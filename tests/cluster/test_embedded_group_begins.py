@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,6 +14,9 @@ from embedded_group_kit import PATIENCE_S, Rig, member, places, read, until
 from replog.client import AssignmentListener, Consumer, ConsumerRecord, TopicPartition
 from replog.client.consumer.group_openings import Opened
 
+EVERYTHING_NEW = {
+    (each, offset) for each, first in enumerate((10, 10, 10, 10, 0, 0)) for offset in range(first, first + 10)
+}
 ENDS = {TopicPartition("t", each): 10 for each in range(4)}
 
 
@@ -86,6 +90,68 @@ async def test_what_a_busy_member_has_not_begun_with_begins_where_it_was_to_begi
         new = {(partition, offset) for partition in range(4, 8) for offset in range(10)}
         await until(lambda: places(other.records) >= new)
         await other.stop()
+
+
+async def hold_up(consumer: Consumer, patch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Lets a member find out where to begin only when the event is set."""
+    assert consumer._group is not None
+    openings, gate = consumer._group.member.openings, asyncio.Event()
+    find = openings.open
+
+    async def open_later(*arguments: Any) -> Any:
+        await gate.wait()
+        return await find(*arguments)
+
+    patch.setattr(openings, "open", open_later)
+    return gate
+
+
+async def until_assigned(consumer: Consumer, count: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while len(consumer.assignment()) < count:
+            assert await consumer.poll(timeout_ms=20) == []
+
+
+async def test_partitions_that_come_after_the_subscription_are_read_from_their_beginning(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in them was written since, and "latest" is said of what there was."""
+    async with rig.consumer(auto_offset_reset="latest") as consumer:
+        await consumer.subscribe(["t"])
+        await until_assigned(consumer, 4)
+        gate = await hold_up(consumer, monkeypatch)
+        await rig.admin.create_partitions("t", 6)
+        await consumer.subscribe(["t"])  # says nothing new
+        await rig.fill(count=60, partitions=6)
+        gate.set()
+        assert places(await read(consumer, 60)) == EVERYTHING_NEW
+        await consumer.commit()
+    await rig.admin.create_partitions("t", 7)
+    await rig.fill(count=70, partitions=7)
+    async with rig.consumer(auto_offset_reset="latest") as consumer:
+        await consumer.subscribe(["t"])
+        assert places(await read(consumer, 60)) == {(each, offset + 10) for each, offset in EVERYTHING_NEW}
+        while ("t", 6) not in consumer.assignment():
+            await consumer.poll(timeout_ms=20)
+        assert consumer.position(("t", 6)) == 10  # it was there when this one subscribed
+
+
+async def test_topics_that_come_to_match_are_read_from_their_beginning(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await rig.admin.create_topic("u1", 1)
+    await rig.fill("u1", 3, 1)
+    consumer = rig.consumer(auto_offset_reset="latest")
+    await consumer.subscribe(pattern="u.*")  # before it is started, and knows of topics
+    async with consumer:
+        await until_assigned(consumer, 1)
+        gate = await hold_up(consumer, monkeypatch)
+        await rig.admin.create_topic("u2", 1)
+        await rig.fill("u2", 3, 1)
+        gate.set()
+        assert [(record.topic, record.offset) for record in await read(consumer, 3)] == [
+            ("u2", each) for each in range(3)
+        ]
 
 
 @pytest.mark.parametrize("way", ["times out", "fails"])

@@ -376,6 +376,7 @@ class Consumer(ConsumerPositions):
         Raises:
             InvalidRequestError: The consumer has no `group_id`, or was assigned partitions; or no topics are named.
             UnknownTopicOrPartitionError: A topic does not exist.
+            RequestTimedOutError: No broker answers.
         """
         self._reader.raise_if_closed()
         names, matcher = texts_of("topics", topics), None if pattern is None else matcher_of(pattern)
@@ -390,6 +391,8 @@ class Consumer(ConsumerPositions):
             )
         for name in names:
             await self._view.topic_or_raise(name)
+        if matcher is not None:  # which topics there are already: those of later begin elsewhere
+            await self.start()
         if self._group is None:
             member = GroupMember(
                 self._view, self._group_settings, self._reader.wake.set, self._position, self._epoch_before

@@ -175,6 +175,7 @@ class GroupMember:
         self._matched = NOT_LOOKED
         if isinstance(topics, re.Pattern):
             topics = self._matching(topics)
+        self.openings.subscribe(topics)
         self.failure = None
         self._is_out.clear()
         self._step(Subscribe(tuple(sorted(topics))))
@@ -204,7 +205,9 @@ class GroupMember:
         """Looks again where new partitions begin, and for topics that match."""
         self._opening_wanted.set()
         if self._pattern is not None and self._tasks:
-            self._step(Subscribe(tuple(self._matching(self._pattern))))
+            matching = self._matching(self._pattern)
+            self.openings.follow(matching)
+            self._step(Subscribe(tuple(matching)))
 
     def _handle_end(self, task: asyncio.Task[None]) -> None:
         """Tells the reader that a task has ended which should not: it would wait for what never comes.

@@ -60,6 +60,25 @@ class Openings:
         self._coordinator = coordinator
         self._settings = settings
         self._known_ids: dict[str, UUID] = {}  # of the topics that were read before
+        self._first_counts: dict[UUID, int] = {}  # the partitions of a topic when it was subscribed to
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Notes which partitions there are of topics that are read from now on; the others have come since they were subscribed to.
+
+        Of topics that were subscribed to before, that is as it was then.
+        """
+        self._note(topics, are_new=False)
+
+    def follow(self, topics: Iterable[str]) -> None:
+        """Takes in which topics match a pattern now: all partitions of those that did not before have come since then."""
+        self._note(topics, are_new=True)
+
+    def _note(self, topics: Iterable[str], *, are_new: bool) -> None:
+        known = self._view.image.topics
+        counts = {
+            known[name].topic_id: 0 if are_new else len(known[name].partitions) for name in topics if name in known
+        }
+        self._first_counts = {each: self._first_counts.get(each, count) for each, count in counts.items()}
 
     def names(self, partitions: IdPartitions) -> dict[TopicPartition, UUID]:
         """Returns the partitions by name; those of topics that the metadata does not have yet are left out."""
@@ -120,13 +139,18 @@ class Openings:
     async def reset(self, ids: Mapping[TopicPartition, UUID]) -> list[Opened]:
         """Returns where partitions without a committed offset begin, by the settings.
 
+        "latest" is said of what there was when the member subscribed: what is in a partition that came since was written since, and
+        is read from its beginning.
+
         Raises:
             RequestTimedOutError: A leader did not tell, or there is none.
         """
         word = self._settings.reset
         if word == "raise":
             return [Opened(each, topic_id, 0, self._no_offset_error(each)) for each, topic_id in ids.items()]
-        found = await start_positions(self._view, ids.keys(), word, RESET_TIMEOUT_MS)
+        first = [each for each, topic_id in ids.items() if word == "earliest" or self._has_come_since(each, topic_id)]
+        found = dict(await start_positions(self._view, first, "earliest", RESET_TIMEOUT_MS))
+        found |= await start_positions(self._view, ids.keys() - first, "latest", RESET_TIMEOUT_MS)
         return [Opened(each, topic_id, found.get(each)) for each, topic_id in ids.items()]
 
     async def keep(self, opened: Iterable[Opened], member_id: str, member_epoch: int) -> None:
@@ -162,6 +186,9 @@ class Openings:
         settings = self._settings
         topics = topics_to_commit(offsets, ids)
         return CommitOffsets(settings.group_id, topics, member_id, settings.instance_id, member_epoch)
+
+    def _has_come_since(self, partition: TopicPartition, topic_id: UUID) -> bool:
+        return partition.partition >= self._first_counts.get(topic_id, 0)
 
     def _is_recreated(
         self, partition: TopicPartition, topic_id: UUID, former: Mapping[TopicPartition, CommittedOffset]
