@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection
+from typing import Any
 
 import pytest
 from embedded_group_kit import PATIENCE_S, Heard, Rig, error_of_poll, member, read, until
@@ -285,5 +286,18 @@ def test_settings_that_no_heartbeat_can_carry_are_refused_at_once() -> None:
         Consumer("127.0.0.1:1", group_id="g", max_poll_interval_ms=2**31)
     with pytest.raises(ConfigError, match=r"client\.rack has 40000 characters"):
         Consumer("127.0.0.1:1", group_id="g", client_rack="x" * 40_000)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"group_instance_id": "i"},
+        {"enable_auto_commit": False},
+        {"auto_commit_interval_ms": 0},
+        {"max_poll_interval_ms": "often"},
+    ],
+)
+@pytest.mark.parametrize("client", [Consumer, SyncConsumer])
+def test_settings_of_a_member_are_refused_where_there_is_no_group(client: Any, setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="there is none: give group_id too"):
-        Consumer("127.0.0.1:1", group_instance_id="i")
+        client("127.0.0.1:1", **setting)

@@ -26,10 +26,12 @@ from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_reading import GroupReading
 from replog.client.consumer.group_settings import (
     AUTO_COMMIT_INTERVAL_MS,
+    DEFAULTS,
     MAX_POLL_INTERVAL_MS,
     AssignmentListener,
     GroupSettings,
     matcher_of,
+    refuse_without_group,
 )
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset, PartitionReader
 from replog.client.consumer.positions import ConsumerPositions, Partitions
@@ -38,7 +40,7 @@ from replog.client.home_loop import require_loop
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.coordinator.offsets.requests import CommittedOffset
 from replog.ending import Ending
-from replog.errors import ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
+from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.rpc.forks import tell_at_fork
 from replog.rpc.transport import Transport
 
@@ -84,7 +86,7 @@ class Consumer(ConsumerPositions):
         transport: What connects to brokers; None: TCP.
 
     Raises:
-        ConfigError: A setting is wrong.
+        ConfigError: A setting is wrong, or is of a group's member and there is no `group_id`.
 
     Invariants:
         - records of a partition come in order of offset, each once, unless `seek` says otherwise;
@@ -124,10 +126,10 @@ class Consumer(ConsumerPositions):
             request_timeout_ms,
         )
         self._group_settings: GroupSettings | None = None
-        if group_id is None and group_instance_id is not None:
-            reason = "group.instance.id names a member of a group, and there is none: give group_id too"
-            raise ConfigError("group.instance.id", group_instance_id, reason)
-        if group_id is not None:
+        if group_id is None:
+            given = (group_instance_id, enable_auto_commit, auto_commit_interval_ms, max_poll_interval_ms)
+            refuse_without_group(dict(zip(DEFAULTS, given, strict=True)))
+        else:
             self._group_settings = GroupSettings(
                 group_id,
                 group_instance_id,
@@ -374,7 +376,7 @@ class Consumer(ConsumerPositions):
             listener: What hears of partitions that come and go.
 
         Raises:
-            InvalidRequestError: The consumer has no `group_id`, or was assigned partitions; or no topics are named.
+            InvalidRequestError: The consumer has no `group_id`, or was assigned partitions; or no topics are named, or a pattern as well.
             UnknownTopicOrPartitionError: A topic does not exist.
             RequestTimedOutError: No broker answers.
         """
@@ -385,10 +387,12 @@ class Consumer(ConsumerPositions):
             raise InvalidRequestError('a consumer that subscribes needs a group: give it group_id, such as "billing"')
         if self._group is None and self._reader.states:
             raise InvalidRequestError("this consumer was assigned partitions; make another one to subscribe")
-        if bool(names) is (pattern is not None):
+        if names and pattern is not None:
             raise InvalidRequestError(
-                "topics is empty: name the topics, or give a pattern, and not both; see unsubscribe"
+                'topics and pattern are both given: give one of them; a pattern may name topics, too, as "flights|trains-.*" does'
             )
+        if not names and pattern is None:
+            raise InvalidRequestError("topics is empty: name the topics, or give a pattern; see unsubscribe")
         for name in names:
             await self._view.topic_or_raise(name)
         if matcher is not None:  # which topics there are already: those of later begin elsewhere

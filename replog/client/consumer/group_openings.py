@@ -199,11 +199,12 @@ class Openings:
         kept = "" if former is None else f", and the committed offset {former.offset} is of the earlier one"
         return RecreatedTopicError(
             f"{partition}: topic {partition.topic} was deleted and made anew since group {self._settings.group_id!r} read "
-            f"it{kept}. Seek to where to go on: seek_to_beginning reads all that is in the new topic."
+            f"it{kept}. Seek to where to go on: seek_to_beginning({tuple(partition)}) reads all that is in it now."
         )
 
     def _no_offset_error(self, partition: TopicPartition) -> NoOffsetError:
         return NoOffsetError(
             f"{partition}: group {self._settings.group_id!r} has no committed offset of it. Set auto_offset_reset to "
-            '"earliest" or "latest", or seek to where to begin (seek_to_beginning, seek_to_end, or an offset).'
+            f'"earliest" or "latest", or seek to where to begin: seek_to_beginning({tuple(partition)}), seek_to_end, or seek to '
+            "an offset."
         )

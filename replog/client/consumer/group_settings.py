@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Final
 
 from msgspec import Struct
 
@@ -16,6 +17,14 @@ from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 MAX_POLL_INTERVAL_MS = 300_000
 AUTO_COMMIT_INTERVAL_MS = 5_000
+
+DEFAULTS: Final[Mapping[str, object]] = {
+    "group.instance.id": None,
+    "enable.auto.commit": True,
+    "auto.commit.interval.ms": AUTO_COMMIT_INTERVAL_MS,
+    "max.poll.interval.ms": MAX_POLL_INTERVAL_MS,
+}
+"""The settings that only a member of a group has."""
 
 
 class AssignmentListener:
@@ -90,6 +99,21 @@ class GroupSettings(Struct, frozen=True):
         _check_length("client.id", self.client_id)
         require_at_least("max.poll.interval.ms", self.max_poll_interval_ms, 1, INT32_MAX)
         require_at_least("auto.commit.interval.ms", self.auto_commit_interval_ms, 1)
+
+
+def refuse_without_group(given: Mapping[str, object]) -> None:
+    """Refuses settings of a group's member where there is no group: nobody would check or use them.
+
+    Args:
+        given: What was given for each of `DEFAULTS`.
+
+    Raises:
+        ConfigError: One is not what it is by itself.
+    """
+    for field, value in given.items():
+        if value != DEFAULTS[field]:
+            reason = f"{field} is of a member of a group, and there is none: give group_id too, or leave it out"
+            raise ConfigError(field, value, reason)
 
 
 def _check_length(field: str, name: str) -> None:
