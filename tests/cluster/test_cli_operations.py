@@ -209,7 +209,7 @@ def test_a_node_of_another_cluster_is_not_formatted_over_its_peers(directory: Pa
     file.write_text(f'"node.id" = 9\n"log.dirs" = ["{tmp_path}/data"]\n"controller.quorum.voters" = ["1@{peer}"]\n')
     done = run("storage", "format", "--config", file, "--cluster-id", "abcdefghijklmnopqrstuv")
     assert done.status == 2
-    assert f"is of cluster {cluster_id}" in done.err
+    assert f"belongs to cluster {cluster_id}" in done.err
     assert not (tmp_path / "data").exists()
     assert run("storage", "format", "--config", file, "--cluster-id", cluster_id).status == 0
 

@@ -2,6 +2,7 @@
 
 The first image is published only when it holds this process's own registration: until then it shows a past in which
 an earlier incarnation of this broker may lead partitions, and an old leader epoch is never resumed (docs/KAFKA.md 6.5).
+Nor is anybody answered from an older one: the log is read from its start, so it lacks topics that exist.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from replog.broker.quorum.committed_log import LoadedSnapshot
 from replog.controller.messages import CommittedRecords
+from replog.errors import BrokerNotAvailableError
 from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.loader import MetadataLoader
@@ -60,6 +62,19 @@ class MetadataPublisher:
     def image(self) -> MetadataImage:
         """The newest image, published or not."""
         return self._loader.image
+
+    def image_or_raise(self) -> MetadataImage:
+        """Returns the newest image, for what others are told of the cluster.
+
+        Raises:
+            BrokerNotAvailableError: None is known yet that is newer than the start of this process.
+        """
+        if not self.is_open and not self._knows_this_controller(self.image):
+            raise BrokerNotAvailableError(
+                f"node {self._broker_id} has not read the metadata of the cluster since its start: it waits for a majority of "
+                "the controllers. Start those that are down, or ask another node"
+            )
+        return self.image
 
     @property
     def is_open(self) -> bool:
@@ -114,4 +129,8 @@ class MetadataPublisher:
 
     def _knows_this_process(self, image: MetadataImage) -> bool:
         own = image.brokers.get(self._broker_id)
+        return own is not None and own.incarnation_id == self._incarnation_id
+
+    def _knows_this_controller(self, image: MetadataImage) -> bool:
+        own = image.controllers.get(self._broker_id)
         return own is not None and own.incarnation_id == self._incarnation_id

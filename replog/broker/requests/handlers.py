@@ -221,6 +221,8 @@ class RequestHandlers:
                 | DescribeGroup()
                 | DescribeConsumerGroup()
             ):
+                if isinstance(call.request, ListGroups):
+                    self._parts.publisher.image_or_raise()  # it says whose groups this broker coordinates
                 timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
                 return await answer_group_call(self._parts.coordinators, call.request, context, timeout_ms)
             case _ as unreachable:
@@ -262,7 +264,7 @@ class RequestHandlers:
         before = publisher.image_at(request.known_offset)
         said: tuple[int, int] | None = None
         async for _ in publisher.changes():
-            image, controller = publisher.image, self.controller()
+            image, controller = publisher.image_or_raise(), self.controller()
             if image is before and controller == said:
                 continue
             controller_id, epoch = controller
@@ -308,7 +310,7 @@ class RequestHandlers:
     def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
         controller_id, epoch = self.controller()
         return described_topics(
-            self._parts.publisher.image,
+            self._parts.publisher.image_or_raise(),
             request.topics,
             cluster_id=self._parts.hello.cluster_id,
             controller_id=controller_id,
@@ -360,12 +362,14 @@ class RequestHandlers:
     async def _describe_configs(
         self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest, call: IncomingCall[ClientRequest]
     ) -> ClientResponse:
-        image, config = self._parts.publisher.image, self._parts.config
+        config = self._parts.config
         if isinstance(request, DescribeConfigsRequest):
+            image = self._parts.publisher.image_or_raise()
             return DescribeConfigsResponse(
                 describe_configs(image, config, request.resource_type, request.resource_name)
             )
         if request.node_id is None or request.node_id == config.node_id:
+            image = self._parts.publisher.image_or_raise()
             return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))
         timeout_ms = _to_answer_in_time(call.timeout_ms or config.request_timeout_ms)
         return await self._parts.quorum_requests.pass_on(
@@ -375,6 +379,7 @@ class RequestHandlers:
     async def _log_dirs(
         self, request: MoveReplicaRequest | DescribeLogDirsRequest
     ) -> MoveReplicaResponse | DescribeLogDirsResponse:
+        self._parts.publisher.image_or_raise()  # it says which replicas are here
         manager = self._parts.manager
         if isinstance(request, DescribeLogDirsRequest):
             return DescribeLogDirsResponse(await manager.stepper.driver.call(manager.describe_log_dirs))

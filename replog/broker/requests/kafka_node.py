@@ -85,7 +85,7 @@ class LocalKafkaNode:
 
     @property
     def image(self) -> MetadataImage:
-        return self._parts.publisher.image
+        return self._parts.publisher.image_or_raise()
 
     @property
     def request_timeout_ms(self) -> int:

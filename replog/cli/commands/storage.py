@@ -13,6 +13,7 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.config.server import ServerConfig
+    from replog.errors import InconsistentClusterIdError
 
 PEER_TIMEOUT_MS = 1_000
 """For a voter that runs already to say which cluster it is of."""
@@ -104,31 +105,32 @@ async def _refuse_other_cluster(server: ServerConfig, cluster_id: str) -> None:
     from replog.cli.errors import UsageError
 
     voters = [voter for voter in server.controller_quorum_voters if voter.voter_id != server.node_id]
-    found = await asyncio.gather(*(_cluster_id_of(str(voter.endpoint), server) for voter in voters))
-    for voter, known in zip(voters, found, strict=True):
-        if known not in {None, cluster_id}:
+    found = await asyncio.gather(*(_refusal_of(str(voter.endpoint), server, cluster_id) for voter in voters))
+    for refusal in found:
+        if refusal is not None:
             raise UsageError(
                 "--cluster-id",
                 cluster_id,
-                f"node {voter.voter_id} at {voter.endpoint} is of cluster {known}, this node would be of {cluster_id}. "
-                f"Nothing was changed: use --cluster-id {known}, or another controller.quorum.voters",
+                f"{refusal} Nothing was changed: use that cluster's id with --cluster-id, or another controller.quorum.voters",
             )
 
 
-async def _cluster_id_of(address: str, server: ServerConfig) -> str | None:
-    """Asks a node for its cluster id; None where nobody answers."""
+async def _refusal_of(address: str, server: ServerConfig, cluster_id: str) -> InconsistentClusterIdError | None:
+    """Asks a node whether it is of a cluster; returns its refusal, None where it is or nobody answers."""
     from replog.broker.node.environment import peer_network
-    from replog.errors import ReplogError
-    from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
+    from replog.errors import InconsistentClusterIdError, ReplogError
+    from replog.rpc.node_messages import DescribeNodeRequest
 
     connection = peer_network(server.inter_broker_transport).transport.connect(address, purpose="format")
     try:
-        answer = await connection.call(MetadataRequest(), timeout_ms=PEER_TIMEOUT_MS)
+        await connection.call(DescribeNodeRequest(()), timeout_ms=PEER_TIMEOUT_MS, cluster_id=cluster_id)
+    except InconsistentClusterIdError as error:
+        return error
     except ReplogError:
         return None
     finally:
         await connection.close()
-    return answer.cluster_id if isinstance(answer, ClusterMetadata) else None
+    return None
 
 
 def _format(path: str, cluster_id: str, node_id: int) -> str:

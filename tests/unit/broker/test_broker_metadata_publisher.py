@@ -11,9 +11,10 @@ from broker_kit import TOPIC, TOPIC_ID, registered, topic
 from replog.broker.quorum import metadata_publisher
 from replog.broker.quorum.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
+from replog.errors import BrokerNotAvailableError
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import MetadataRecord, RegisterBrokerRecord, RemoveTopicRecord
+from replog.metadata.records import MetadataRecord, RegisterBrokerRecord, RegisterControllerRecord, RemoveTopicRecord
 
 THIS_PROCESS = UUID(int=999)
 
@@ -45,14 +46,28 @@ def test_nothing_is_published_before_this_process_is_registered() -> None:
     it.commit(registered(2))
     assert it.calls == []
     assert not it.publisher.is_open
-    assert it.publisher.image.end_offset == 4, "the image is there, for heartbeats and metadata requests"
+    assert it.publisher.image.end_offset == 4, "the image is there"
+    with pytest.raises(BrokerNotAvailableError, match="node 1 has not read the metadata"):
+        it.publisher.image_or_raise()
     it.commit(this_process())
     assert it.publisher.is_open
+    assert it.publisher.image_or_raise() is it.publisher.image
     ((image, changes, brokers),) = it.calls
     assert image.end_offset == 5
     assert [local.partition_id for local in changes.leaders] == [0]
     assert changes.followers == changes.deletes == ()
     assert brokers == (1, 2)
+
+
+def test_a_controller_alone_tells_what_it_knows_since_its_own_registration() -> None:
+    """No broker of its id ever registers, so nothing is published to replicas."""
+    it = Subscriber()
+    it.commit(RegisterControllerRecord(1, UUID(int=998), "h", 9), *topic())
+    with pytest.raises(BrokerNotAvailableError):
+        it.publisher.image_or_raise()
+    it.commit(RegisterControllerRecord(1, THIS_PROCESS, "h", 9))
+    assert TOPIC in it.publisher.image_or_raise().topics_by_name
+    assert not it.publisher.is_open
 
 
 def test_the_first_image_tells_leaders_and_followers_apart() -> None:

@@ -26,7 +26,9 @@ from replog.controller.messages import (
     DeleteTopics,
 )
 from replog.controller.requests import NamedPartition
+from replog.coordinator.describing.requests import ListGroups
 from replog.errors import (
+    BrokerNotAvailableError,
     ConfigError,
     CorruptCheckpointError,
     DirectoryLockedError,
@@ -39,19 +41,22 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.metadata.records import CLIENT_LISTENER, ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.client_messages import ClientRequest
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse, DescribeNodeConfigsRequest
 from replog.rpc.grpc.transport import GrpcServer, GrpcTransport, bind
+from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
     Hello,
     InitProducerIdRequest,
     ListOffsetsPartition,
     ListOffsetsRequest,
+    ListOffsetsResponse,
     ProducePartition,
     ProduceRequest,
     client_hello,
 )
-from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import ConnectionLostError
@@ -467,6 +472,41 @@ async def test_a_broker_that_is_not_the_controller_says_so() -> None:
         await unheard.stop()
 
 
+async def test_a_node_that_waits_for_the_quorum_tells_nothing_of_what_exists() -> None:
+    """Nor that there is nothing: its clients ask again, or another node."""
+    fs = SimulatedFileSystem()
+    async with node(fs) as it:
+        await it.create()
+    unheard = await Node.start(broker_alone(), environment=NodeEnvironment(fs=fs))
+    it = Running(unheard)
+    told_from_metadata: list[ClientRequest] = [
+        MetadataRequest(),
+        MetadataRequest(("t",)),
+        DescribeConfigsRequest(ResourceType.TOPIC, "t"),
+        DescribeNodeConfigsRequest(),
+        MoveReplicaRequest("t", 0, "/other"),
+        DescribeLogDirsRequest(),
+        ListGroups(),
+    ]
+    try:
+        for request in told_from_metadata:
+            with pytest.raises(BrokerNotAvailableError, match="node 1 has not read the metadata of the cluster"):
+                await it.connection.call(request, timeout_ms=60_000)
+        with pytest.raises(BrokerNotAvailableError):
+            await anext(it.connection.watch_metadata(WatchRequest()))
+        asked = ListOffsetsRequest((ListOffsetsPartition(UUID(int=1), 0, LATEST_TIMESTAMP),))
+        answer = await it.connection.call(asked, timeout_ms=60_000)
+        assert isinstance(answer, ListOffsetsResponse)
+        assert answer.results[0].error is ErrorCode.BROKER_NOT_AVAILABLE
+        kafka = await asyncio.to_thread(socket.create_connection, tuple(unheard.address.split(":")), 60)
+        with kafka:
+            kafka.sendall(bytes.fromhex("0000000a 0003 0001 00000001 ffff"))  # Metadata of all topics
+            assert await asyncio.to_thread(kafka.recv, 1) == b"", "Kafka's clients go to another broker"
+    finally:
+        await it.connection.close()
+        await unheard.stop()
+
+
 async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -479,9 +519,12 @@ async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
     connection = TcpTransport().connect(only.address, purpose="data")
     try:
         await asyncio.wait_for(only.wait_until_ready(), 60)
-        async with asyncio.timeout(60):  # it elects itself a moment later
-            while (metadata := await connection.call(MetadataRequest(), timeout_ms=1_000)).controller_id != 1:
+        metadata = None
+        async with asyncio.timeout(60):  # it elects itself a moment later, and reads its own registration
+            while not isinstance(metadata, ClusterMetadata) or metadata.controller_id != 1:
                 await asyncio.sleep(0.01)
+                with contextlib.suppress(BrokerNotAvailableError):
+                    metadata = await connection.call(MetadataRequest(), timeout_ms=1_000)
         assert metadata.brokers == ()
     finally:
         await connection.close()
