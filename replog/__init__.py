@@ -33,8 +33,8 @@ __all__ = [
     "tune_process",
 ]
 
-
-logging.getLogger(__name__).addHandler(logging.NullHandler())  # who shows log records is the application's business
+# what a broker within this process tells its operator; what clients and logs warn of is seen also where logging is not set up
+logging.getLogger("replog.broker").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:

@@ -49,3 +49,10 @@ def test_the_command_line_loads_neither_clients_nor_nodes_before_a_command_needs
     assert modules.isdisjoint((*NODES, "replog.client", "google.protobuf", "pyarrow", "pyspark", "rich.table"))
     assert not [name for name in modules if name.startswith("replog.cli.commands.")]
     assert dataclasses == []
+
+
+def test_warnings_are_seen_where_logging_is_not_set_up() -> None:
+    """Goal: what a client has to say is not lost because nobody has asked for it."""
+    code = "import logging, replog; logging.getLogger('replog.client').warning('seen')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == "seen\n"

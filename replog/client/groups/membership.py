@@ -281,7 +281,7 @@ class Membership:
         self._due_ms = now_ms + int(self._backoff.next_s() * 1000)
         is_kept_out = said.member_epoch == JOINING_EPOCH and isinstance(error, GroupIdNotFoundError)
         if isinstance(error, PUT_OUT) and not is_kept_out:
-            return (*self._silence(), *self._fence())
+            return self._fence(error)
         if isinstance(error, UnreleasedInstanceIdError):
             return self._wait_for_instance(error, now_ms)
         if isinstance(error, RetriableError):
@@ -350,11 +350,17 @@ class Membership:
         self._leaving = self.owned
         return (Lose(self.owned),)
 
-    def _fence(self) -> tuple[Effect, ...]:
+    def _fence(self, error: ReplogError) -> tuple[Effect, ...]:
+        text = (
+            f"group {self._config.group_id!r}: this member was put out of the group: {error}. It joins again by itself; what it "
+            "has read and not committed is read again. A process that stands still for longer than the session time-out is put "
+            "out, and so is one whose instance id another process uses."
+        )
+        said = (self._silence() or (Say(text),)) if self.epoch > JOINING_EPOCH else ()
         self.state = State.FENCED
         self._forget_membership()
         self._due_ms = None
-        return self._lose()
+        return (*said, *self._lose())
 
     # ---- coming and going -------------------------------------------------------------------------------------------
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 
@@ -13,15 +11,6 @@ import pytest
 from replog.client.sync import loop_thread
 from replog.client.sync.loop_thread import LoopThread
 from replog.errors import BrokerClosedError
-
-
-def test_nothing_is_printed_by_an_application_without_logging() -> None:
-    code = "import logging, replog; logging.getLogger('replog.client').warning('told')"
-    path = ":".join(path for path in sys.path if path)
-    done = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env={"PYTHONPATH": path}
-    )
-    assert (done.stdout, done.stderr) == ("", "")
 
 
 @pytest.mark.parametrize("moment", ["while it winds down", "behind its last step"])

@@ -159,6 +159,8 @@ def test_who_is_put_out_loses_everything_and_joins_again_when_the_application_kn
     fail(member, error, 1_010)
     assert (member.core.state, member.core.epoch) == (State.FENCED, 0)
     assert member.giving_back == Lose(parts(0, 1))
+    (text,) = member.texts
+    assert f"this member was put out of the group: {error}. It joins again by itself" in text
     tick(member, 60_000)
     assert member.under_way is None
     release(member, 60_010)
