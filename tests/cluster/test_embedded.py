@@ -49,6 +49,28 @@ def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Pa
         _ = broker.bootstrap_servers
 
 
+FORGETFUL = """
+import sys
+from replog.client import SyncProducer
+
+producer = SyncProducer(sys.argv[1].replace("127.0.0.1", "localhost"), compression="gzip")
+for number in range(1_000):
+    producer.send("flights", b"%d" % number)
+sys.exit(7)
+"""
+
+
+def test_a_process_that_closes_no_producer_loses_nothing() -> None:
+    """It needs threads for it when no new ones can be had any more: for compression, and to look up a name."""
+    with embedded() as broker, SyncAdmin(broker.bootstrap_servers) as admin:
+        admin.create_topic("flights")
+        command = [sys.executable, "-W", "ignore", "-c", FORGETFUL, broker.bootstrap_servers]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (7, "")
+        offsets = admin.list_offsets({("flights", 0): LATEST_TIMESTAMP})
+        assert [found.offset for found in offsets.values()] == [1_000]
+
+
 async def test_three_brokers_replicate(tmp_path: Path) -> None:
     before = asyncio.all_tasks()
     async with embedded(brokers=3, config={"min.insync.replicas": 2}) as cluster:

@@ -144,10 +144,15 @@ class ClusterView:
         """Whether tasks and connections cannot be ended from here: a fork has copied them, or their loop was closed."""
         return self.home.is_carried or self.home.is_gone
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether this is a client of a simulation: it leaves nothing behind when its world ends."""
+        return isinstance(self._transport, SeededTransport)
+
     def __del__(self) -> None:
         if not getattr(self, "_tasks", None) or self._closed or self.home.is_carried:
             return
-        if isinstance(self._transport, SeededTransport):  # a simulated client leaves nothing open when its world ends
+        if self.is_simulated:
             return
         text = (
             f"the client {self.client_id!r} of {','.join(self.bootstrap)} was never closed; use `async with` or close()"

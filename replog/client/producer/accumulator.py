@@ -163,6 +163,10 @@ class Accumulator:
         self._failed.clear()
         return failures[0] if failures else None
 
+    def unheard(self) -> list[ProducerBatch]:
+        """Returns the batches that were not acknowledged without anybody having heard of it, of those that failed the last."""
+        return [*self._unresolved, *(batch for batch in self._failed if not batch.was_seen)]
+
     def close(self, error: ReplogError) -> None:
         """Fails whatever is left, and everybody who waits for room."""
         if self._timer is not None:

@@ -8,6 +8,7 @@ resolves the batch, and with it every `Delivery` of its records.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -40,7 +41,7 @@ from replog.client.producer.column_rows import ColumnRows
 from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner
-from replog.client.producer.router import Router, TopicQueues
+from replog.client.producer.router import Router, TopicQueues, lost_text
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
@@ -62,6 +63,8 @@ ABORT_FLUSH_MS = 1_000
 
 
 DEFAULTS = ProducerConfig()
+
+_log = logging.getLogger(__name__)
 
 
 def wall_ms() -> int:
@@ -170,8 +173,11 @@ class Producer:
     ) -> None:
         if error is None:
             await self.close()
-        else:
-            await self._shut_down(ABORT_FLUSH_MS)
+            return
+        await self._shut_down(ABORT_FLUSH_MS)
+        unheard = self._accumulator.unheard()
+        if unheard:
+            _log.warning("%s. The producer was left by %r", lost_text(unheard), error)
 
     async def start(self) -> None:
         """Connects.
@@ -209,7 +215,7 @@ class Producer:
         self._is_closed = True
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                await self._flush()
+                await self._router.flush()
         except TimeoutError:
             pass
         finally:
@@ -220,6 +226,7 @@ class Producer:
         self._is_closed = True
         await self._view.close()
         lost_count = sum(batch.records_count for batch in self._accumulator.unresolved())
+        self._router.has_told_lost = True
         if lost_count:
             raise BrokerClosedError(
                 f"the event loop of this producer was closed before {lost_count} records were acknowledged; they may or may "
@@ -243,21 +250,10 @@ class Producer:
             ReplogError: The first failure since the last flush among records whose delivery nobody has awaited.
         """
         self._view.home.enter()
-        await self._flush()
+        await self._router.flush()
         error = self._accumulator.unseen_failure()
         if error is not None:
             raise error
-
-    async def _flush(self) -> None:
-        accumulator = self._accumulator
-        accumulator.flushing_count += 1
-        try:
-            self._router.wake_all()
-            futures = [batch.future for batch in accumulator.unresolved()]
-            if futures:
-                await asyncio.wait(futures)
-        finally:
-            accumulator.flushing_count -= 1
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 

@@ -1,14 +1,22 @@
-"""Which sender each partition of a producer belongs to, kept in step with the metadata."""
+"""Which sender each partition of a producer belongs to, kept in step with the metadata.
+
+A producer that was forgotten goes on sending as long as its event loop runs.  What it has left when that was closed, or when
+the process ends, is lost, and told: nobody would hear of it otherwise.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import atexit
+from collections.abc import Callable, Sequence
+from weakref import WeakSet
 
 from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
+from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.accumulator import Accumulator
+from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
 from replog.client.producer.identity import IdentitySource
@@ -20,6 +28,10 @@ from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 from replog.records import Codec
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
+
+_NEXT_STEP = "Use `async with` or `with`, or call flush() or close() at the end"
+
+_routers: WeakSet[Router] = WeakSet()
 
 
 class TopicQueues:
@@ -85,6 +97,9 @@ class Router:
         accumulator: What the queues share.
         config: The producer's settings.
 
+    Attributes:
+        has_told_lost: Whether somebody was told of the records that it has left.
+
     Invariants:
         - a queue's work is with the sender of its current leader, or waits for a leader;
         - a sender exists only for brokers in the metadata.
@@ -101,8 +116,44 @@ class Router:
         self._identities = IdentitySource(view, on_arrived=self._handle_identities)
         self._senders: dict[int, BrokerSender] = {}
         self._stopping: set[asyncio.Task[None]] = set()
+        self.has_told_lost = False
         self._is_closed = False
         view.add_listener(self._handle_metadata)
+        _routers.add(self)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_is_closed"):  # else the setting-up has failed
+            self.tell_lost()
+
+    def tell_lost(self) -> None:
+        """Tells the event loop's exception handler, once, of records that nobody will hear of otherwise, if there are any.
+
+        The loop's own handler logs an error, which Python shows on stderr where logging is not set up.
+        """
+        home = self._view.home
+        if self.has_told_lost or home.loop is None or home.is_carried or self._view.is_simulated:
+            return
+        unheard = self._accumulator.unheard()
+        if unheard:
+            self.has_told_lost = True
+            home.loop.call_exception_handler({"message": f"{lost_text(unheard)}. {_NEXT_STEP}"})
+
+    def is_at_home_in(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether its producer lives in an event loop, and is not closed."""
+        return self._view.home.loop is loop and not self._is_closed
+
+    async def flush(self) -> None:
+        """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once."""
+        accumulator = self._accumulator
+        accumulator.flushing_count += 1
+        try:
+            for sender in self._senders.values():
+                sender.wake()
+            futures = [batch.future for batch in accumulator.unresolved()]
+            if futures:
+                await asyncio.wait(futures)
+        finally:
+            accumulator.flushing_count -= 1
 
     async def resolve(self, topic: str) -> TopicQueues:
         """Returns the topic's queues; waits for its first metadata.
@@ -121,11 +172,6 @@ class Router:
             for queue in queues.queues:
                 queue.leader = self._view.leader(queue.topic, queue.partition_id)
         return queues
-
-    def wake_all(self) -> None:
-        """Lets every sender look again at what it may send."""
-        for sender in self._senders.values():
-            sender.wake()
 
     async def close(self) -> None:
         """Stops the senders; what they had in flight is back in its queues."""
@@ -219,3 +265,25 @@ class Router:
             if (leader := queue.leader) is not None and (sender := self._senders.get(leader.broker_id)) is not None:
                 sender.remove(queue)
             queue.fail_all(error)
+
+
+def lost_text(batches: Sequence[ProducerBatch]) -> str:
+    """Returns what is said of batches that nobody has waited for: how many records they have, and where they belong."""
+    count = sum(batch.records_count for batch in batches)
+    partitions = sorted({str(batch.topic_partition) for batch in batches})
+    return f"{count:,} records of a producer were not acknowledged before it ended, and may be lost: {first_few(partitions, ', ')}"
+
+
+async def flush_all() -> None:
+    """Flushes the producers that live in the running loop and were not closed."""
+    loop = asyncio.get_running_loop()
+    here = [router.flush() for router in _routers if router.is_at_home_in(loop)]
+    await asyncio.gather(*here)
+
+
+def _tell_all_lost() -> None:
+    for router in list(_routers):
+        router.tell_lost()
+
+
+atexit.register(_tell_all_lost)

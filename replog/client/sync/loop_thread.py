@@ -151,6 +151,12 @@ class LoopThread:
             return shared
 
     @classmethod
+    def running(cls) -> LoopThread | None:
+        """Returns the process's loop thread; None where no client without async is open."""
+        shared = cls._shared
+        return shared if shared is not None and shared.has_loop else None
+
+    @classmethod
     def handle_fork(cls) -> None:
         """Forgets, in a forked child, the loop thread, which is not there, and the lock, which nobody there holds."""
         cls._shared = None
@@ -160,6 +166,11 @@ class LoopThread:
     def is_forked(self) -> bool:
         """Whether this is a copy in a forked child; its thread stayed behind in the parent."""
         return self._pid != os.getpid()
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether it has been started, and is not ending."""
+        return self._begun.locked() and not self.is_unusable
 
     @property
     def is_unusable(self) -> bool:

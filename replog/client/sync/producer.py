@@ -1,7 +1,13 @@
-"""`SyncProducer`: `Producer` without async."""
+"""`SyncProducer`: `Producer` without async.
+
+One that is not closed is flushed when the process ends, for as long as `EXIT_FLUSH_S`.
+"""
 
 from __future__ import annotations
 
+import atexit
+import contextlib
+import threading
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -11,13 +17,17 @@ from replog.client.producer.bulk import RecordLike
 from replog.client.producer.config import Acks
 from replog.client.producer.partitioner import Partitioner
 from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
-from replog.client.sync.loop_thread import SyncClient
+from replog.client.producer.router import flush_all
+from replog.client.sync.loop_thread import LoopThread, SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
 from replog.records import Buffer, CodecName, Columns, Header
 from replog.rpc.transport import Transport
 
 T = TypeVar("T")
+
+EXIT_FLUSH_S = 5.0
+"""How long the end of the process waits for acknowledgements of producers that nobody has closed."""
 
 
 class SyncDelivery:
@@ -58,7 +68,11 @@ class SyncBulkDelivery:
 
 
 class SyncProducer(SyncClient[Producer]):
-    """`Producer` without async.  Each `send` crosses a thread (about 0.1 ms): prefer `send_many` for speed."""
+    """`Producer` without async.  Each `send` crosses a thread (about 0.1 ms): prefer `send_many` for speed.
+
+    One that nobody closes is flushed at the end of the process, for as long as `EXIT_FLUSH_S`; what is left then is told on
+    stderr, as what an unclosed `Producer` leaves when its event loop is closed.
+    """
 
     def __init__(
         self,
@@ -173,3 +187,22 @@ class SyncProducer(SyncClient[Producer]):
         if not delivery.done():
             raise BrokerClosedError("the producer was closed before the records were acknowledged")
         return delivery.result()
+
+
+def flush_at_exit() -> None:
+    """Flushes producers that nobody has closed; what is left then is told by their routers."""
+    thread = LoopThread.running()
+    if thread is None:
+        return
+    try:
+        thread.run(flush_all, EXIT_FLUSH_S)
+    except TimeoutError:
+        atexit.unregister(flush_at_exit)  # it was waited for long enough
+    except BrokerClosedError:
+        pass
+
+
+atexit.register(flush_at_exit)  # after the end of all threads that may send
+with contextlib.suppress(AttributeError, RuntimeError):
+    # and before that of executors, which compress and look up names; undocumented, and of use without it, too
+    threading._register_atexit(flush_at_exit)  # type: ignore[attr-defined]  # noqa: SLF001
