@@ -50,13 +50,13 @@ def test_one_broker_serves_both_kinds_of_clients_and_leaves_nothing(tmp_path: Pa
 
 
 FORGETFUL = """
-import sys
+import os, sys
 from replog.client import SyncProducer
 
 producer = SyncProducer(sys.argv[1].replace("127.0.0.1", "localhost"), compression="gzip")
 for number in range(1_000):
     producer.send("flights", b"%d" % number)
-sys.exit(7)
+sys.exit(7 if os.fork() else 0)  # the child has nothing to send and nothing to tell
 """
 
 

@@ -77,9 +77,9 @@ def partition_error(code: ErrorCode, message: str, partition: TopicPartition) ->
 
 
 async def require_partitions(view: ClusterView, partitions: Iterable[TopicPartition]) -> None:
-    """Raises UnknownTopicOrPartitionError for a partition that does not exist."""
+    """Raises UnknownTopicOrPartitionError for a partition that does not exist; waits for one that brokers may not know yet."""
     for topic, partition in partitions:
-        info = await view.topic_or_raise(topic)
+        info = await view.topic_or_raise(topic, partitions_count=partition + 1)
         if view.image.partition(topic, partition) is None:
             raise UnknownTopicOrPartitionError(
                 f"{topic} has {len(info.partitions)} partitions, numbered from 0; there is no partition {partition}"

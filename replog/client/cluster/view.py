@@ -229,8 +229,15 @@ class ClusterView:
             cause = self.last_error
         raise timed_out(what, timeout_ms, cause) from cause
 
-    async def topic_or_raise(self, name: str, *, within_ms: int = VISIBLE_WITHIN_MS) -> TopicInfo:
-        """Returns the topic's description; waits up to `within_ms` for brokers that have not heard of it yet.
+    async def topic_or_raise(
+        self, name: str, *, partitions_count: int = 0, within_ms: int = VISIBLE_WITHIN_MS
+    ) -> TopicInfo:
+        """Returns the topic's description; waits for brokers that have not heard of it, or of all its partitions, yet.
+
+        Args:
+            name: The name of the topic.
+            partitions_count: The partitions that it should have; one that has fewer after the wait is returned as it is.
+            within_ms: The longest wait, milliseconds.
 
         Raises:
             UnknownTopicOrPartitionError: Brokers answer, and it is not visible after `within_ms`.
@@ -238,15 +245,19 @@ class ClusterView:
         """
 
         def found() -> TopicInfo | None:
-            if (topic := self.image.topics.get(name)) is None:
-                self.request_refresh()
-            return topic
+            topic = self.image.topics.get(name)
+            if topic is not None and len(topic.partitions) >= partitions_count:
+                return topic
+            self.request_refresh()
+            return None
 
         try:
             return await self.wait_for(found, timeout_ms=within_ms, what=f"look up topic {name}")
         except RetriableError:
             if not self.cluster_id:
                 raise
+        if (topic := self.image.topics.get(name)) is not None:
+            return topic
         raise UnknownTopicOrPartitionError(
             f'topic "{name}" does not exist in cluster {self.cluster_id}. '
             "`replog topics list` shows the topics, `replog topics create` makes one."

@@ -65,6 +65,11 @@ class ColumnRows:
                 self._ask_for_each(start, end, queues)
         return group_rows(self._numbers, start, end, count, instead)
 
+    def partitions_count_least(self) -> int:
+        """Returns how many partitions a topic has at least that has those of the rows."""
+        given = memoryview(self._given or b"").cast("B")
+        return 1 + max(given[: len(given) // 4 * 4].cast("i"), default=NO_PARTITION)
+
     def _ask_for_each(self, start: int, end: int, queues: TopicQueues) -> None:
         for row in range(start, end):
             if self._numbers[row] == NO_PARTITION:

@@ -266,7 +266,7 @@ class Producer:
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = NO_HEADERS,
     ) -> Delivery:
-        """Puts a record into a batch; waits only for room, or for the topic's first metadata.
+        """Puts a record into a batch; waits only for room, or for metadata that have the topic and the partition.
 
         Args:
             topic: The name of a topic that exists.
@@ -282,7 +282,7 @@ class Producer:
 
         Raises:
             RecordTooLargeError: The record is larger than `max_request_bytes`; nothing was sent.
-            UnknownTopicOrPartitionError: There is no such topic or partition.
+            UnknownTopicOrPartitionError: There is no such topic or partition, also after the wait for a new one.
             InvalidRecordError: The timestamp is neither a time since 1970 nor -1 for none, or a header name is not
                 valid Unicode.
             BrokerClosedError: The producer was closed.
@@ -297,7 +297,8 @@ class Producer:
             queues = self._topics.get(topic)
         except TypeError:  # not even a key
             raise wrong_type("topic", topic, "a str") from None
-        if queues is None or self._is_closed or not self._memory.has_room(size_bytes):
+        is_unknown = queues is None or (partition is not None and queues.lacks(partition))
+        if queues is None or is_unknown or self._is_closed or not self._memory.has_room(size_bytes):
             queues = await self._wait_until_possible(topic, partition, size_bytes)
             reserved_bytes = size_bytes
         try:  # nothing is awaited from here on: who is cancelled has sent nothing
@@ -395,6 +396,7 @@ class Producer:
         self._raise_if_closed()
         now_ms = self._wall_ms() if timestamp_ms is None else timestamp_ms
         rows = ColumnRows(columns, partitions, now_ms, self._partitioner)
+        await self._router.resolve(topic, rows.partitions_count_least())
         runs = Runs()
         for start, end, size_bytes in rows.chunks(self._chunk_bytes_max):
             if size_bytes + HEADER_BYTES > self._max_request_bytes:
@@ -420,7 +422,8 @@ class Producer:
         if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
             await self._yield()
         queues = self._topics.get(topic)
-        if queues is None or self._is_closed or not self._memory.has_room(size_bytes):
+        is_unknown = queues is None or (partition is not None and queues.lacks(partition))
+        if queues is None or is_unknown or self._is_closed or not self._memory.has_room(size_bytes):
             return await self._wait_until_possible(topic, partition, size_bytes), size_bytes
         return queues, 0
 
@@ -469,6 +472,7 @@ class Producer:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
             if partition is not None:
+                queues = await self._router.resolve(topic, 1 + require_whole("partition", partition))
                 require_partition(queues.name, len(queues.queues), partition)
             await self._memory.acquire(size_bytes)
             if not self._is_closed and self._topics.get(topic) is queues:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.view import ClusterView
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
@@ -60,6 +60,10 @@ class TopicQueues:
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
+
+    def lacks(self, partition: int) -> bool:
+        """Whether the topic may have been given the partition, or it is none at all, which `require_partition` tells."""
+        return type(partition) is not int or partition >= len(self.queues)
 
     def queue_for(
         self, partitioner: Partitioner, key: bytes | None, partition: int | None, size_bytes: int
@@ -110,6 +114,7 @@ class Router:
         self._view = view
         self._accumulator = accumulator
         self._settings = SenderSettings.of(config)
+        self._visible_within_ms = min(VISIBLE_WITHIN_MS, config.delivery_timeout_ms)
         self._compressor: BatchCompressor | None = None
         if config.codec is not Codec.NONE:
             self._compressor = BatchCompressor(config.codec, config.compression_level, on_compressed=self.route)
@@ -155,16 +160,22 @@ class Router:
         finally:
             accumulator.flushing_count -= 1
 
-    async def resolve(self, topic: str) -> TopicQueues:
-        """Returns the topic's queues; waits for its first metadata.
+    async def resolve(self, topic: str, partitions_count: int = 0) -> TopicQueues:
+        """Returns the topic's queues; waits for its first metadata, and for partitions that it may just have been given.
+
+        Args:
+            topic: The name of the topic.
+            partitions_count: The partitions that it should have; it may still have fewer.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
             BrokerClosedError: The producer was closed meanwhile.
         """
-        if (queues := self.topics.get(topic)) is not None:
+        if (queues := self.topics.get(topic)) is not None and len(queues.queues) >= partitions_count:
             return queues
-        info = await self._view.topic_or_raise(topic)
+        info = await self._view.topic_or_raise(
+            topic, partitions_count=partitions_count, within_ms=self._visible_within_ms
+        )
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:

@@ -111,6 +111,12 @@ class FakeCluster:
             self.logs[name, partition] = FakeLog(topic_id, partition, ids[partition % len(ids)])
         self.publish()
 
+    def add_partition(self, name: str) -> None:
+        """Gives a topic one partition more, which broker 1 leads."""
+        number = sum(topic == name for topic, _ in self.logs)
+        self.logs[name, number] = FakeLog(self.logs[name, 0].topic_id, number, 1)
+        self.publish()
+
     def delete_topic(self, name: str) -> None:
         self.logs = {key: log for key, log in self.logs.items() if key[0] != name}
         self.publish()

@@ -181,7 +181,8 @@ async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again
 async def test_refused(
     cluster: FakeCluster, options: dict[str, Any], error: type[Exception], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("replog.client.cluster.view.ClusterView.topic_or_raise.__kwdefaults__", {"within_ms": 100})
+    soon = {"partitions_count": 0, "within_ms": 100}
+    monkeypatch.setattr("replog.client.cluster.view.ClusterView.topic_or_raise.__kwdefaults__", soon)
     with pytest.raises(error) as caught:
         await resolve(cluster, **options)
     assert text in str(caught.value)

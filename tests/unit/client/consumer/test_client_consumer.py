@@ -77,6 +77,19 @@ async def test_many_partitions_on_many_leaders() -> None:
         assert offsets([r for r in records if r.partition == partition]) == list(range(50))
 
 
+async def test_a_partition_that_was_just_added_is_waited_for() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assigning = asyncio.create_task(consumer.assign([("t", 1)]))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        cluster.add_partition("t")
+        await assigning
+        assert consumer.assignment() == [("t", 1)]
+
+
 class CountedNumber(int):
     """A partition's number that counts how often it is compared."""
 

@@ -98,7 +98,7 @@ async def test_what_comes_before_a_wrong_record_is_sent() -> None:
 async def test_no_such_partition() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
-    async with make(cluster) as producer:
+    async with make(cluster, delivery_timeout_ms=50) as producer:  # as long as it waits for the partition
         with pytest.raises(UnknownTopicOrPartitionError, match="there is no partition 7"):
             await producer.send_many("t", [b"v"], partition=7)
 

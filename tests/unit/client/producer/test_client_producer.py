@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 import pytest
 from client_kit import until
 from fake_cluster import FakeCluster
 
-from replog.client import Producer
+from replog.client import BulkDelivery, Delivery, Producer
 from replog.errors import (
     BrokerClosedError,
     ConfigError,
@@ -24,7 +25,7 @@ from replog.errors import (
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
 )
-from replog.records import parse_header
+from replog.records import decode_columns, encode_batch, parse_header
 from replog.rpc.messages import ProducePartition
 from tests.quiet import quiet_for
 from tests.unit.client.memory_transport import MemoryTransport
@@ -376,7 +377,7 @@ async def test_weaker_acks(acks: int, offset: int) -> None:
 async def test_bad_input_is_refused_at_once() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 2)
-    async with make(cluster, max_request_bytes=1000) as producer:
+    async with make(cluster, max_request_bytes=1000, delivery_timeout_ms=50) as producer:
         with pytest.raises(RecordTooLargeError, match=r"t: a record of up to 1097 bytes.*max.request.bytes is 1000"):
             await producer.send("t", b"x" * 1000)
         with pytest.raises(TypeError, match=r"value is .*\(str\); expected bytes"):
@@ -416,6 +417,30 @@ async def test_nobody_listens() -> None:
     with pytest.raises(RequestTimedOutError, match=r"connect to 127.0.0.1:10001: .*refused"):
         async with make(cluster, connect_timeout_ms=300):
             pass
+
+
+@pytest.mark.parametrize("how", ["send", "send_many", "send_columns"])
+async def test_a_partition_that_was_just_added_is_waited_for(how: str) -> None:
+    """Its producer may not have heard of it, though whoever has added it has."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"v"))
+        ways: dict[str, Coroutine[Any, Any, Delivery | BulkDelivery]] = {
+            "send": producer.send("t", b"w", partition=1),
+            "send_many": producer.send_many("t", [b"w"], partition=1),
+            "send_columns": producer.send_columns(
+                "t", decode_columns(encode_batch([(0, None, b"w", ())]), with_headers=True), partitions=b"\1\0\0\0"
+            ),
+        }
+        sending = asyncio.create_task(ways.pop(how))
+        for other in ways.values():
+            other.close()
+        for _ in range(10):
+            await asyncio.sleep(0)
+        cluster.add_partition("t")
+        await (await sending)
+    assert cluster.logs["t", 1].values() == [b"w"]
 
 
 async def test_a_deleted_topic_fails_what_is_on_its_way() -> None:
