@@ -17,7 +17,7 @@ from replog.log.repair.local_identity import damaged_identity
 from replog.log.repair.lost_folder import LostFolder, lost_folder
 from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
-from replog_checkpoints import FileSystem, OsFileSystem
+from replog_checkpoints import META_PROPERTIES_FILE, FileSystem, OsFileSystem
 
 RECORDS_AT_STAKE = frozenset({FindingKind.DAMAGED, FindingKind.MISSING, FindingKind.TORN, FindingKind.UNREADABLE})
 
@@ -33,11 +33,11 @@ def log_directories(path: Path) -> list[Path]:
         return [path]
     if not is_dir:
         raise UsageError("PATH", str(path), f"{path} is not a directory: name a partition's folder, or a log directory")
-    found = sorted(
-        child for child in path.iterdir() if child.is_dir() and parse_partition_dir_name(child.name) is not None
-    )
+    found = [child for child in _partition_folders(path) if _is_log_directory(path) or _is_replica(child)]
     if not found:
-        raise UsageError("PATH", str(path), f"{path} holds no segments and no partition folders")
+        inner = sorted(found for depth in ("*", "*/*") for found in path.glob(f"{depth}/{META_PROPERTIES_FILE}"))
+        advice = f". Log directories are in it: name one, such as {inner[0].parent}" if inner else ""
+        raise UsageError("PATH", str(path), f"{path} holds no segments and no partition folders{advice}")
     return found
 
 
@@ -184,6 +184,21 @@ def finding_row(finding: Finding) -> Row:
 
 def _is_lost(path: Path) -> bool:
     return lost_folder(OsFileSystem(), str(path.absolute())) is not None
+
+
+def _partition_folders(path: Path) -> list[Path]:
+    """Returns the folders in `path` that are named as those of partitions, by name; other things may be named so, too."""
+    return sorted(
+        child for child in path.iterdir() if child.is_dir() and parse_partition_dir_name(child.name) is not None
+    )
+
+
+def _is_log_directory(path: Path) -> bool:
+    return (path / META_PROPERTIES_FILE).is_file()
+
+
+def _is_replica(path: Path) -> bool:
+    return _holds_segments(path) or _is_lost(path)
 
 
 def _holds_segments(path: Path) -> bool:

@@ -59,6 +59,21 @@ def test_a_sound_directory(replog: Replog, data: Path) -> None:
     ]
 
 
+def test_folders_that_are_only_named_as_partitions_are_are_none(replog: Replog, data: Path, tmp_path: Path) -> None:
+    """Goal: the folder of a cluster, with node-1 and node-2 in it, is not found to be sound."""
+    cluster = tmp_path / "cluster"
+    (cluster / "node-2").mkdir(parents=True)
+    done = replog("log", "verify", cluster)
+    assert (done.status, done.out) == (2, "")
+    assert done.err == f"error: {cluster} holds no segments and no partition folders\n"
+    shutil.copytree(data, cluster / "node-1" / "data")
+    done = replog("log", "verify", cluster)
+    assert (done.status, done.out) == (2, "")
+    assert f"Log directories are in it: name one, such as {cluster}/node-1/data" in done.err
+    (data / "empty-0").mkdir()
+    assert len(rows(replog, "verify", data)) == 3, "in a log directory it is a partition's"
+
+
 def test_the_first_bad_offset_and_byte_are_named(replog: Replog, data: Path) -> None:
     file = data / "flights-1" / SEGMENT
     damage(file, 1070 + 100)  # in the second batch
