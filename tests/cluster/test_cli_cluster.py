@@ -184,6 +184,18 @@ class TestTopicsAndRecords:
         assert "there is no partition 4" in replog_here("consume", "small", "--partition", 4).err
         done = replog_here("consume", "small", "--partition", 0, "--from", 9)
         assert (done.status, done.err) == (1, "error: small-0 ends at offset 1; there is no offset 9 yet\n")
+        good_here("topics", "create", "several", "--partitions", 3)
+        good_here("produce", "several", "--partition", 1, stdin="a\nb\n")
+        assert good_here("consume", "several", "--from", 1) == "b\n"
+        done = replog_here("consume", "several", "--from", 99_999)
+        told = "error: several-1 ends at offset 2, and the other partitions before that; there is no offset 99999 yet\n"
+        assert (done.status, done.out, done.err) == (1, "", told)
+
+    def test_a_topic_to_which_nothing_is_written_is_not_its_leaders_fault(self) -> None:
+        good_here("topics", "create", "idle")
+        done = replog_here("consume", "idle", "--follow", "--timeout", "0.1")
+        told = "error: no record of idle came for 0.1 s: all that was in it has been read\n"
+        assert (done.status, done.out, done.err) == (1, "", told)
 
 
 def read_line(stream: IO[str] | None) -> str:

@@ -24,6 +24,8 @@ LOOK_S = 0.6
 ASSIGN_MS = 1_000
 """How long a leader may take to say its offsets, before it is asked again and others are read."""
 
+PLACES = frozenset({"earliest", "latest"})
+
 LOOKS_BEFORE_WORDS = 2
 """An election takes some milliseconds: what has no leader at one look only is not worth a line."""
 
@@ -78,7 +80,7 @@ class TopicReader:
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic or partition.
-            OffsetOutOfRangeError: The only partition ends before the offset.
+            OffsetOutOfRangeError: All partitions end before the offset.
         """
         await self._look()
 
@@ -100,7 +102,8 @@ class TopicReader:
         elif now_s >= self._next_look_s:
             await self._look()
         if timeout_s is not None and now_s - self._progress_s > timeout_s:
-            why = "; ".join(self._told.values()) or "its leader sends nothing"
+            silent = "its leader sends nothing" if self.is_behind else "all that was in it has been read"
+            why = "; ".join(self._told.values()) or silent
             raise CommandFailedError(f"no record of {self._topic} came for {timeout_s:g} s: {why}")
         return records
 
@@ -148,25 +151,31 @@ class TopicReader:
             await self._consumer.assign([*self._ends, *new], timeout_ms=ASSIGN_MS)
         except RetriableError:
             return False
+        self._ends |= ends
+        self._require_offset()
         for partition in new:
             self._seek(partition, ends[partition])
-        self._ends |= ends
         return True
 
-    def _seek(self, partition: TopicPartition, end: int) -> None:
-        """Moves to where the reading of a partition begins.
-
-        Of several partitions, those that end before the offset have nothing to show; of one, that is a mistake.
+    def _require_offset(self) -> None:
+        """Refuses an offset that no partition has: nothing would ever be shown, and nothing said.
 
         Raises:
-            OffsetOutOfRangeError: The only partition ends before the offset.
+            OffsetOutOfRangeError: All partitions end before the offset.
         """
-        if self._start == "earliest":
+        if self._start in PLACES or len(self._ends) < len(self._all):
             return
-        offset = end if self._start == "latest" else int(self._start)
-        if len(self._all) == 1 and offset > end:
-            raise OffsetOutOfRangeError(f"{partition} ends at offset {end}; there is no offset {offset} yet", -1, end)
-        self._consumer.seek(partition, offset if len(self._all) == 1 else min(offset, end))
+        offset, (partition, end) = int(self._start), max(self._ends.items(), key=lambda each: each[1])
+        if offset > end:
+            others = "" if len(self._ends) == 1 else ", and the other partitions before that"
+            raise OffsetOutOfRangeError(
+                f"{partition} ends at offset {end}{others}; there is no offset {offset} yet", -1, end
+            )
+
+    def _seek(self, partition: TopicPartition, end: int) -> None:
+        """Moves to where the reading of a partition begins: one that ends before the offset has nothing to show."""
+        if self._start != "earliest":
+            self._consumer.seek(partition, end if self._start == "latest" else min(int(self._start), end))
 
     def _tell(self, missing: dict[int, str]) -> None:
         looks = {number: self._waited_for.get(number, ("", 0))[1] + 1 for number in missing}
