@@ -85,6 +85,13 @@ def test_brokers_are_listed_drained_and_not_unregistered_alive(run: Run) -> None
     assert run("brokers", "unregister", 3).status == 1
     assert good(run, "brokers", "drain", 3, "--undo") == "broker 3 is used again\n"
     assert run("brokers", "drain", 99).status == 1
+    good(run, "topics", "create", "everywhere", "--replication-factor", 3)
+    for wait in ([], ["--wait"]):
+        done = run("brokers", "drain", 3, *wait)
+        assert (done.status, done.out) == (1, "")
+        assert "error: broker 3 stays marked as drained, but 1 replica of it can go nowhere" in done.err
+    good(run, "brokers", "drain", 3, "--undo")
+    good(run, "topics", "delete", "everywhere")
 
 
 def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:

@@ -84,17 +84,19 @@ async def _drain(bootstrap_servers: str, broker_id: int, *, undo: bool, wait: bo
                 known = ", ".join(map(str, brokers))
                 raise InvalidRequestError(f"no broker {broker_id} is registered; there are: {known}")
             left = await admin.drain_broker(broker_id, drained=not undo)
+            if left and not undo:
+                require_room(await admin.describe_cluster(), broker_id)
             while wait and not undo and left:
                 await asyncio.sleep(POLL_INTERVAL_S)
                 metadata = await admin.describe_cluster()
                 left = sum(counts_of(metadata, broker_id))
-                refuse_to_wait(metadata, broker_id)
+                require_room(metadata, broker_id)
                 say(f"draining broker {broker_id}: {common.counted(left, 'replica')} left")
             return left
 
 
-def refuse_to_wait(metadata: ClusterMetadata, broker_id: int) -> None:
-    """Refuses to wait for replicas that no other broker can take: that would be for ever.
+def require_room(metadata: ClusterMetadata, broker_id: int) -> None:
+    """Tells of replicas that no other broker can take: waiting for them would be for ever.
 
     Raises:
         CommandFailedError: There are such replicas.

@@ -1,4 +1,4 @@
-"""`replog brokers drain --wait` does not wait for what cannot happen."""
+"""`replog brokers drain` says what cannot happen, and does not wait for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.commands.brokers import refuse_to_wait
+from replog.cli.commands.brokers import require_room
 from replog.cli.errors import CommandFailedError
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 
@@ -19,11 +19,11 @@ def cluster(*brokers: int, replicas: tuple[int, ...], drained: tuple[int, ...] =
 
 def test_replicas_that_no_other_broker_can_take() -> None:
     with pytest.raises(CommandFailedError, match=r"1 replica of it can go nowhere.*the 2 others"):
-        refuse_to_wait(cluster(1, 2, 3, replicas=(1, 2, 3)), 3)
+        require_room(cluster(1, 2, 3, replicas=(1, 2, 3)), 3)
     with pytest.raises(CommandFailedError, match="the 2 others"):
-        refuse_to_wait(cluster(1, 2, 3, 4, replicas=(1, 2, 3), drained=(3, 4)), 3)
+        require_room(cluster(1, 2, 3, 4, replicas=(1, 2, 3), drained=(3, 4)), 3)
 
 
 def test_replicas_that_have_somewhere_to_go() -> None:
-    refuse_to_wait(cluster(1, 2, 3, 4, replicas=(1, 2, 3)), 3)
-    refuse_to_wait(cluster(1, 2, 3, replicas=(1, 2)), 3)
+    require_room(cluster(1, 2, 3, 4, replicas=(1, 2, 3)), 3)
+    require_room(cluster(1, 2, 3, replicas=(1, 2)), 3)
