@@ -94,6 +94,9 @@ class ControllerConfig(Struct, frozen=True):
     """Partitions that may be on the move at a time for drained brokers to get more to do.  Too large: the copies
     compete with the traffic of clients.  Too small: draining takes long."""
 
+    static_configs: frozenset[str] = frozenset()
+    """The names of what only the configuration files of nodes say; whoever sets one is told so."""
+
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)

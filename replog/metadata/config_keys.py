@@ -15,7 +15,7 @@ one broker             the first two, but not `CLUSTER_WIDE`: controller and lea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -300,13 +300,16 @@ _OF_THE_CLUSTER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS,
 _OF_ONE_BROKER = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS) if key not in CLUSTER_WIDE}
 
 
-def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: str = "") -> ConfigKey:
+def config_key_or_raise(
+    resource_type: ResourceType, name: str, resource_name: str = "", static_names: Collection[str] = ()
+) -> ConfigKey:
     """Returns the key called `name` on a resource.
 
     Args:
         resource_type: The kind of resource it is set on.
         name: The name of the configuration.
         resource_name: The name of the topic or broker; "" is the cluster-wide default, with the type BROKER.
+        static_names: The names that only the configuration files of nodes may have.
 
     Raises:
         ConfigError: The name is unknown there; the message names a valid name that is near, if there is one.
@@ -318,6 +321,13 @@ def config_key_or_raise(resource_type: ResourceType, name: str, resource_name: s
         return key
     if resource_name and keys is _OF_ONE_BROKER and name in _OF_THE_CLUSTER:
         raise ConfigError(name, None, f'configuration "{name}" is set for the whole cluster, not for one broker')
+    if name in static_names:
+        raise ConfigError(
+            name,
+            None,
+            f'configuration "{name}" is static: it is set in the configuration file of a node, and holds from the next start of '
+            f"that node on. `replog configs describe --node ID {name}` shows it",
+        )
     raise ConfigError(name, None, f'unknown configuration "{shortened(name)}"{_advice(name, keys)}')
 
 

@@ -107,6 +107,9 @@ def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:
     assert good(run, "configs", "get", "--broker", 2, "log.retention.ms") == "log.retention.ms=99  (broker)\n"
     assert good(run, "configs", "set", "--topic", "configured", "retention.ms=") == "retention.ms removed\n"
     assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
+    done = run("configs", "set", "node.id=4")
+    assert (done.status, done.out) == (2, "")
+    assert 'error: configuration "node.id" is static: it is set in the configuration file of a node' in done.err
     assert "valid" in good(run, "configs", "set", "--validate-only", "--topic", "configured", "retention.ms=1")
     assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
 

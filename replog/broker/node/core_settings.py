@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from replog.broker.quorum.metadata_snapshots import SnapshotLimits
+from replog.broker.requests.config_description import DYNAMIC_KEYS
 from replog.config.group_keys import MigrationPolicy
 from replog.config.server import ServerConfig
+from replog.config.server_keys import KEYS
 from replog.controller.config import ControllerConfig
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.consumers.config import ConsumersConfig
@@ -21,6 +23,9 @@ COMMIT_NOTICE_MS = 10
 METADATA_FETCH_WAIT_MS = 500
 """How long a leader of the quorum holds a fetch that finds nothing new."""
 
+STATIC_NAMES = frozenset(KEYS).difference(key.cluster_name for key in DYNAMIC_KEYS)
+"""What only the configuration file of a node says, and `replog configs set` refuses."""
+
 
 def controller_config(config: ServerConfig) -> ControllerConfig:
     """Returns the settings of the controller."""
@@ -34,6 +39,7 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
         auto_leader_rebalance_enable=config.auto_leader_rebalance_enable,
         leader_imbalance_check_interval_seconds=config.leader_imbalance_check_interval_seconds,
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
+        static_configs=STATIC_NAMES,
     )
 
 

@@ -47,9 +47,14 @@ class ConfigurationControl:
     """Text values by resource, one immutable mapping each.
 
     `pending` of the reading methods are records that the batch being made puts before the reader's own: they win.
+
+    Args:
+        registry: The timeline of the controller.
+        static_names: The names that only the configuration files of nodes may have.
     """
 
-    def __init__(self, registry: SnapshotRegistry) -> None:
+    def __init__(self, registry: SnapshotRegistry, static_names: frozenset[str] = frozenset()) -> None:
+        self._static_names = static_names
         self.values: TimelineHashMap[ConfigResource, Mapping[str, str]] = TimelineHashMap(registry)
         self._version: TimelineObject[object] = TimelineObject(registry, object())  # another one after every change
         self._remembered_version: object = None
@@ -93,7 +98,7 @@ class ConfigurationControl:
         for config in configs:
             if config.name in records:
                 raise ConfigError(config.name, config.value, f'configuration "{config.name}" is given twice')
-            key = config_key_or_raise(resource_type, config.name, resource_name)
+            key = config_key_or_raise(resource_type, config.name, resource_name, self._static_names)
             value = self._new_value(key, config, stored.get(config.name))
             records[config.name] = ConfigRecord(resource_type, resource_name, config.name, value)
         for name in _unnamed(resource_type, resource_name, stored, records) if replaces else ():

@@ -38,7 +38,7 @@ class ControllerState:
         self.offsets = OffsetControl(registry, config.max_records_per_batch, config.max_bytes_per_batch)
         self.brokers = BrokerRegistry(registry)
         self.controllers = ControllerRegistry(registry)
-        self.configs = ConfigurationControl(registry)
+        self.configs = ConfigurationControl(registry, config.static_configs)
         self.features = FeatureControl(registry, self.brokers, self.controllers)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
         self.replication = ReplicationState(registry)

@@ -75,6 +75,13 @@ def test_an_unknown_name_that_is_near_to_none_gets_no_guess() -> None:
         assert len(str(caught.value)) < 200
 
 
+def test_what_only_files_of_nodes_say_is_told_to_be_static() -> None:
+    with pytest.raises(
+        ConfigError, match=r'"node.id" is static: .* file of a node.*`replog configs describe --node ID node.id`'
+    ):
+        config_key_or_raise(ResourceType.BROKER, "node.id", static_names={"node.id"})
+
+
 @pytest.mark.parametrize(
     ("name", "text", "stored"),
     [
