@@ -6,7 +6,9 @@ The names below load what they need when they are first used, so that `import re
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from replog._version import __version__
 
@@ -33,29 +35,36 @@ __all__ = [
     "tune_process",
 ]
 
+_HOMES: Final[Mapping[str, str]] = {
+    "Admin": "replog.client",
+    "AsyncLocalLog": "replog.local",
+    "Consumer": "replog.client",
+    "EmbeddedCluster": "replog.cluster.embedded",
+    "LocalCluster": "replog.cluster",
+    "LocalLog": "replog.local",
+    "Producer": "replog.client",
+    "ReadOnlyLog": "replog.local",
+    "embedded": "replog.cluster.embedded",
+    "open_log": "replog.local",
+    "open_log_async": "replog.local",
+    "tune_process": "replog.process_memory",
+}
+
+_MODULES: Final = frozenset({"client", "cluster", "errors", "local", "records", "spark", "testing"})
+"""The modules with more public names."""
+
 # what a broker within this process tells its operator; what clients and logs warn of is seen also where logging is not set up
 logging.getLogger("replog.broker").addHandler(logging.NullHandler())
 
 
 def __getattr__(name: str) -> Any:
-    if name in {"Admin", "Consumer", "Producer"}:
-        import replog.client
-
-        return getattr(replog.client, name)
-    if name == "LocalCluster":
-        from replog.cluster import LocalCluster
-
-        return LocalCluster
-    if name in {"EmbeddedCluster", "embedded"}:
-        import replog.cluster.embedded
-
-        return getattr(replog.cluster.embedded, name)
-    if name in {"AsyncLocalLog", "LocalLog", "ReadOnlyLog", "open_log", "open_log_async"}:
-        import replog.local
-
-        return getattr(replog.local, name)
-    if name == "tune_process":
-        from replog.process_memory import tune_process
-
-        return tune_process
+    home = _HOMES.get(name)
+    if home is not None:
+        return getattr(import_module(home), name)
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})

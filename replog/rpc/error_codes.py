@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import replog.group_errors  # noqa: F401 - its classes are among those that are found below
 from replog import errors
 from replog.errors import ErrorCode, ReplogError
 
