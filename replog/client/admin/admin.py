@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Never, Self
 
 from replog.choices import require_at_least
 from replog.client.admin.groups import GroupOperations
@@ -28,6 +28,7 @@ from replog.client.cluster.addresses import address_of, parse_address
 from replog.client.cluster.image import has_leaders, is_in_sync, is_ready
 from replog.client.cluster.offsets import delete_records, epoch_ends, list_offsets
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
     ConfigEntry,
@@ -89,7 +90,9 @@ class Admin(Operations, GroupOperations):
         client_id: str = "replog-admin",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         require_at_least("timeout.ms", timeout_ms, 1)
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._timeout_ms = timeout_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self, get_args
+from typing import Never, Self, get_args
 
 from replog.choices import require_at_least, require_choice, require_kind
 from replog.client.arguments import (
@@ -37,6 +37,7 @@ from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetRe
 from replog.client.consumer.positions import ConsumerPositions, Partitions
 from replog.client.consumer.start import Start, check_start, is_offset, start_positions
 from replog.client.home_loop import require_loop
+from replog.client.settings import refuse_unknown
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.coordinator.offsets.requests import CommittedOffset
 from replog.ending import Ending
@@ -113,7 +114,9 @@ class Consumer(ConsumerPositions):
         client_rack: str = "",
         client_id: str = "replog-consumer",
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
         require_kind("client.rack", client_rack, str)

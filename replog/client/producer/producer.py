@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Never, Self
 
 from replog.client.arguments import (
     headers_bytes_bound,
@@ -42,6 +42,7 @@ from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner
 from replog.client.producer.router import Router, TopicQueues, lost_text
+from replog.client.settings import refuse_unknown
 from replog.ending import Ending
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
@@ -120,7 +121,9 @@ class Producer:
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         self.config = ProducerConfig(
             acks=acks,
             enable_idempotence=enable_idempotence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Never
 from uuid import UUID
 
 from replog.client.admin.admin import DEFAULT_TIMEOUT_MS, Admin
@@ -10,6 +11,7 @@ from replog.client.admin.group_descriptions import GroupDescription, PartitionLa
 from replog.client.admin.partition_description import PartitionDescription
 from replog.client.admin.reassignments import Reassignments
 from replog.client.cluster.view import VISIBLE_WITHIN_MS
+from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import NewTopic, TopicResult
@@ -35,7 +37,9 @@ class SyncAdmin(SyncClient[Admin]):
         client_id: str = "replog-admin",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         super().__init__(Admin(bootstrap_servers, client_id=client_id, timeout_ms=timeout_ms, transport=transport))
 
     def close(self) -> None:

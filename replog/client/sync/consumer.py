@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Never, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_max_records
 from replog.client.consumer.consumer import (
@@ -27,6 +27,7 @@ from replog.client.consumer.group_settings import AUTO_COMMIT_INTERVAL_MS, MAX_P
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset
 from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
+from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
 from replog.errors import BrokerClosedError, InvalidRequestError
@@ -73,7 +74,9 @@ class SyncConsumer(SyncClient[Consumer]):
         client_rack: str = "",
         client_id: str = "replog-consumer",
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         super().__init__(
             Consumer(
                 bootstrap_servers,

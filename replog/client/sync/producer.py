@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Never, TypeVar
 
 from replog.client.arguments import require_records
 from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
@@ -18,6 +18,7 @@ from replog.client.producer.config import Acks
 from replog.client.producer.partitioner import Partitioner
 from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
+from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import LoopThread, SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
@@ -96,7 +97,9 @@ class SyncProducer(SyncClient[Producer]):
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         super().__init__(
             Producer(
                 bootstrap_servers,

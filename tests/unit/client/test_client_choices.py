@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster
 
-from replog.client import Admin, Consumer, Producer
+from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.client.settings import INSTEAD
 from replog.errors import ConfigError, InvalidRequestError
 from replog.local import open_log
 
@@ -103,3 +106,29 @@ async def test_a_consumer_refuses_numbers_that_mean_nothing(name: str, value: ob
 async def test_a_producer_refuses_numbers_that_mean_nothing(settings: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(settings)).replace("_", ".")):
         Producer("127.0.0.1:1", **settings)
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "instead"),
+    [
+        (Producer, "retries", "records are sent again until delivery_timeout_ms is over: set that"),
+        (Producer, "retry_backoff_ms", "cannot be set"),
+        (Producer, "max_in_flight_requests_per_connection", "use max_in_flight_per_partition"),
+        (Producer, "max.in.flight.requests.per.connection", "use max_in_flight_per_partition"),
+        (Producer, "linger.ms", "write it linger_ms"),
+        (SyncProducer, "lingr_ms", "did you mean linger_ms?"),
+        (Consumer, "ssl_cafile", "there is neither TLS nor authentication"),
+        (Consumer, "session_timeout_ms", "set group.consumer.session.timeout.ms of the brokers"),
+        (SyncConsumer, "auto_offset_rest", "did you mean auto_offset_reset?"),
+        (Admin, "request_timeout_ms", "did you mean timeout_ms?"),
+        (SyncAdmin, "colour", "it has bootstrap_servers, client_id, timeout_ms, transport"),
+    ],
+)
+def test_a_setting_that_there_is_not_says_what_to_use_instead(cls: type[Any], name: str, instead: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{cls.__name__} has no setting {re.escape(name)}: .*{re.escape(instead)}"):
+        cls("127.0.0.1:1", transport=FakeCluster().transport(), **{name: 1})
+
+
+def test_what_to_use_instead_is_said_of_no_setting_that_there_is() -> None:
+    for cls in (Admin, Consumer, Producer):
+        assert INSTEAD.keys().isdisjoint(inspect.signature(cls).parameters)

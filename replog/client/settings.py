@@ -1,0 +1,80 @@
+"""Settings that a client does not have: what to use instead of one that Kafka's clients have, or of a misspelt one.
+
+Why: Kafka's users bring their settings along.  One that is silently ignored would be a promise that nobody keeps, and an
+unexpected keyword by itself says nothing of what holds here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replog.errors import ConfigError
+
+_BROKERS: Final = "the coordinator says it to its members: set {} of the brokers"
+_PAUSES: Final = "the pauses before another attempt are 100 ms to 500 ms and cannot be set"
+_NO_SECURITY: Final = "there is neither TLS nor authentication"
+_NO_TRANSACTIONS: Final = "there are no transactions"
+_BYTES: Final = "keys and values are bytes: encode and decode them yourself"
+
+INSTEAD: Final[Mapping[str, str]] = {
+    "allow_auto_create_topics": "create topics with Admin.create_topic",
+    "api_version": "clients and brokers agree on a version by themselves",
+    "batch_size": "use batch_size_bytes",
+    "buffer_memory": "use buffer_memory_bytes",
+    "compression_codec": "use compression",
+    "compression_type": "use compression",
+    "consumer_timeout_ms": "give timeout_ms to poll",
+    "group_protocol": "groups are those of KIP-848",
+    "heartbeat_interval_ms": _BROKERS.format("group.consumer.heartbeat.interval.ms"),
+    "key_deserializer": _BYTES,
+    "key_serializer": _BYTES,
+    "max_block_ms": "send waits until there is room: put asyncio.timeout around it",
+    "max_in_flight_requests_per_connection": (
+        "use max_in_flight_per_partition, 1 to 5: the batches of a partition that are sent and not acknowledged"
+    ),
+    "max_poll_records": "give max_records to poll",
+    "max_request_size": "use max_request_bytes",
+    "metadata_max_age_ms": "brokers tell clients of changes as they happen",
+    "partition_assignment_strategy": "the coordinator assigns partitions",
+    "retries": "records are sent again until delivery_timeout_ms is over: set that",
+    "retry_backoff_max_ms": _PAUSES,
+    "retry_backoff_ms": _PAUSES,
+    "security_protocol": _NO_SECURITY,
+    "session_timeout_ms": _BROKERS.format("group.consumer.session.timeout.ms"),
+    "transaction_timeout_ms": _NO_TRANSACTIONS,
+    "transactional_id": _NO_TRANSACTIONS,
+    "value_deserializer": _BYTES,
+    "value_serializer": _BYTES,
+}
+"""What to do about settings of Kafka's clients."""
+
+
+def refuse_unknown(client: type, unknown: Mapping[str, object]) -> None:
+    """Refuses settings that a client does not have.
+
+    Args:
+        client: The class of the client.
+        unknown: What was given beside its own settings.
+
+    Raises:
+        ConfigError: There is one; the text says what to use instead.
+    """
+    for name, value in unknown.items():
+        raise ConfigError(name, value, f"{client.__name__} has no setting {name}: {_advice(client, name)}")
+
+
+def _advice(client: type, name: str) -> str:
+    import difflib
+    import inspect
+
+    known = [each for each in inspect.signature(client).parameters if each != "unknown"]
+    plain = name.lower().replace(".", "_").replace("-", "_")
+    if plain in known:
+        return f"write it {plain}"
+    if plain.startswith(("sasl_", "ssl_")):
+        return _NO_SECURITY
+    if (advice := INSTEAD.get(plain)) is not None:
+        return advice
+    near = difflib.get_close_matches(plain, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"
