@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 
 import replog_quorum
-from replog import embedded
-from replog.client import Admin, ConsumerRecord, Producer
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -26,7 +24,7 @@ PAGES = {
 }
 RUN_BY = {
     "README.md": "tests/cluster/test_readme.py",
-    "docs/GROUPS.md": "tests/unit/test_pages.py",
+    "docs/GROUPS.md": "tests/cluster/test_groups_page.py",
     "docs/KAFKA_CLIENTS.md": "tests/kafka/test_kafka_examples.py",
     "docs/OPEN_LOG.md": "tests/unit/local/test_local_docs.py",
     "docs/OPERATIONS.md": "tests/unit/test_pages.py",
@@ -63,26 +61,6 @@ def test_a_quorum_is_made_as_its_page_says() -> None:
     assert named
     assert named <= set(dir(replog_quorum))
     inspect.signature(replog_quorum.Quorum).bind(**{str(given.arg): None for given in calls["Quorum"].keywords})
-
-
-async def test_a_group_is_read_as_its_page_says() -> None:
-    class BookedError(Exception):
-        """Ends the endless reading."""
-
-    async def book(record: ConsumerRecord) -> None:
-        raise BookedError(record.value)
-
-    (block,) = PAGES["docs/GROUPS.md"]
-    async with embedded() as broker, Admin(broker.bootstrap_servers) as admin:
-        await admin.create_topic("flights")
-        async with Producer(broker.bootstrap_servers) as producer:
-            await producer.send("flights", b"HAM")
-        reading = eval(
-            compiled("docs/GROUPS.md", block.replace("127.0.0.1:9092", broker.bootstrap_servers)), {"book": book}
-        )
-        assert inspect.isawaitable(reading)
-        with pytest.raises(BookedError, match="HAM"):
-            await reading
 
 
 @pytest.mark.parametrize("page", ["docs/OPERATIONS.md", "docs/TESTING.md"])
