@@ -90,6 +90,11 @@ def without_half_told(before: Places, known: Known) -> Known:
     return replace(known, bounds=bounds, untold=known.untold | early)
 
 
+def without_new(before: Places, known: Known) -> Known:
+    """Returns what is known of the partitions that the stream has read."""
+    return replace(known, bounds={partition: each for partition, each in known.bounds.items() if partition in before})
+
+
 def epochs_to_check(before: Places, known: Known) -> dict[TopicPartition, int]:
     """Returns the leader epochs to ask about: of the partitions that have had another leadership since `before`."""
     return {

@@ -118,9 +118,10 @@ class BoundsKeeper:
         for error in list(self._troubles.values())[:1]:
             raise raised_anew(error)
 
-    async def refresh(self) -> None:
-        """Asks all leaders now; raises as `start`."""
-        await self._ask(tuple(self._wanted))
+    async def refresh(self, partitions: Collection[TopicPartition] | None = None) -> None:
+        """Asks the leaders of these partitions now, as far as they are wanted; None: of all.  Raises as `start`."""
+        wanted = self._wanted if partitions is None else self._wanted.keys() & partitions
+        await self._ask(tuple(sorted(wanted)))
 
     # ---- which leaders ---------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ No threads and no waiting of its own: bounds come from a `BoundsSource`, the tim
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from replog.spark.stream.changes import (
     resume,
     tell_losses,
     without_half_told,
+    without_new,
 )
 from replog.spark.stream.offset import VERSION, Place, Places, StreamOffset, from_json, places_to_json, to_json
 
@@ -37,8 +38,8 @@ class BoundsSource(Protocol):
     def known(self) -> Known:
         """Returns what is known now; raises where a partition has not been told for longer than a read waits."""
 
-    def known_afresh(self) -> Known:
-        """Returns what the leaders say now."""
+    def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
+        """Returns what is known when the leaders of these partitions have been asked again; None: of all."""
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """Returns where leader epochs end in the logs of the leaders of now."""
@@ -132,8 +133,8 @@ class BatchPlanner:
         self._check_cluster(batch, known)
         if self._fail and before.start is not None:
             tell_losses(_breaks(before.end, batch.start), fail=True, told=self._told)
-        begin = self._resume(batch.start, known)
-        cut = self._resume(batch.end, known)
+        _, begin = self._resume(batch.start, known, without_new)
+        known, cut = self._resume(batch.end, self._source.known(), without_new)
         told = {partition for partition, _ in begin.losses}
         losses = [loss for loss in cut.losses if loss.partition not in told]
         tell_losses([*begin.losses, *losses], fail=self._fail, told=self._told)
@@ -161,8 +162,7 @@ class BatchPlanner:
         """Returns where the next batch ends, and how long it is put off."""
         before = from_json(start)
         self._check_cluster(before, known)
-        known = without_half_told(before.end, known)
-        found = self._resume(before.end, known, with_new=True)
+        known, found = self._resume(before.end, known, without_half_told)
         tell_losses(found.losses, fail=self._fail, told=self._told)
         begin = {partition: place.offset for partition, place in found.begin.items()}
         ends = {partition: self._readable_end(partition, place, known) for partition, place in found.begin.items()}
@@ -195,8 +195,26 @@ class BatchPlanner:
             return place.offset
         return min(bounds.high_watermark, target.high_watermark)
 
-    def _resume(self, before: Places, known: Known, *, with_new: bool = False) -> Resumption:
-        """Returns where to go on; leaders are asked about epochs that have ended since, once for each place."""
+    def _resume(
+        self, before: Places, known: Known, without: Callable[[Places, Known], Known]
+    ) -> tuple[Known, Resumption]:
+        """Returns where to go on, and what was known for that.
+
+        A place may have been told later than the bounds, which come by watches.  So nothing counts as lost before the leaders
+        of its partition have been asked again.
+        """
+        asked: set[TopicPartition] = set()
+        while True:
+            seen = without(before, known)
+            found = resume(before, seen, self._epoch_ends(before, seen))
+            doubtful = {loss.partition for loss in found.losses if loss not in self._told} - asked
+            if not doubtful:
+                return seen, found
+            asked |= doubtful
+            known = self._source.known_afresh(doubtful)
+
+    def _epoch_ends(self, before: Places, known: Known) -> dict[TopicPartition, int]:
+        """Returns where epochs have ended since `before`; leaders are asked once for each place."""
         epochs = epochs_to_check(before, known)
         keys = {each: (each, before[each], known.bounds[each].leader_epoch) for each in epochs}
         unknown = {each: epoch for each, epoch in epochs.items() if keys[each] not in self._ends}
@@ -208,15 +226,7 @@ class BatchPlanner:
                 if key[0] in known.bounds and known.bounds[key[0]].leader_epoch == key[2]
             }
             self._ends = kept | {keys[each]: found.get(each) for each in unknown}
-        ends = {each: end for each, key in keys.items() if (end := self._ends[key]) is not None}
-        if not with_new:
-            known = Known(
-                known.cluster_id,
-                {each: bounds for each, bounds in known.bounds.items() if each in before},
-                known.untold,
-                known.version,
-            )
-        return resume(before, known, ends)
+        return {each: end for each, key in keys.items() if (end := self._ends[key]) is not None}
 
     @staticmethod
     def _check_cluster(offset: StreamOffset, known: Known) -> None:

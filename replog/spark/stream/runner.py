@@ -6,7 +6,7 @@ Spark starts one process for each query and calls the reader there, one call at 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
 from replog.client.cluster.image import ClusterImage
@@ -52,8 +52,8 @@ class StreamRunner:
             self._known = self._thread.run(self._copy)
         return self._known
 
-    def known_afresh(self) -> Known:
-        self._thread.run(self._keeper.refresh)
+    def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
+        self._thread.run(lambda: self._keeper.refresh(partitions))
         return self.known()
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:

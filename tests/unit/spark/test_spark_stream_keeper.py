@@ -98,6 +98,15 @@ async def test_what_moves_is_known_without_a_question(cluster: FakeCluster, monk
         assert [len(node.offset_watches) for node in cluster.nodes.values()] == [1, 1]
 
 
+async def test_some_are_asked_alone(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: of a partition in doubt its leader is asked, and no other one that may be dead."""
+    monkeypatch.setattr(keeper_module, "STALE_S", 60.0)
+    async with keeping(cluster) as keeper:
+        asked = questions(cluster, monkeypatch)
+        await keeper.refresh({T1, TopicPartition("strange", 0)})
+        assert {each.partition_id for request in asked for each in request.partitions} == {T1.partition}
+
+
 async def test_nothing_is_stale_while_leaders_say_that_all_holds(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -35,6 +35,7 @@ class FakeSource:
         self.epochs_asked: list[Mapping[TopicPartition, int]] = []
         self.starts: dict[TopicPartition, int] | None = None
         self.untold: frozenset[TopicPartition] = frozenset()
+        self.watched: dict[TopicPartition, LogBounds] | None = None
         self.version = 0
         for name, end in ends.items():
             self.set(TopicPartition("t", int(name[1:])), end)
@@ -58,10 +59,19 @@ class FakeSource:
         self.untold |= {partition} if is_untold else set()
         self.version += 1
 
-    def known(self) -> Known:
-        return Known(self.cluster_id, dict(self.bounds), self.untold, self.version)
+    def stop_watches(self) -> None:
+        """From now on leaders must be asked."""
+        self.watched = dict(self.bounds)
 
-    def known_afresh(self) -> Known:
+    def known(self) -> Known:
+        bounds = self.bounds if self.watched is None else self.watched
+        return Known(self.cluster_id, dict(bounds), self.untold, self.version)
+
+    def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
+        if self.watched is not None:
+            asked = self.bounds if partitions is None else partitions
+            self.watched |= {each: self.bounds[each] for each in asked}
+            self.version += 1
         return self.known()
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
@@ -214,6 +224,32 @@ def test_a_target_below_where_the_query_stands_is_reached_already() -> None:
     source.set(T0, 40)
     start = run.initial()
     assert run.latest(start) == start
+
+
+def test_a_start_that_was_told_later_than_the_bounds_is_no_loss() -> None:
+    """Goal: the leader of a topic that is being written is asked for its end, and the watch has told an earlier one."""
+    source = FakeSource(p0=100, p1=100)
+    source.stop_watches()
+    for partition in (T0, T1):
+        source.set(partition, 120)
+    source.starts = {T0: 120, T1: 120}
+    run = Run(source)
+    start = run.initial()
+    assert run.latest(start) == start
+    source.set(T0, 130)
+    source.known_afresh()
+    assert run.ranges(start, run.latest(start)) == [(0, 120, 130)]
+
+
+def test_a_batch_that_was_told_later_than_the_bounds_is_no_loss() -> None:
+    source = FakeSource(p0=100)
+    before = committed(source)
+    source.set(T0, 120)
+    end = Run(source).latest(before)
+    source.set(T0, 90)
+    source.stop_watches()
+    source.set(T0, 120)
+    assert Run(source).ranges(before, end) == [(0, 100, 120)]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
