@@ -107,6 +107,8 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
         OffsetOutOfRangeError: A json offset lies outside of the log, and `failOnDataLoss` is set.
     """
     await view.ready(CONNECT_TIMEOUT_MS)
+    if view.image.controller_id < 0:  # a broker that has just been started may tell metadata of the past
+        await view.describe(CONNECT_TIMEOUT_MS)
     topic_ids = {
         topic: (await view.topic_or_raise(topic)).topic_id for topic in chosen_topics(view.image, options.chosen)
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TypeVar
 from uuid import UUID
@@ -9,12 +10,15 @@ from uuid import UUID
 from replog.client.cluster.offsets import epoch_ends
 from replog.client.cluster.view import ClusterView
 from replog.client.types import EpochEndOffset, TopicPartition
-from replog.errors import UnknownTopicOrPartitionError
-from replog.spark.patience import PlanningPatience
+from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.spark.patience import STALL_TIMEOUT_MS, PlanningPatience
 from replog.spark.snapshot import look_up_bounds
 from replog.spark.stream.changes import LogBounds
 
 R = TypeVar("R")
+
+METADATA_LOOK_S = 0.05
+"""How often is looked whether newer metadata have come."""
 
 
 async def ask_bounds(
@@ -39,6 +43,26 @@ async def ask_bounds(
 def _topic_ids(view: ClusterView, partitions: Collection[TopicPartition]) -> dict[TopicPartition, UUID]:
     topics = view.image.topics
     return {each: topics[each.topic].topic_id for each in partitions if each.topic in topics}
+
+
+async def await_metadata(view: ClusterView, metadata_offset: int, poll_timeout_ms: int | None) -> None:
+    """Waits until the metadata are up to an offset: those of a broker that has just been started may be older.
+
+    Raises:
+        RequestTimedOutError: No broker told newer ones in time (`poll_timeout_ms`; None: STALL_TIMEOUT_MS).
+    """
+    timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            while view.image.metadata_offset < metadata_offset:
+                view.request_refresh()
+                await asyncio.sleep(METADATA_LOOK_S)
+    except TimeoutError:
+        raise RequestTimedOutError(
+            f"the checkpoint was written by metadata up to offset {metadata_offset}, and for {timeout_ms} ms no broker told newer "
+            f"ones than up to {view.image.metadata_offset}. Start the other brokers; where the cluster was set back on purpose, "
+            "give another checkpointLocation"
+        ) from None
 
 
 async def ask_epoch_ends(

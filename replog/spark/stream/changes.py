@@ -46,13 +46,15 @@ class Known(Struct, frozen=True):
         cluster_id: The cluster they are in.
         bounds: What their leaders have told.
         untold: The partitions that exist, and of which no leader has told anything yet.
-        version: A number that is another one whenever the rest is.
+        version: A number that is another one whenever the bounds or `untold` are.
+        metadata_offset: The metadata that say which partitions exist are up to this offset, or a later one.
     """
 
     cluster_id: str
     bounds: Mapping[TopicPartition, LogBounds]
     untold: frozenset[TopicPartition] = frozenset()
     version: int = 0
+    metadata_offset: int = -1
 
 
 class Loss(NamedTuple):

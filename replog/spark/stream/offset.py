@@ -9,12 +9,15 @@ batch carries its own start, `from`, and a batch that is planned again reads the
     {
         "v": 1,
         "cluster": "pEzk...",
+        "metadata": 5120,
         "from": {...},
         "to": {"rides": {"id": "6f1c...", "offsets": {"0": 123}, "epochs": {"0": 4}}},
     }
 
 An offset is the next one to read.  The id tells a topic from a later one of the same name; the leader epoch is that of the
-leader that told the offset, by which a later leader says whether it has the same records.  An offset without `from` begins a
+leader that told the offset, by which a later leader says whether it has the same records.  A broker that has just been started
+tells metadata of the past: a topic that is missing there counts as deleted only when they are up to `metadata`, the metadata
+offset of the time of planning; checkpoints of older versions lack it.  An offset without `from` begins a
 query: as the end of a batch it is empty.
 """
 
@@ -53,16 +56,20 @@ class StreamOffset(Struct, frozen=True):
         cluster_id: The cluster that the places are of.
         end: The places after the batch.
         start: The places before it; None where a query begins.
+        metadata_offset: The offset of the metadata by which it was planned; -1: not known.
     """
 
     cluster_id: str
     end: Places
     start: Places | None = None
+    metadata_offset: int = -1
 
 
 def to_json(offset: StreamOffset) -> dict[str, Any]:
     """Returns the offset as Spark keeps it: equal offsets give equal text."""
     written: dict[str, Any] = {"v": VERSION, "cluster": offset.cluster_id}
+    if offset.metadata_offset >= 0:
+        written["metadata"] = offset.metadata_offset
     if offset.start is not None:
         written["from"] = places_to_json(offset.start)
     return {**written, "to": places_to_json(offset.end)}
@@ -102,7 +109,14 @@ def from_json(value: object) -> StreamOffset:
     start, end = _places(value, "from") if "from" in value else None, _places(value, "to")
     if ended := sorted((start or {}).keys() - end.keys()):
         _refuse(value, f'"from" has {ended[0]}, which "to" lacks')
-    return StreamOffset(cluster_id, end, start)
+    return StreamOffset(cluster_id, end, start, _metadata_offset(value))
+
+
+def _metadata_offset(value: dict[str, Any]) -> int:
+    try:
+        return _number(value.get("metadata", -1))
+    except ValueError as error:
+        _refuse(value, f'"metadata" is damaged ({error})')
 
 
 def _places(value: dict[str, Any], side: str) -> dict[TopicPartition, Place]:

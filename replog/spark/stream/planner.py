@@ -35,8 +35,12 @@ NO_LIMITS = Limits()
 class BoundsSource(Protocol):
     """What knows the bounds of the partitions."""
 
-    def known(self) -> Known:
-        """Returns what is known now; raises where a partition has not been told for longer than a read waits."""
+    def known(self, metadata_offset: int = -1) -> Known:
+        """Returns what is known now, by metadata that are up to `metadata_offset`, which is waited for.
+
+        Raises:
+            RequestTimedOutError: A partition has not been told, or the metadata are older, for longer than a read waits.
+        """
 
     def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
         """Returns what is known when the leaders of these partitions have been asked again; None: of all."""
@@ -85,7 +89,8 @@ class BatchPlanner:
     def initial(self) -> Mapping[str, Any]:
         """Returns where a new query starts: always the same in one run, for Spark asks twice."""
         if self._initial is None:
-            self._initial = to_json(StreamOffset(self._source.known().cluster_id, self._source.first_places()))
+            places, known = self._source.first_places(), self._source.known()
+            self._initial = to_json(StreamOffset(known.cluster_id, places, metadata_offset=known.metadata_offset))
         return self._initial
 
     def set_target(self) -> None:
@@ -129,7 +134,7 @@ class BatchPlanner:
         batch, before = from_json(end), from_json(start)
         if batch.start is None or start == end:  # else the batch that ended there would be read once more
             return []
-        known = self._source.known()
+        known = self._source.known(batch.metadata_offset)
         self._check_cluster(batch, known)
         if self._fail and before.start is not None:
             tell_losses(_breaks(before.end, batch.start), fail=True, told=self._told)
@@ -162,6 +167,9 @@ class BatchPlanner:
         """Returns where the next batch ends, and how long it is put off."""
         before = from_json(start)
         self._check_cluster(before, known)
+        known = self._source.known(before.metadata_offset)
+        if self._is_target_of_the_past(before):
+            self.set_target()
         known, found = self._resume(before.end, known, without_half_told)
         tell_losses(found.losses, fail=self._fail, told=self._told)
         begin = {partition: place.offset for partition, place in found.begin.items()}
@@ -175,7 +183,12 @@ class BatchPlanner:
         sizes = {partition: bounds.bytes_per_offset for partition, bounds in known.bounds.items()}
         admitted = admitted_ends(begin, ends, limits, sizes)
         end = {partition: place._replace(offset=admitted[partition]) for partition, place in found.begin.items()}
-        return to_json(StreamOffset(known.cluster_id, end, found.begin)), 0
+        return to_json(StreamOffset(known.cluster_id, end, found.begin, known.metadata_offset)), 0
+
+    def _is_target_of_the_past(self, before: StreamOffset) -> bool:
+        """Whether the target was fixed, before Spark told where the query stands, by older metadata than that was."""
+        target = self._target
+        return target is not None and self._last_batch_ms is None and target.metadata_offset < before.metadata_offset
 
     def _waited_ms(self, now_ms: float) -> float | None:
         return None if self._last_batch_ms is None else now_ms - self._last_batch_ms

@@ -15,7 +15,7 @@ from replog.client.types import TopicPartition
 from replog.errors import BrokerClosedError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark.options import StreamOptions, TopicChoice
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_ranges
-from replog.spark.stream.asking import ask_epoch_ends
+from replog.spark.stream.asking import ask_epoch_ends, await_metadata
 from replog.spark.stream.changes import Known
 from replog.spark.stream.group_offsets import GroupOffsets
 from replog.spark.stream.keeper import BoundsKeeper
@@ -47,10 +47,12 @@ class StreamRunner:
         with suppress(TimeoutError):  # the process may be ending, and the loop's thread with it
             self._thread.run(self._close, CLOSE_TIMEOUT_S)
 
-    def known(self) -> Known:
-        if self._known is None or self._keeper.has_trouble or self._known.version != self._keeper.version:
-            self._known = self._thread.run(self._copy)
-        return self._known
+    def known(self, metadata_offset: int = -1) -> Known:
+        last, keeper = self._known, self._keeper
+        is_old = last is None or last.version != keeper.version or last.metadata_offset < metadata_offset
+        if last is None or is_old or keeper.has_trouble:
+            last = self._known = self._thread.run(lambda: self._copy(metadata_offset))
+        return last
 
     def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
         self._thread.run(lambda: self._keeper.refresh(partitions))
@@ -101,7 +103,8 @@ class StreamRunner:
         await keeper.close()
         await view.close()
 
-    async def _copy(self) -> Known:
+    async def _copy(self, metadata_offset: int) -> Known:
+        await await_metadata(self._view, metadata_offset, self._options.poll_timeout_ms)
         self._keeper.raise_if_unserved()
         return self._keeper.known()
 

@@ -193,6 +193,11 @@ class FakeNode:
         heard = self._last_heard or self.cluster.update()
         self._last_heard = replace(heard, controller_id=-1) if knows_it else heard
 
+    def hear_again(self) -> None:
+        """Ends `cut_off`."""
+        self._last_heard = None
+        self.cluster.publish()
+
     def cut(self) -> None:
         """Every stream of this node ends."""
         for stream in list(self.streams):

@@ -61,6 +61,17 @@ async def test_assigned_partitions_only(cluster: FakeCluster) -> None:
     assert ranges(await resolve(cluster, assign={"t": [2, 0]})) == [("t", 0, 0, 100), ("t", 2, 20, 40)]
 
 
+async def test_a_broker_without_a_controller_is_not_believed(cluster: FakeCluster) -> None:
+    """Goal: one that has just been started does not tell of all topics yet; a pattern would leave out the others in silence."""
+    cluster.nodes[1].cut_off(knows_it=True)
+    cluster.create_topic("tt")
+    async with open_view(cluster) as view:
+        found = await resolve_snapshot(
+            view, parse_read_options({"bootstrap.servers": "h:1", "subscribePattern": "t.+"}), NOW_MS
+        )
+    assert ranges(found) == [("tt", 0, 0, 0)]
+
+
 async def test_json_offsets(cluster: FakeCluster) -> None:
     found = await resolve(
         cluster,

@@ -11,7 +11,7 @@ import pytest
 from replog.client.types import TopicPartition
 from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark.patience import UNSERVED_TIMEOUT_MS
-from replog.spark.stream.asking import ask_epoch_ends, of_those_that_exist
+from replog.spark.stream.asking import ask_epoch_ends, await_metadata, of_those_that_exist
 from replog.testing.virtual_loop import VirtualLoop
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view
@@ -34,6 +34,23 @@ async def test_a_topic_deleted_meanwhile_is_left_out_of_the_ends_of_epochs() -> 
         while view.image.partition(*U0) is not None:
             await asyncio.sleep(0.005)
         assert await ask_epoch_ends(view, {T0: 0, U0: 0}, 5_000) == {T0: 10}
+
+
+async def test_metadata_that_the_checkpoint_has_seen_are_waited_for() -> None:
+    """Goal: who has just been started tells that there is no topic, until it has read its metadata."""
+    cluster = FakeCluster(1)
+    cluster.nodes[1].cut_off()
+    cluster.create_topic("t")
+    async with open_view(cluster) as view:
+        waiting = asyncio.create_task(await_metadata(view, cluster.metadata_offset, None))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        assert not view.image.topics
+        cluster.nodes[1].hear_again()
+        await waiting
+        assert list(view.image.topics) == ["t"]
+        with pytest.raises(RequestTimedOutError, match=r"written by metadata up to offset 99, .* than up to 2\. Start"):
+            await await_metadata(view, 99, 1)
 
 
 async def test_the_others_are_asked_about_again() -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError
@@ -21,13 +22,15 @@ places = st.dictionaries(partitions, st.tuples(st.integers(0, 2**63 - 1), st.int
 )
 
 
-def _offset(cluster_id: str, end: dict[TopicPartition, Place], begun_count: int | None) -> StreamOffset:
+def _offset(
+    cluster_id: str, end: dict[TopicPartition, Place], begun_count: int | None, metadata_offset: int
+) -> StreamOffset:
     """A batch that began in the first `begun_count` of its partitions; None: the start of a query."""
     begun = {key: end[key]._replace(leader_epoch=0) for key in sorted(end)[:begun_count]}
-    return StreamOffset(cluster_id, end, None if begun_count is None else begun)
+    return StreamOffset(cluster_id, end, None if begun_count is None else begun, metadata_offset)
 
 
-offsets = st.builds(_offset, st.text(max_size=5), places, st.none() | st.integers(0, 8))
+offsets = st.builds(_offset, st.text(max_size=5), places, st.none() | st.integers(0, 8), st.integers(-1, 2**63 - 1))
 
 SOME = StreamOffset(
     "c",
@@ -48,7 +51,7 @@ def test_equal_offsets_are_the_same_text(offset: StreamOffset, random: Any) -> N
     def shuffled(found: Any) -> Any:
         return None if found is None else dict(random.sample(sorted(found.items()), len(found)))
 
-    other = StreamOffset(offset.cluster_id, shuffled(offset.end), shuffled(offset.start))
+    other = StreamOffset(offset.cluster_id, shuffled(offset.end), shuffled(offset.start), offset.metadata_offset)
     text = json.dumps(to_json(offset))
     assert json.dumps(to_json(other)) == text
     assert json.dumps(json.loads(text)) == text
@@ -62,6 +65,8 @@ def test_what_it_looks_like() -> None:
         f'"from": {{"t": {{"id": "{topic_id}", "offsets": {{"9": 3}}, "epochs": {{"9": 0}}}}}}, '
         f'"to": {{"t": {{"id": "{topic_id}", "offsets": {{"9": 6, "10": 5}}, "epochs": {{"9": 2, "10": 1}}}}}}}}'
     )
+    later = json.dumps(to_json(replace(SOME, start=None, metadata_offset=70)))
+    assert later.startswith('{"v": 1, "cluster": "c", "metadata": 70, "to": ')
 
 
 @pytest.mark.parametrize(
@@ -74,6 +79,7 @@ def test_what_it_looks_like() -> None:
         (None, "no offset of a replog stream"),
         ({"v": 1, "cluster": "c"}, '"to" is damaged'),
         ({"v": 1, "cluster": 5, "to": {}}, "cluster is missing"),
+        ({**to_json(SOME), "metadata": "7"}, '"metadata" is damaged'),
         ({"v": 1, "cluster": "c", "to": {"t": {"id": "x", "offsets": {"0": 1}, "epochs": {"0": 1}}}}, '"to" is damaged'),
         ({**to_json(SOME), "from": {"t": {"id": str(UUID(int=1)), "offsets": {"0": True}, "epochs": {"0": 1}}}}, '"from" is'),
         ({**to_json(SOME), "to": {"t": {"id": str(UUID(int=1)), "offsets": {"0": 3}, "epochs": {}}}}, '"to" is damaged'),

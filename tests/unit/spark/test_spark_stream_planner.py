@@ -36,6 +36,8 @@ class FakeSource:
         self.starts: dict[TopicPartition, int] | None = None
         self.untold: frozenset[TopicPartition] = frozenset()
         self.watched: dict[TopicPartition, LogBounds] | None = None
+        self.metadata_offset = 7
+        self.stale: Known | None = None
         self.version = 0
         for name, end in ends.items():
             self.set(TopicPartition("t", int(name[1:])), end)
@@ -63,9 +65,13 @@ class FakeSource:
         """From now on leaders must be asked."""
         self.watched = dict(self.bounds)
 
-    def known(self) -> Known:
+    def known(self, metadata_offset: int = -1) -> Known:
+        """What is known; metadata of the past until newer ones are asked for."""
+        if self.stale is not None and metadata_offset <= self.stale.metadata_offset:
+            return self.stale
+        self.stale = None
         bounds = self.bounds if self.watched is None else self.watched
-        return Known(self.cluster_id, dict(bounds), self.untold, self.version)
+        return Known(self.cluster_id, dict(bounds), self.untold, self.version, self.metadata_offset)
 
     def known_afresh(self, partitions: Collection[TopicPartition] | None = None) -> Known:
         if self.watched is not None:
@@ -250,6 +256,42 @@ def test_a_batch_that_was_told_later_than_the_bounds_is_no_loss() -> None:
     source.stop_watches()
     source.set(T0, 120)
     assert Run(source).ranges(before, end) == [(0, 100, 120)]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+@pytest.mark.parametrize("past", [{}, {T0: LogBounds(NEW, 0, 3, 0)}])
+def test_metadata_of_the_past_tell_of_no_deleted_topic(fail: bool, past: dict[TopicPartition, LogBounds]) -> None:
+    """Goal: a broker that was just started has read its metadata up to where the topic was not there yet, or an earlier one."""
+    source = FakeSource(p0=10)
+    before = committed(source)
+    source.set(T0, 20)
+    end = Run(source).latest(before)
+    source.set(T0, 30)
+    source.metadata_offset = 9
+    source.stale = Known("c", past, metadata_offset=6)
+    run = Run(source, fail=fail)
+    assert run.ranges(before, end) == [(0, 10, 20)]
+    source.stale = Known("c", past, metadata_offset=6)
+    after = Run(source, fail=fail).latest(end)
+    assert run.ranges(end, after) == [(0, 20, 30)]
+    assert after["metadata"] == 9
+
+
+def test_a_target_of_metadata_of_the_past_is_fixed_again() -> None:
+    """Goal: a run to what is there now does not end, beside a broker that was just started, with nothing."""
+    source = FakeSource(p0=10)
+    end = committed(source)
+    source.set(T0, 20)
+    source.stale = Known("c", {}, metadata_offset=6)
+    run = Run(source, Limits(max_offsets=5))
+    run.planner.set_target()
+    source.metadata_offset = 8
+    first = run.latest(end)
+    source.set(T0, 30)
+    source.metadata_offset = 9
+    second = run.latest(first)
+    assert (run.ranges(end, first), run.ranges(first, second)) == ([(0, 10, 15)], [(0, 15, 20)])
+    assert run.latest(second) == second, "the target stays, though newer metadata have planned the last batch"
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from replog.client import ClusterView
 from replog.client.types import TopicPartition
-from replog.errors import UnknownTopicOrPartitionError
+from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark import worker_client
 from replog.spark.options import parse_stream_options
 from replog.spark.stream import runner as runner_module
@@ -49,6 +49,18 @@ def test_the_cluster_is_known_before_any_topic_is_there(cluster: FakeCluster) ->
     try:
         assert made.known().cluster_id == cluster.cluster_id
         assert made.first_places() == {}
+    finally:
+        made.close()
+
+
+def test_metadata_that_the_checkpoint_has_seen_are_waited_for(cluster: FakeCluster) -> None:
+    made = opened(cluster, subscribePattern="t.*", **{"kafkaConsumer.pollTimeoutMs": "1"})
+    try:
+        seen = made.known().metadata_offset
+        assert seen == cluster.metadata_offset
+        assert made.known(seen) is made.known()
+        with pytest.raises(RequestTimedOutError, match="the checkpoint was written by metadata up to offset 99"):
+            made.known(99)
     finally:
         made.close()
 
