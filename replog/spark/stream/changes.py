@@ -6,7 +6,7 @@ Pure: places and what the leaders say go in; where to go on comes out, and what 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
@@ -187,6 +187,11 @@ def _began_late(partition: TopicPartition, bounds: LogBounds) -> Loss:
     )
 
 
+def lost_text(losses: Sequence[Loss]) -> str:
+    """Returns the words for losses, with the ranges of the first partitions; "" for none."""
+    return first_few([loss.text for loss in losses])
+
+
 def tell_losses(losses: Iterable[Loss], *, fail: bool, told: set[Loss]) -> None:
     """Fails with what is lost, or warns of what has not been `told` yet, and notes it there.
 
@@ -196,7 +201,7 @@ def tell_losses(losses: Iterable[Loss], *, fail: bool, told: set[Loss]) -> None:
     found = [loss for loss in losses if fail or loss not in told]
     if not found:
         return
-    text = first_few([loss.text for loss in found])
+    text = lost_text(found)
     if fail:
         raise OffsetOutOfRangeError(f"{text}. {HOW_TO_GO_ON}")
     told.update(found)

@@ -17,7 +17,8 @@ batch carries its own start, `from`, and a batch that is planned again reads the
 An offset is the next one to read.  The id tells a topic from a later one of the same name; the leader epoch is that of the
 leader that told the offset, by which a later leader says whether it has the same records.  A broker that has just been started
 tells metadata of the past: a topic that is missing there counts as deleted only when they are up to `metadata`, the metadata
-offset of the time of planning; checkpoints of older versions lack it.  An offset without `from` begins a
+offset of the time of planning; checkpoints of older versions lack it.  A batch that was planned over a loss, which
+`failOnDataLoss` "false" allows, has `lost`, words for it.  An offset without `from` begins a
 query: as the end of a batch it is empty.
 """
 
@@ -57,12 +58,14 @@ class StreamOffset(Struct, frozen=True):
         end: The places after the batch.
         start: The places before it; None where a query begins.
         metadata_offset: The offset of the metadata by which it was planned; -1: not known.
+        lost: What the batch was planned over, in words; "": nothing is lost.
     """
 
     cluster_id: str
     end: Places
     start: Places | None = None
     metadata_offset: int = -1
+    lost: str = ""
 
 
 def to_json(offset: StreamOffset) -> dict[str, Any]:
@@ -70,6 +73,8 @@ def to_json(offset: StreamOffset) -> dict[str, Any]:
     written: dict[str, Any] = {"v": VERSION, "cluster": offset.cluster_id}
     if offset.metadata_offset >= 0:
         written["metadata"] = offset.metadata_offset
+    if offset.lost:
+        written["lost"] = offset.lost
     if offset.start is not None:
         written["from"] = places_to_json(offset.start)
     return {**written, "to": places_to_json(offset.end)}
@@ -109,7 +114,10 @@ def from_json(value: object) -> StreamOffset:
     start, end = _places(value, "from") if "from" in value else None, _places(value, "to")
     if ended := sorted((start or {}).keys() - end.keys()):
         _refuse(value, f'"from" has {ended[0]}, which "to" lacks')
-    return StreamOffset(cluster_id, end, start, _metadata_offset(value))
+    lost = value.get("lost", "")
+    if not isinstance(lost, str):
+        _refuse(value, '"lost" is damaged')
+    return StreamOffset(cluster_id, end, start, _metadata_offset(value), lost)
 
 
 def _metadata_offset(value: dict[str, Any]) -> int:

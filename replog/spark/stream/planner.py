@@ -12,16 +12,18 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from replog.client.types import TopicPartition
-from replog.errors import InconsistentClusterIdError
+from replog.errors import InconsistentClusterIdError, OffsetOutOfRangeError
 from replog.spark.options import Limits
 from replog.spark.snapshot import OffsetRange, SizedRange
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, wait_ms
 from replog.spark.stream.changes import (
+    HOW_TO_GO_ON,
     Known,
     LogBounds,
     Loss,
     Resumption,
     epochs_to_check,
+    lost_text,
     resume,
     tell_losses,
     without_half_told,
@@ -125,19 +127,24 @@ class BatchPlanner:
         return self._reported[1]
 
     def ranges(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[SizedRange]:
-        """Returns what the batch reads: from its own start, whatever `start` says, to its end; no empty ranges.
+        """Returns what the batch reads: from its own start to its end; no empty ranges.
 
-        Their sizes are reckoned by the average of each log.
+        `start` is the end of the batch before it that is in Spark's log.  With asynchronous progress tracking that is not the
+        last one before it: those between have been read, and left no trace.
+
+        Sizes are reckoned by the average of each log.
 
         Raises: As `latest`.
         """
-        batch, before = from_json(end), from_json(start)
+        batch = from_json(end)
         if batch.start is None or start == end:  # else the batch that ended there would be read once more
             return []
         known = self._source.known(batch.metadata_offset)
         self._check_cluster(batch, known)
-        if self._fail and before.start is not None:
-            tell_losses(_breaks(before.end, batch.start), fail=True, told=self._told)
+        if self._fail and batch.lost:
+            raise OffsetOutOfRangeError(
+                f"this batch was planned, with failOnDataLoss false, over what is lost: {batch.lost}. {HOW_TO_GO_ON}"
+            )
         _, begin = self._resume(batch.start, known, without_new)
         known, cut = self._resume(batch.end, self._source.known(), without_new)
         told = {partition for partition, _ in begin.losses}
@@ -183,7 +190,8 @@ class BatchPlanner:
         sizes = {partition: bounds.bytes_per_offset for partition, bounds in known.bounds.items()}
         admitted = admitted_ends(begin, ends, limits, sizes)
         end = {partition: place._replace(offset=admitted[partition]) for partition, place in found.begin.items()}
-        return to_json(StreamOffset(known.cluster_id, end, found.begin, known.metadata_offset)), 0
+        lost = lost_text(found.losses)
+        return to_json(StreamOffset(known.cluster_id, end, found.begin, known.metadata_offset, lost)), 0
 
     def _is_target_of_the_past(self, before: StreamOffset) -> bool:
         """Whether the target was fixed, before Spark told where the query stands, by older metadata than that was."""
@@ -262,17 +270,3 @@ def _end_of(partition: TopicPartition, first: Place, planned: Places, cut: Resum
         return first.offset  # created anew: what was planned is gone
     now = cut.begin.get(partition)
     return last.offset if now is None else min(last.offset, now.offset)
-
-
-def _breaks(before: Places, start: Places) -> list[Loss]:
-    """Returns where a batch does not begin at the end of the one before it: something was given up on purpose then."""
-    return [
-        Loss(
-            partition,
-            f"{partition}: the batch before ended at offset {before[partition].offset}, and this one was planned from "
-            f"{place.offset} on, with failOnDataLoss false",
-        )
-        for partition, place in sorted(start.items())
-        if partition in before
-        and (before[partition].topic_id, before[partition].offset) != (place.topic_id, place.offset)
-    ]

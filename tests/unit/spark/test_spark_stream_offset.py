@@ -23,14 +23,16 @@ places = st.dictionaries(partitions, st.tuples(st.integers(0, 2**63 - 1), st.int
 
 
 def _offset(
-    cluster_id: str, end: dict[TopicPartition, Place], begun_count: int | None, metadata_offset: int
+    cluster_id: str, end: dict[TopicPartition, Place], begun_count: int | None, metadata_offset: int, lost: str
 ) -> StreamOffset:
     """A batch that began in the first `begun_count` of its partitions; None: the start of a query."""
     begun = {key: end[key]._replace(leader_epoch=0) for key in sorted(end)[:begun_count]}
-    return StreamOffset(cluster_id, end, None if begun_count is None else begun, metadata_offset)
+    return StreamOffset(cluster_id, end, None if begun_count is None else begun, metadata_offset, lost)
 
 
-offsets = st.builds(_offset, st.text(max_size=5), places, st.none() | st.integers(0, 8), st.integers(-1, 2**63 - 1))
+offsets = st.builds(
+    _offset, st.text(max_size=5), places, st.none() | st.integers(0, 8), st.integers(-1, 2**63 - 1), st.text(max_size=5)
+)
 
 SOME = StreamOffset(
     "c",
@@ -51,7 +53,9 @@ def test_equal_offsets_are_the_same_text(offset: StreamOffset, random: Any) -> N
     def shuffled(found: Any) -> Any:
         return None if found is None else dict(random.sample(sorted(found.items()), len(found)))
 
-    other = StreamOffset(offset.cluster_id, shuffled(offset.end), shuffled(offset.start), offset.metadata_offset)
+    other = StreamOffset(
+        offset.cluster_id, shuffled(offset.end), shuffled(offset.start), offset.metadata_offset, offset.lost
+    )
     text = json.dumps(to_json(offset))
     assert json.dumps(to_json(other)) == text
     assert json.dumps(json.loads(text)) == text
@@ -80,6 +84,7 @@ def test_what_it_looks_like() -> None:
         ({"v": 1, "cluster": "c"}, '"to" is damaged'),
         ({"v": 1, "cluster": 5, "to": {}}, "cluster is missing"),
         ({**to_json(SOME), "metadata": "7"}, '"metadata" is damaged'),
+        ({**to_json(SOME), "lost": ["t-0"]}, '"lost" is damaged'),
         ({"v": 1, "cluster": "c", "to": {"t": {"id": "x", "offsets": {"0": 1}, "epochs": {"0": 1}}}}, '"to" is damaged'),
         ({**to_json(SOME), "from": {"t": {"id": str(UUID(int=1)), "offsets": {"0": True}, "epochs": {"0": 1}}}}, '"from" is'),
         ({**to_json(SOME), "to": {"t": {"id": str(UUID(int=1)), "offsets": {"0": 3}, "epochs": {}}}}, '"to" is damaged'),

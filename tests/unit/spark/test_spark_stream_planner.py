@@ -402,11 +402,22 @@ def test_a_gap_that_was_accepted_once_is_not_hidden_later() -> None:
     before = committed(source)
     source.set(T0, 50, start=20)
     end = Run(source, fail=False).latest(before)
-    with pytest.raises(
-        OffsetOutOfRangeError, match="the batch before ended at offset 10, and this one was planned from 20"
-    ):
+    told = r"planned, with failOnDataLoss false, over what is lost: t-0: offsets \[10, 20\) were deleted"
+    with pytest.raises(OffsetOutOfRangeError, match=told):
         Run(source).ranges(before, end)
     assert Run(source, fail=False).ranges(before, end) == [(0, 20, 50)]
+
+
+def test_a_batch_before_that_was_not_logged_is_no_loss() -> None:
+    """Goal: with asyncProgressTrackingEnabled Spark logs some batches, and after a crash plans the last of them behind another one
+    than the one it followed."""
+    source = FakeSource(p0=10)
+    logged = committed(source)
+    source.set(T0, 20)
+    not_logged = Run(source).latest(logged)
+    source.set(T0, 30)
+    end = Run(source).latest(not_logged)
+    assert Run(source).ranges(logged, end) == [(0, 20, 30)]
 
 
 def test_leaders_are_asked_once_about_an_epoch_that_ended() -> None:
