@@ -18,7 +18,7 @@ from replog.records.arrow import fixed_array, headers_array, key_array, number_s
 from replog.records.json_values.arrow import arrow_type
 from replog.spark.json_values import JsonValues
 from replog.spark.pieces import Encoded
-from replog.spark.schema import HEADERS, Column
+from replog.spark.schema import CORRUPT, HEADERS, MISFIT_COLUMNS, WHY, Column
 
 DECODE_BYTES = 4 << 20
 """Encoded records that are decoded at a time, as if uncompressed."""
@@ -46,6 +46,8 @@ ARROW_TYPES: dict[str, Any] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "timestampType": pa.int32(),
     HEADERS: pa.list_(pa.field("element", _HEADER)),
+    CORRUPT: pa.binary(),
+    WHY: pa.string(),
 }
 """Column -> Arrow type, equal to what Spark derives from its schema with the session's time zone out of the way."""
 
@@ -193,7 +195,7 @@ def _json_values(columns: Sequence[Column], place: str) -> JsonValues | None:
 
 def undecoded(columns: Sequence[Column]) -> list[Column]:
     """Returns the columns with values as they are, and the offset, by which an error names its record."""
-    plain = [replace(column, shape=None) for column in columns]
+    plain = [replace(column, shape=None) for column in columns if column.name not in MISFIT_COLUMNS]
     return plain if any(column.name == "offset" for column in columns) else [*plain, Column("offset")]
 
 

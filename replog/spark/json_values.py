@@ -9,6 +9,7 @@ import pyarrow as pa
 from replog.errors import InvalidRecordError
 from replog.records.json_values import JsonColumn, Shape, decode_values, misfit_of
 from replog.records.json_values.arrow import arrow_type, json_array
+from replog.spark.schema import CORRUPT, MISFIT_COLUMNS, WHY
 
 CELLS_TOGETHER_MAX = 1 << 20
 """Cells of one Arrow batch, about: small values of many fields become much more than they were."""
@@ -20,7 +21,8 @@ class JsonValues:
     Args:
         schema: The schema of the batches that come out.
         shape: What the values are read as.
-        is_strict: Whether a value that does not fit is an error; otherwise it is null.
+        is_strict: Whether a value that does not fit is an error; otherwise it is null, and the MISFIT_COLUMNS that the schema has
+            tell of it.
         place: The topic and partition, for errors.
     """
 
@@ -30,6 +32,7 @@ class JsonValues:
         self._type = arrow_type(shape)
         self._is_strict = is_strict
         self._place = place
+        self._tells_misfits = not MISFIT_COLUMNS.keys().isdisjoint(schema.names)
 
     def decoded(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a batch with decoded values, in one batch or several.
@@ -61,15 +64,27 @@ class JsonValues:
             start = row
 
     def _batch(self, batch: pa.RecordBatch, column: JsonColumn) -> pa.RecordBatch:
-        arrays = [
-            json_array(column, self._type) if name == "value" else batch.column(name) for name in self._schema.names
-        ]
+        made = {"value": json_array(column, self._type)}
+        if self._tells_misfits:
+            made |= self._misfits(batch.column("value"), made["value"])
+        arrays = [made[name] if name in made else batch.column(name) for name in self._schema.names]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _misfits(self, values: pa.Array, structs: pa.Array) -> dict[str, pa.Array]:
+        """Returns the MISFIT_COLUMNS of some rows."""
+        if structs.null_count == values.null_count:
+            return {CORRUPT: pa.nulls(len(values), pa.binary()), WHY: pa.nulls(len(values), pa.string())}
+        fits = structs.is_valid().to_pylist()
+        corrupt: list[bytes | None] = [None if fits[row] else values[row].as_py() for row in range(len(values))]
+        why = [None if value is None else self._why(value) for value in corrupt]
+        return {CORRUPT: pa.array(corrupt, pa.binary()), WHY: pa.array(why, pa.string())}
 
     def _misfit(self, row: pa.RecordBatch) -> InvalidRecordError:
         offset, value = row.column("offset")[0].as_py(), row.column("value")[0].as_py()
-        reason = misfit_of(self._shape, value) or "does not fit the schema"
         return InvalidRecordError(
-            f'{self._place}: the value at offset {offset} {reason}. Read with the option valueMode "permissive" to have null in '
-            'place of such values, or with valueFormat "binary" to look at it.'
+            f'{self._place}: the value at offset {offset} {self._why(value)}. Read with the option valueMode "permissive" to have '
+            'null in place of such values, or with valueFormat "binary" to look at it.'
         )
+
+    def _why(self, value: bytes) -> str:
+        return misfit_of(self._shape, value) or "does not fit the schema"

@@ -33,8 +33,14 @@ COLUMN_TYPES = {
 Each is in `arrow_batches` too, as a type of Arrow and in the batch that is made; `schema_ddl` says which are there unasked.
 """
 
+CORRUPT, WHY = "_corrupt", "_why"
+
+MISFIT_COLUMNS = {CORRUPT: "binary", WHY: "string"}
+"""Column -> type of those that tell, with json values in permissive mode, a value that does not fit from a tombstone: its bytes, and
+why it does not fit.  Null where the value fits, or is null itself."""
+
 _VALUE_FORMATS = {("value", "string"), ("value", "binary")}
-_MAY_BE_NULL = frozenset({"key", "value", HEADERS})
+_MAY_BE_NULL = frozenset({"key", "value", HEADERS, *MISFIT_COLUMNS})
 
 
 class SchemaField(Protocol):
@@ -49,7 +55,7 @@ class Column(Struct, frozen=True):
     """A column to hand over.
 
     Attributes:
-        name: One of COLUMN_TYPES.
+        name: One of COLUMN_TYPES or MISFIT_COLUMNS.
         is_nullable: Whether the schema says that it may be null: Spark wants to find it in the Arrow schema.
         is_text: Whether it is a string where COLUMN_TYPES says binary.
         shape: What values of json are read as; None: they are handed over as they are.
@@ -99,6 +105,13 @@ def columns_of(
     for field in schema:
         if names.count(field.name) > 1:
             raise ConfigError("schema", field.name, f'the schema names column "{field.name}" twice')
+        if field.name in MISFIT_COLUMNS and (value_type != "json" or is_strict or "value" not in names):
+            raise ConfigError(
+                "schema",
+                field.name,
+                f'column "{field.name}" tells of values of json that do not fit: name the column "value" beside it, and set the '
+                'options valueFormat to "json" and valueMode to "permissive", or leave it out',
+            )
     return tuple(_column(field, value_type, is_strict) for field in schema)
 
 
@@ -107,7 +120,7 @@ def _column(field: SchemaField, value_type: str, is_strict: bool) -> Column:
         shape = value_shape(field.dataType.jsonValue())
         _check_nulls(field)
         return Column(field.name, field.nullable, shape=shape, is_strict=is_strict)
-    _check(field, COLUMN_TYPES | {"value": value_type})
+    _check(field, COLUMN_TYPES | MISFIT_COLUMNS | {"value": value_type})
     return Column(field.name, field.nullable, is_text=field.name == "value" and value_type == "string")
 
 

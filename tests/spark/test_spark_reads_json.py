@@ -138,6 +138,11 @@ def test_values_that_do_not_fit(read: Read, with_bad_ones: str) -> None:
     rows = permissive.orderBy("offset").select("offset", "value.id").collect()
     assert [tuple(row) for row in rows] == [(0, 0), (1, None), (2, None), (3, None), (4, 4)]
     assert permissive.where("value IS NULL").count() == 3
+    told = read(with_bad_ones, f"{schema}, _corrupt binary, _why string", valueFormat="json", valueMode="permissive")
+    rows = told.where("_corrupt IS NOT NULL").orderBy("offset").selectExpr("offset", "CAST(_corrupt AS STRING)", "_why")
+    assert [(row[0], row[1], row[2].partition(":")[0].partition(" (")[0]) for row in rows.collect()] == [
+        (2, '{"id": 2', "is no json"), (3, '{"id": "3"}', "does not fit the schema"),
+    ]  # fmt: skip
     with pytest.raises(Exception, match=f"{with_bad_ones}-1: the value at offset 2 is no json"):
         read(with_bad_ones, schema, valueFormat="json").collect()
     start = f'{{"{with_bad_ones}": {{"0": 0, "1": 3}}}}'

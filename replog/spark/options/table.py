@@ -175,7 +175,7 @@ OPTIONS: tuple[Option, ...] = (
         "failfast",
         parsers.choice_parser("failfast", "permissive"),
         "What a value that is no json, or does not fit the schema, does with `valueFormat` `json`: it fails the query, or the column is "
-        "null with `permissive`.",
+        "null with `permissive`, and the columns `_corrupt` and `_why`, where the schema names them, tell of it.",
     ),
     Option(
         "targetBytesPerPartition",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -128,6 +129,61 @@ def test_a_value_that_does_not_fit_is_named_or_null(schema: StructType) -> None:
     (batch,) = convert(schema, values, is_strict=False)
     assert batch.column("value").to_pylist() == [{"id": 1}, None, None, {"id": 2}]
     assert batch.schema.names == schema.names
+
+
+MISFIT_SCHEMA = struct_of(_why=StringType(), offset=LongType(), value=ID, _corrupt=BinaryType())
+
+
+def test_a_value_that_does_not_fit_is_told_from_a_tombstone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: in permissive mode both are null, and garbage would be taken for a deletion."""
+    monkeypatch.setattr(json_values, "CELLS_TOGETHER_MAX", 3)
+    values = [
+        b'{"id": 1}',
+        None,
+        b'{"id": "x"}',
+        b'{"id": 2}',
+        b"\xff",
+        b'{"id": 3}',
+        None,
+        b"",
+        b'{"id": 4}',
+        b'{"id": 5}',
+    ]
+    batches = convert(MISFIT_SCHEMA, values, is_strict=False)
+    assert len(batches) > 2
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(to_arrow_schema(MISFIT_SCHEMA, timezone="UTC"))
+    rows = {row["offset"] - 40: row for batch in batches for row in batch.to_pylist()}
+    told = {number: (row["_corrupt"], row["_why"]) for number, row in rows.items() if row["_why"] is not None}
+    assert told == {
+        2: (b'{"id": "x"}', "does not fit the schema: 'id' is a string, not a number"),
+        4: (b"\xff", "is not UTF-8"),
+        7: (b"", "is no json (Expecting value: line 1 column 1 (char 0))"),
+    }
+    assert [number for number, row in rows.items() if row["value"] is None] == [1, 2, 4, 6, 7]
+    assert all(rows[number]["_corrupt"] is None for number in rows.keys() - told)
+
+
+@pytest.mark.parametrize(
+    ("schema", "settings"),
+    [
+        (MISFIT_SCHEMA, {"is_strict": True}),
+        (struct_of(_why=StringType()), {"is_strict": False}),
+        (struct_of(value=BinaryType(), _corrupt=BinaryType()), {"value_type": "binary", "is_strict": False}),
+    ],
+)
+def test_columns_about_misfits_are_refused_where_there_are_none(schema: StructType, settings: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match='set the options valueFormat to "json" and valueMode to "permissive"'):
+        columns_of(schema.fields, **{"value_type": "json", **settings})
+
+
+def test_columns_about_misfits_have_their_types() -> None:
+    with pytest.raises(ConfigError, match='column "_corrupt" is binary, not string'):
+        columns_of(struct_of(value=ID, _corrupt=StringType()).fields, value_type="json", is_strict=False)
+    fields = [StructField("value", ID), StructField("_why", StringType(), nullable=False)]
+    with pytest.raises(ConfigError, match='column "_why" may be null'):
+        columns_of(fields, value_type="json", is_strict=False)
 
 
 def test_what_comes_before_a_value_that_does_not_fit_comes() -> None:
