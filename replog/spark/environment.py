@@ -25,6 +25,7 @@ from replog.errors import ConfigError, InvalidRequestError
 from replog.extras import install_command
 from replog.spark.java_runtime import with_java
 from replog.spark.python_runtime import python_for_spark, unneeded_zips
+from replog.spark.script_folders import ScriptFolder
 
 WORKER_PYTHON = "PYSPARK_PYTHON"
 DRIVER_PYTHON = "PYSPARK_DRIVER_PYTHON"
@@ -55,14 +56,14 @@ def prepare(*, is_local: bool = False) -> None:
             "a Spark session is running already, and keeps the Java and Python it began with: call "
             "replog.spark.prepare() before the first SparkSession is made"
         )
-    directory = Path(tempfile.mkdtemp(prefix="replog-spark-"))
+    folder = ScriptFolder(Path(tempfile.gettempdir()))
     try:
-        os.environ.update(environment_for_spark(os.environ, directory, is_local=is_local))
+        os.environ.update(environment_for_spark(os.environ, folder.path, is_local=is_local))
     finally:
-        if any(directory.iterdir()):
-            atexit.register(_remove, directory, os.getpid())
+        if any(folder.path.iterdir()):
+            atexit.register(folder.remove)
         else:
-            directory.rmdir()
+            folder.remove()
     python = os.environ.get(WORKER_PYTHON)
     if python and shutil.which(python) is None:
         _log.warning(
@@ -129,12 +130,6 @@ def broken_neighbours() -> dict[str, str]:
         except Exception as error:  # noqa: BLE001 -- somebody else's code
             broken[found.name] = f"{type(error).__name__}: {error}"
     return broken
-
-
-def _remove(directory: Path, owner_pid: int) -> None:
-    """Removes the folder of the scripts when the process that wrote them ends, and not when a fork of it does."""
-    if os.getpid() == owner_pid:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _session_is_running() -> bool:

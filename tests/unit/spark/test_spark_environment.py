@@ -11,6 +11,7 @@ import pytest
 
 from replog.errors import ConfigError
 from replog.spark import environment
+from replog.spark.script_folders import ScriptFolder
 from replog.spark.source import ReplogDataSource
 
 
@@ -74,18 +75,36 @@ environment.prepare()
 if os.fork() == 0:
     sys.exit()
 os.wait()
-print(len(list(Path(sys.argv[1]).glob("replog-spark-*/python"))))
+print(len(list(Path(sys.argv[1]).glob("replog-spark-*/python"))), flush=True)
+if "killed" in sys.argv:
+    os.kill(os.getpid(), 9)
 """
+
+
+def prepare_and_fork(*arguments: str | Path) -> str:
+    """What a process prints that prepares, and whose fork ends before it."""
+    done = subprocess.run(
+        [sys.executable, "-c", PREPARE_AND_FORK, *arguments],
+        env={"TMPDIR": str(arguments[0])},
+        capture_output=True,
+        text=True,
+        check="killed" not in arguments,
+    )
+    return done.stdout
+
+
+def test_what_a_killed_process_leaves_is_removed_by_the_next(tmp_path: Path) -> None:
+    assert prepare_and_fork(tmp_path, "killed") == "1\n"
+    (left,) = tmp_path.glob("replog-spark-*")
+    held = ScriptFolder(tmp_path)
+    assert not left.exists()
+    assert prepare_and_fork(tmp_path) == "1\n"
+    assert list(tmp_path.iterdir()) == [held.path], "its process lives"
+    held.remove()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_scripts_outlive_a_fork_and_not_their_process(tmp_path: Path) -> None:
     """Goal: a server that prepares, and then forks its workers, does not lose its Python when the first of them ends."""
-    done = subprocess.run(
-        [sys.executable, "-c", PREPARE_AND_FORK, tmp_path],
-        env={"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "1\n"
-    assert list(tmp_path.glob("replog-spark-*")) == []
+    assert prepare_and_fork(tmp_path) == "1\n"
+    assert list(tmp_path.iterdir()) == []
