@@ -11,6 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from uuid import UUID
 
 from msgspec import Struct
@@ -109,14 +110,15 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
     await view.ready(CONNECT_TIMEOUT_MS)
     if view.image.controller_id < 0:  # a broker that has just been started may tell metadata of the past
         await view.describe(CONNECT_TIMEOUT_MS)
-    topic_ids = {
-        topic: (await view.topic_or_raise(topic)).topic_id for topic in chosen_topics(view.image, options.chosen)
-    }
+    topics = chosen_topics(view.image, options.chosen)
+    with _naming(options.chosen):
+        topic_ids = {topic: (await view.topic_or_raise(topic)).topic_id for topic in topics}
     partitions = chosen_partitions(view.image, options.chosen, topic_ids)
     require_named(options.starting, partitions)
     require_named(options.ending, partitions)
     patience = PlanningPatience(view, options.poll_timeout_ms)
-    bounds = await look_up_bounds(view, partitions, patience)
+    with _naming(options.chosen):
+        bounds = await look_up_bounds(view, partitions, patience)
     first, last = [
         await _look_up(view, times_to_look_up(position, partitions, now_ms), patience)
         for position in (options.starting, options.ending)
@@ -127,6 +129,15 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
     return tuple(_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
+
+
+@contextmanager
+def _naming(chosen: TopicChoice) -> Iterator[None]:
+    """Adds the option that asks for it to the error about a topic or partition that does not exist."""
+    try:
+        yield
+    except UnknownTopicOrPartitionError as error:
+        raise UnknownTopicOrPartitionError(f"{chosen.option}: {error}") from None
 
 
 async def cut_ranges(
@@ -234,6 +245,9 @@ def _range(
     )
     end = end_offset(options.ending, partition, bounds, last, strict=strict)
     if start > end:
-        text = f"{partition} would start at offset {start} and end at {end}: give an end at or after the start"
+        text = (
+            f"{options.starting.option} starts {partition} at offset {start}, and {options.ending.option} ends it at {end}: give an "
+            "end at or after the start"
+        )
         raise ConfigError(options.ending.option, end, text)
     return OffsetRange(partition.topic, topic_id, partition.partition, start, end, bounds.leader_epoch)

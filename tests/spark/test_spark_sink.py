@@ -157,6 +157,7 @@ def test_a_row_that_cannot_be_written_is_named_and_what_is_written_is_counted(
     with pytest.raises(Exception) as caught:
         write(frame.selectExpr("IF(id = 500, repeat('x', 2000000), 'x') value"), topic)
     assert "rows sent were acknowledged" in str(caught.value)
+    assert "raise kafka.max.request.size here" in str(caught.value)
     assert f"RecordTooLargeError (among the rows for {topic} from row 0 of the task on): {topic}: row 500" in str(
         caught.value
     )

@@ -26,6 +26,13 @@ class TopicChoice(Struct, frozen=True):
     pattern: str | None = None
     assignment: Mapping[str, tuple[int, ...]] | None = None
 
+    @property
+    def option(self) -> str:
+        """The option that says it."""
+        if self.pattern is not None:
+            return "subscribePattern"
+        return "subscribe" if self.assignment is None else "assign"
+
 
 class ReadOptions(Struct, frozen=True):
     """Checked options of one batch read.

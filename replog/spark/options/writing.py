@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from replog.client.producer.config import ProducerConfig
+from replog.errors import ConfigError
 from replog.spark.options.reading import which_servers
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
@@ -27,6 +29,14 @@ _SETTINGS = {
     "kafka.delivery.timeout.ms": "delivery_timeout_ms",
 }
 """Option -> setting of the producer."""
+
+_OPTION_OF = {
+    spelling: option
+    for option, setting in (*_SETTINGS.items(), ("kafka.acks", "acks"))
+    for spelling in (setting, setting.replace("_", "."))
+    if setting != "compression"  # a word of its own
+}
+_SETTING = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, _OPTION_OF))})(?!\w|\.\w)")
 
 
 class WriteOptions(Struct, frozen=True):
@@ -55,5 +65,13 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     given = Given({name: text for name, text in options.items() if name.lower() not in _SPARKS_OWN}, Use.WRITE)
     settings = {setting: given[name] for name, setting in _SETTINGS.items() if name in given}
     settings["acks"] = 1 if given["kafka.acks"] == "1" else "all"
-    ProducerConfig(**settings)
+    try:
+        ProducerConfig(**settings)
+    except ConfigError as error:
+        raise ConfigError(in_options(error.field), error.value, in_options(error.reason)) from None
     return WriteOptions(which_servers(given), given["topic"], given["includeHeaders"], settings)
+
+
+def in_options(text: str) -> str:
+    """Returns what a producer says of its settings with the names of the options that set them."""
+    return _SETTING.sub(lambda found: _OPTION_OF[found[1]], text)

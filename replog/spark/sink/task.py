@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from replog.client import BulkDelivery, Producer
 from replog.errors import ReplogError
-from replog.spark.options.writing import WriteOptions
+from replog.spark.options.writing import WriteOptions, in_options
 from replog.spark.python_worker import tune_worker
 from replog.spark.sink.columns import TopicRows, pieces
 from replog.spark.sink.outcome import TaskAttempt, TaskWritten
@@ -45,7 +45,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt
         thread.run(sending.close)
         raise ReplogError(
             f"{attempt}: {sending.acknowledged_count} of {sending.sent_count} rows sent were acknowledged, and stay in their "
-            f"topics. First error: {type(error).__name__}{sending.where}: {error}"
+            f"topics. First error: {type(error).__name__}{sending.where}: {in_options(str(error))}"
         ) from error
     except BaseException:
         thread.run(sending.close)

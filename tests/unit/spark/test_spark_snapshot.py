@@ -157,7 +157,7 @@ async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"subscribe": "t,nowhere"}, UnknownTopicOrPartitionError, 'topic "nowhere" does not exist'),
+        ({"subscribe": "t,nowhere"}, UnknownTopicOrPartitionError, 'subscribe: topic "nowhere" does not exist'),
         ({"subscribePattern": "nothing.*"}, UnknownTopicOrPartitionError, "Topics are: t, u."),
         (
             {"subscribe": "u", "startingOffsetsByTimestamp": {"u": {"0": 1, "1": 1}}},
@@ -167,15 +167,15 @@ async def test_a_leader_that_does_not_know_its_high_watermark_yet_is_asked_again
         (
             {"subscribe": "u", "startingTimestamp": 5, "endingTimestamp": 4},
             ConfigError,
-            "start at offset 5 and end at 4",
+            "startingTimestamp starts u-0 at offset 5, and endingTimestamp ends it at 4",
         ),
-        ({"assign": {"t": [3]}}, UnknownTopicOrPartitionError, "there is no partition 3"),
+        ({"assign": {"t": [3]}}, UnknownTopicOrPartitionError, "assign: t has 3 partitions"),
         ({"subscribe": "t", "startingOffsets": {"t": {"0": 1}}}, ConfigError, "startingOffsets does not name t-1"),
         ({"subscribe": "u", "endingOffsets": {"u": {"0": 1}, "t": {"0": 1}}}, ConfigError, "endingOffsets names t-0"),
         (
             {"subscribe": "u", "startingOffsets": {"u": {"0": 5}}, "endingOffsets": {"u": {"0": 4}}},
             ConfigError,
-            "start at offset 5 and end at 4",
+            "startingOffsets starts u-0 at offset 5, and endingOffsets ends it at 4",
         ),
         (
             {"assign": {"t": [2]}, "startingOffsets": {"t": {"2": 19}}},

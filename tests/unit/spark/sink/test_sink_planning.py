@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed"
 
 
 from replog.errors import ConfigError, UnsupportedCompressionError
-from replog.spark.options.writing import parse_write_options
+from replog.spark.options.writing import in_options, parse_write_options
 from replog.spark.source import ReplogDataSource
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
@@ -102,12 +102,15 @@ def test_a_topic_is_never_replaced(stream: bool, mode: str) -> None:
     [
         ({"kafka.acks": "0"}, 'kafka.acks is "0"'),
         ({"kafka.compression.type": "brotli"}, 'kafka.compression.type is "brotli"'),
-        ({"kafka.compression.gzip.level": "0"}, r"compression\.gzip\.level is 0"),
+        ({"kafka.compression.gzip.level": "0"}, r"^kafka\.compression\.gzip\.level is 0"),
         ({"kafka.compression.gzip.level": "10"}, "give a level from -1 to 9"),
         ({"kafka.compression.lz4.level": "3"}, "give a level from 9 to 9"),
         ({"kafka.compression.zstd.level": "-131073"}, "give a level from -131072 to 22"),
         ({"kafka.compression.zstd.level": "²"}, "give a level"),
-        ({"kafka.acks": "1", "kafka.enable.idempotence": "true"}, "enable.idempotence needs acks"),
+        (
+            {"kafka.acks": "1", "kafka.enable.idempotence": "true"},
+            '^kafka.enable.idempotence needs kafka.acks "all", and kafka.acks is 1',
+        ),
         ({"kafka.max.request.size": "1e6"}, "give bytes from 256"),
         ({"kafka.batch.size": str(1 << 40)}, "give bytes from 1 to"),
         ({"kafka.transactional.id": "x"}, "does not honour it yet"),
@@ -134,6 +137,19 @@ def test_options_become_settings_of_the_producer() -> None:
         "max_request_bytes": 2000, "delivery_timeout_ms": 3000,
     }  # fmt: skip
     assert parse_write_options({**SERVERS, "kafka.acks": "1"}).producer == {"acks": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("max.request.bytes is 9; raise max_request_bytes here and", "kafka.max.request.size is 9; raise kafka.max.request.size here and"),
+        ("within delivery.timeout.ms (5 ms)", "within kafka.delivery.timeout.ms (5 ms)"),
+        ("max.message.bytes of the topic, request.timeout.ms", "max.message.bytes of the topic, request.timeout.ms"),
+        ("acks. Acks, my.acks, acks.too", "kafka.acks. Acks, my.acks, acks.too"),
+    ],
+)  # fmt: skip
+def test_settings_of_the_producer_are_told_by_their_options(text: str, told: str) -> None:
+    assert in_options(text) == told
 
 
 def test_a_missing_library_is_told_at_planning(monkeypatch: pytest.MonkeyPatch) -> None:
