@@ -89,7 +89,7 @@ _IGNORED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
     ("only committed records are ever read", Use.READ, ("kafka.isolation.level",)),
     ("the checksum of every batch is compared", Use.READ, ("kafka.check.crcs",)),
     ("reading creates no topic", Use.READ, ("kafka.allow.auto.create.topics",)),
-    ("replog has no internal topics", Use.READ, ("kafka.exclude.internal.topics",)),
+    ("a pattern matches none of the cluster's own topics", Use.READ, ("kafka.exclude.internal.topics",)),
     ("brokers do not ask for a name", Use.ANY, ("kafka.client.id",)),
     (
         _CONNECTIONS,
