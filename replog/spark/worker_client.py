@@ -17,7 +17,13 @@ from msgspec.structs import replace
 
 from replog.client.cluster.view import ClusterView
 from replog.client.sync.loop_thread import LoopThread
-from replog.errors import BrokerClosedError, ConfigError, InconsistentClusterIdError, RequestTimedOutError
+from replog.errors import (
+    BrokerClosedError,
+    ConfigError,
+    InconsistentClusterIdError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
 from replog.spark.direct_reads import DirectRead, ReplicaFinder
 from replog.spark.options import ReadOptions
 from replog.spark.pieces import Encoded, Piece, coalesce
@@ -47,6 +53,25 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     pinned = ask_cluster(options.bootstrap_servers, resolve)
     tune_worker()
     return pinned
+
+
+def require_topic(bootstrap_servers: str, topic: str) -> None:
+    """Looks whether the topic exists that a write names.
+
+    Raises:
+        ConfigError: No broker answers.
+        UnknownTopicOrPartitionError: It does not.
+        ReplogError: Whatever else an answer raises.
+    """
+
+    async def look(view: ClusterView) -> None:
+        await view.ready(CONNECT_TIMEOUT_MS)
+        await view.topic_or_raise(topic)
+
+    try:
+        ask_cluster(bootstrap_servers, look)
+    except UnknownTopicOrPartitionError as error:
+        raise UnknownTopicOrPartitionError(f"topic: {error}") from None
 
 
 def now_ms() -> int:

@@ -163,7 +163,8 @@ def test_a_row_that_cannot_be_written_is_named_and_what_is_written_is_counted(
     )
     with pytest.raises(Exception) as caught:
         write(frame.selectExpr("'x' value"), "nowhere")
-    assert "UnknownTopicOrPartitionError" in str(caught.value)
+    assert 'UnknownTopicOrPartitionError: topic: topic "nowhere" does not exist' in str(caught.value)
+    assert "attempt" not in str(caught.value), "no task has been started"
 
 
 # ---- trouble in the middle ---------------------------------------------------------------------------------------------

@@ -29,7 +29,8 @@ def plan_write(
         mode: The words for that, for the error.
 
     Raises:
-        ConfigError: The options, the columns or the mode do not fit.
+        ConfigError: The options, the columns or the mode do not fit, or no broker answers.
+        UnknownTopicOrPartitionError: The option `topic` names one that does not exist.
         UnsupportedCompressionError: The library for the compression is not installed here.
     """
     if overwrite:
@@ -38,6 +39,10 @@ def plan_write(
         )
     parsed = parse_write_options(options)
     check_write_schema(schema, parsed.topic)
+    if parsed.topic is not None:
+        from replog.spark.worker_client import require_topic
+
+        require_topic(parsed.bootstrap_servers, parsed.topic)
     return parsed
 
 

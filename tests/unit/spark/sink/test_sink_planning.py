@@ -11,11 +11,27 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 
-from replog.errors import ConfigError, UnsupportedCompressionError
+from replog.errors import ConfigError, UnknownTopicOrPartitionError, UnsupportedCompressionError
+from replog.spark import worker_client
 from replog.spark.options.writing import in_options, parse_write_options
 from replog.spark.source import ReplogDataSource
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+
+
+@pytest.fixture(autouse=True)
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics that a cluster was asked about; it has all but "nowhere"."""
+    found: list[str] = []
+
+    def look(servers: str, topic: str) -> None:
+        assert servers == SERVERS["bootstrap.servers"]
+        found.append(topic)
+        if topic == "nowhere":
+            raise UnknownTopicOrPartitionError("there is none")
+
+    monkeypatch.setattr(worker_client, "require_topic", look)
+    return found
 
 
 def schema_of(*columns: tuple[str, str]) -> Any:
@@ -89,6 +105,17 @@ def test_columns_that_do_not_fit_are_named(columns: list[tuple[str, str]], text:
 def test_something_says_the_topic() -> None:
     with pytest.raises(ConfigError, match='nothing says which topic: give the option "topic"'):
         plan(VALUE)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_missing_topic_is_told_at_planning(stream: bool, asked: list[str]) -> None:
+    """Goal: once, and not by each attempt of each task."""
+    with pytest.raises(UnknownTopicOrPartitionError):
+        plan(VALUE, stream=stream, topic="nowhere")
+    plan(VALUE, ("topic", "string"), stream=stream)
+    with pytest.raises(ConfigError, match='there is no column "value"'):
+        plan(("key", "string"), stream=stream, topic="nowhere")
+    assert asked == ["nowhere"], "where rows name their topics, or something else is wrong, nobody is asked"
 
 
 @pytest.mark.parametrize(("stream", "mode"), [(False, "overwrite"), (True, "complete")])

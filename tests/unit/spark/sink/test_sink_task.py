@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
-from replog.client import Producer  # noqa: E402 -- after the checks for libraries
+from replog.client import ClusterView, Producer  # noqa: E402 -- after the checks for libraries
 from replog.errors import ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
+from replog.spark import worker_client  # noqa: E402
 from replog.spark.sink.columns import TopicRows, pieces  # noqa: E402
 from replog.spark.sink.task import Sending  # noqa: E402
 from tests.unit.client.client_kit import until  # noqa: E402
@@ -63,6 +65,23 @@ async def test_rows_that_cannot_be_sent_are_told_by_their_place() -> None:
         await sending.send(piece_of([b"x"], "nowhere"), 41)
     assert sending.where == " (among the rows for nowhere from row 41 of the task on)"
     await sending.close()
+
+
+def test_a_missing_topic_is_told_by_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(ask: Callable[[ClusterView], Awaitable[Any]]) -> Any:
+        cluster = FakeCluster()
+        cluster.create_topic("t")
+        view = ClusterView(cluster.bootstrap, transport=cluster.transport())
+        try:
+            return await ask(view)
+        finally:
+            await view.close()
+
+    monkeypatch.setattr(worker_client, "ask_cluster", lambda _servers, ask: asyncio.run(run(ask)))
+    monkeypatch.setattr("replog.client.cluster.view.ClusterView.topic_or_raise.__kwdefaults__", {"within_ms": 50})
+    worker_client.require_topic("h:1", "t")
+    with pytest.raises(UnknownTopicOrPartitionError, match=r'^topic: topic "nowhere" does not exist'):
+        worker_client.require_topic("h:1", "nowhere")
 
 
 async def test_rows_wait_for_room() -> None:
