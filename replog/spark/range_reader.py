@@ -152,6 +152,8 @@ class RangeReader:
             self._last_leader = self._state.leader or self._last_leader
             return
         self._pool.leave(self._state)
+        if self._view.image.metadata_offset < self._wanted.metadata_offset:
+            return  # told by a broker that has just been started: newer ones will come
         self._is_deleted = True
         self._notice()
 

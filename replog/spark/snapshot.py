@@ -45,7 +45,8 @@ class OffsetRange(Struct, frozen=True):
     """Offsets [start_offset, end_offset) of one partition, `end_offset` at most the high watermark.
 
     The topic id tells a topic from a later one of the same name, the leader epoch its log from one that an unclean election
-    put in its place (`epochs`); -1: it is not known.
+    put in its place (`epochs`); -1: it is not known.  Metadata up to `metadata_offset` have shown the topic, so older ones do not
+    tell that it is gone; -1: it is not known.
     """
 
     topic: str
@@ -54,6 +55,7 @@ class OffsetRange(Struct, frozen=True):
     start_offset: int
     end_offset: int
     leader_epoch: int = -1
+    metadata_offset: int = -1
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition} [{self.start_offset}, {self.end_offset})"
@@ -128,7 +130,14 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
             raise UnknownTopicIdError(
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
-    return tuple(_range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)) for p in partitions)
+    metadata_offset = view.image.metadata_offset
+    return tuple(
+        replace(
+            _range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)),
+            metadata_offset=metadata_offset,
+        )
+        for p in partitions
+    )
 
 
 @contextmanager

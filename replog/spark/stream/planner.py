@@ -159,6 +159,7 @@ class BatchPlanner:
                     first.offset,
                     last,
                     batch.end[partition].leader_epoch,
+                    known.metadata_offset,
                 ),
                 known.bounds.get(partition),
             )

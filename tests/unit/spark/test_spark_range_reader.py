@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from replog.errors import (
     BrokerClosedError,
@@ -172,6 +173,21 @@ async def test_a_log_that_ends_before_the_range_is_data_loss(cluster: FakeCluste
     with pytest.raises(OffsetOutOfRangeError):
         await read(cluster, wanted)
     assert await read(cluster, wanted, fail_on_data_loss=False) == []
+
+
+async def test_metadata_from_before_the_plan_tell_of_no_deleted_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a task that asks a broker which has just been started neither fails nor, with failOnDataLoss=false, reads nothing."""
+    monkeypatch.setattr(range_reader, "VISIBLE_WITHIN_MS", 1)
+    cluster = FakeCluster(1)
+    cluster.nodes[1].cut_off()
+    cluster.create_topic("t")
+    fill(cluster, "t", 20)
+    wanted = replace(whole(cluster), metadata_offset=cluster.metadata_offset)
+    async with open_reader(cluster, wanted, fail_on_data_loss=False) as reader:
+        reading = asyncio.create_task(rest(reader, wanted))
+        await asyncio.sleep(0)
+        cluster.nodes[1].hear_again()
+        assert await reading == list(range(20))
 
 
 async def test_a_topic_that_is_deleted_or_created_anew_is_data_loss(cluster: FakeCluster) -> None:

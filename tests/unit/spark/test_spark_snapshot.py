@@ -55,6 +55,7 @@ async def test_from_the_log_start_to_the_high_watermark(cluster: FakeCluster) ->
     assert found.cluster_id == CLUSTER_ID
     assert ranges(found) == [("u", 0, 0, 10), ("t", 0, 0, 100), ("t", 1, 0, 0), ("t", 2, 20, 40)]
     assert {each.topic_id for each in found.ranges if each.topic == "t"} == {cluster.logs["t", 0].topic_id}
+    assert {each.metadata_offset for each in found.ranges} == {cluster.metadata_offset}
 
 
 async def test_assigned_partitions_only(cluster: FakeCluster) -> None:

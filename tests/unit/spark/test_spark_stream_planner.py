@@ -275,6 +275,7 @@ def test_metadata_of_the_past_tell_of_no_deleted_topic(fail: bool, past: dict[To
     after = Run(source, fail=fail).latest(end)
     assert run.ranges(end, after) == [(0, 20, 30)]
     assert after["metadata"] == 9
+    assert [part.range.metadata_offset for part in run.planner.ranges(end, after)] == [9]
 
 
 def test_a_target_of_metadata_of_the_past_is_fixed_again() -> None:
