@@ -11,7 +11,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from uuid import UUID
 
 from msgspec import Struct
@@ -20,9 +20,15 @@ from msgspec.structs import replace
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import find_cuts, list_offset_results
-from replog.client.cluster.view import ClusterView
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.types import TopicPartition
-from replog.errors import ConfigError, ReplogError, UnknownTopicIdError, UnknownTopicOrPartitionError
+from replog.errors import (
+    ConfigError,
+    ReplogError,
+    RequestTimedOutError,
+    UnknownTopicIdError,
+    UnknownTopicOrPartitionError,
+)
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cut, ListOffsetsResult
 from replog.spark.options import ReadOptions, TopicChoice
@@ -110,8 +116,7 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
         OffsetOutOfRangeError: A json offset lies outside of the log, and `failOnDataLoss` is set.
     """
     await view.ready(CONNECT_TIMEOUT_MS)
-    if view.image.controller_id < 0:  # a broker that has just been started may tell metadata of the past
-        await view.describe(CONNECT_TIMEOUT_MS)
+    await _await_controller(view)
     topics = chosen_topics(view.image, options.chosen)
     with _naming(options.chosen):
         topic_ids = {topic: (await view.topic_or_raise(topic)).topic_id for topic in topics}
@@ -138,6 +143,22 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
         )
         for p in partitions
     )
+
+
+async def _await_controller(view: ClusterView) -> None:
+    """Waits for metadata of a broker that knows of a controller: another one has just been started, and they may be of the past.
+
+    Where none comes those that are there are believed: the controllers may be down.
+    """
+
+    def known() -> bool | None:
+        if view.image.controller_id >= 0:
+            return True
+        view.request_refresh()
+        return None
+
+    with suppress(RequestTimedOutError):
+        await view.wait_for(known, timeout_ms=VISIBLE_WITHIN_MS, what="find the controller")
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -19,6 +20,7 @@ from replog.records import encode_batch
 from replog.spark import snapshot
 from replog.spark.options import parse_read_options
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
+from tests.unit.client.client_kit import until
 from tests.unit.client.fake_cluster import CLUSTER_ID, FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view
 
@@ -71,6 +73,16 @@ async def test_a_broker_without_a_controller_is_not_believed(cluster: FakeCluste
             view, parse_read_options({"bootstrap.servers": "h:1", "subscribePattern": "t.+"}), NOW_MS
         )
     assert ranges(found) == [("tt", 0, 0, 0)]
+
+
+async def test_a_broker_that_has_just_been_started_is_waited_for() -> None:
+    cluster = FakeCluster(1)
+    cluster.nodes[1].cut_off(knows_it=True)
+    cluster.create_topic("t")
+    resolving = asyncio.create_task(resolve(cluster, subscribePattern="t"))
+    await until(lambda: cluster.nodes[1].watchers)
+    cluster.nodes[1].hear_again()
+    assert ranges(await resolving) == [("t", 0, 0, 0)]
 
 
 async def test_json_offsets(cluster: FakeCluster) -> None:
