@@ -8,7 +8,7 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
-IN_VIRTUAL_TIME = ("sim/", "unit/testing/", "unit/spark/test_spark_patience.py")
+IN_VIRTUAL_TIME = ("sim/", "unit/testing/", "unit/spark/test_spark_patience.py", "unit/spark/test_spark_engine.py")
 """Where a sleep takes no time."""
 
 MAY_SLEEP = {

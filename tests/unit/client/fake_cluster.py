@@ -184,13 +184,14 @@ class FakeNode:
         self.refuses_watches = False
         self._last_heard: MetadataUpdate | None = None
 
-    def cut_off(self, *, knows_it: bool = False) -> None:
+    def cut_off(self, *, knows_it: bool = False, since: MetadataUpdate | None = None) -> None:
         """It hears nothing new of the metadata any more, and tells clients what it knows.
 
         Args:
             knows_it: it has been for long enough to say that it knows of no controller.
+            since: what it has heard last; None: all.
         """
-        heard = self._last_heard or self.cluster.update()
+        heard = since or self._last_heard or self.cluster.update()
         self._last_heard = replace(heard, controller_id=-1) if knows_it else heard
 
     def hear_again(self) -> None:
