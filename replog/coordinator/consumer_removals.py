@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from replog.coordinator.classic.requests import NO_MEMBER_ID, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.records import Record
-from replog.errors import ReplogError
-from replog.group_errors import FencedInstanceIdError, UnknownMemberIdError
+from replog.errors import FencedInstanceIdError, ReplogError, UnknownMemberIdError
 
 
 def remove_consumers(

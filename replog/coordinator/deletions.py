@@ -18,7 +18,7 @@ from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Work
 from replog.coordinator.runtime.machine import Outcome
 from replog.coordinator.runtime.messages import Reply
-from replog.group_errors import (
+from replog.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     GroupIdNotFoundError,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replog.group_errors import FencedInstanceIdError, UnknownMemberIdError
+from replog.errors import FencedInstanceIdError, UnknownMemberIdError
 
 
 def check_instance(holder: str | None, instance_id: str, member_id: str) -> None:

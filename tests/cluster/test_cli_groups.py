@@ -16,8 +16,7 @@ from test_cli_cluster import ports, settings, until
 
 from replog.client import SyncAdmin, SyncConsumer, SyncProducer, TopicPartition
 from replog.client.admin import group_health
-from replog.errors import InvalidRequestError
-from replog.group_errors import GroupIdNotFoundError, GroupSubscribedToTopicError, NonEmptyGroupError
+from replog.errors import GroupIdNotFoundError, GroupSubscribedToTopicError, InvalidRequestError, NonEmptyGroupError
 
 pytestmark = pytest.mark.cluster
 

@@ -10,8 +10,7 @@ import pytest
 from embedded_group_kit import PATIENCE_S, Background, Heard, Rig, member, places, read, until
 
 from replog.client import AssignmentListener, Consumer, TopicPartition
-from replog.errors import InvalidRequestError, ReplogError
-from replog.group_errors import CommitStaleError
+from replog.errors import CommitStaleError, InvalidRequestError, ReplogError
 
 
 async def test_members_share_and_whoever_goes_is_replaced_at_once(rig: Rig) -> None:

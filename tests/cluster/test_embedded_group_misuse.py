@@ -11,8 +11,13 @@ import pytest
 from embedded_group_kit import PATIENCE_S, Heard, Rig, error_of_poll, member, read, until
 
 from replog.client import AssignmentListener, Consumer, SyncConsumer, TopicPartition
-from replog.errors import BrokerClosedError, ConfigError, InvalidRequestError, UnknownTopicOrPartitionError
-from replog.group_errors import RecreatedTopicError
+from replog.errors import (
+    BrokerClosedError,
+    ConfigError,
+    InvalidRequestError,
+    RecreatedTopicError,
+    UnknownTopicOrPartitionError,
+)
 from tests.quiet import quiet_for
 
 

@@ -16,7 +16,7 @@ from embedded_group_kit import PATIENCE_S, Heard, Line, Rig, read, until
 from replog.client import Consumer
 from replog.client.consumer.group_reading import _clock_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.group_errors import UnknownMemberIdError
+from replog.errors import UnknownMemberIdError
 from replog.testing.virtual_loop import VirtualLoop
 
 Reads = Callable[[Consumer], Awaitable[object]]

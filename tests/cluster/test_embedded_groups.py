@@ -23,8 +23,7 @@ from embedded_group_kit import (
 
 from replog import embedded
 from replog.client import Admin, Consumer, Producer, SyncConsumer, TopicPartition
-from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
-from replog.group_errors import NoOffsetError, RecreatedTopicError
+from replog.errors import InvalidRequestError, NoOffsetError, RecreatedTopicError, UnknownTopicOrPartitionError
 
 
 async def test_the_next_member_begins_with_the_record_that_the_last_one_had_in_hand(rig: Rig) -> None:

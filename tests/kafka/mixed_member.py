@@ -20,7 +20,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from replog.client import AssignmentListener, Consumer
 from replog.client import TopicPartition as OurPartition
-from replog.group_errors import CommitStaleError
+from replog.errors import CommitStaleError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # its way to read its own schemas

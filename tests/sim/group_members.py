@@ -18,8 +18,7 @@ from replog.client.groups.messages import Answered, Message
 from replog.client.types import TopicPartition
 from replog.coordinator.assignors.model import partitions_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.errors import LeaderNotAvailableError, RequestTimedOutError, UnknownTopicOrPartitionError
-from replog.group_errors import CommitStaleError
+from replog.errors import CommitStaleError, LeaderNotAvailableError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.testing.simulated_process import SimulatedProcess
 from tests.sim.group_checks import Seat
 from tests.sim.group_log import Author

@@ -13,8 +13,7 @@ import pytest
 
 import replog.spark
 from replog.client import SyncAdmin, SyncConsumer, SyncProducer
-from replog.errors import ErrorCode
-from replog.group_errors import GroupIdNotFoundError
+from replog.errors import ErrorCode, GroupIdNotFoundError
 from replog.metadata.records import ElectionType
 from tests.spark.spark_kit import SparkCluster, wait_until
 from tests.spark.spark_stream_kit import Batches, StreamKit

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import replog
-from replog import errors, group_errors
+from replog import errors
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -23,12 +23,6 @@ NO_ERRORS = {"ReplyError": "an effect of the controller"}
 def test_an_error_that_a_page_names_is_imported_from_one_place(name: str) -> None:
     if name not in NO_ERRORS and not hasattr(builtins, name):
         assert issubclass(getattr(errors, name), errors.ReplogError)
-
-
-def test_errors_of_groups_are_the_same_by_their_former_name() -> None:
-    names = [name for name, value in vars(group_errors).items() if isinstance(value, type)]
-    assert len(names) == 26
-    assert all(getattr(group_errors, name) is getattr(errors, name) for name in names)
 
 
 def test_the_package_tells_its_names_and_has_them() -> None:

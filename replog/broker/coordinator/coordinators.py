@@ -15,8 +15,7 @@ from replog.broker.coordinator.offsets_topic import OffsetsTopic, partition_of
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import ReplicaKey
 from replog.coordinator.offsets.requests import ForgetTopics
-from replog.errors import ReplogError
-from replog.group_errors import CoordinatorNotAvailableError, InvalidGroupIdError, NotCoordinatorError
+from replog.errors import CoordinatorNotAvailableError, InvalidGroupIdError, NotCoordinatorError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.persistent_map import difference
 from replog.metadata.records import NO_LEADER
@@ -110,7 +109,7 @@ class Coordinators:
             CoordinatorLoadInProgressError: The coordinator has not read its groups yet, or has too much to do.
             RequestTimedOutError: The change was not committed in time; it may still be.
             BrokerClosedError: The node is stopping.
-            ReplogError: The coordinator refuses, see `replog.group_errors`.
+            ReplogError: The coordinator refuses, see `replog.errors`.
         """
         if (problem := _problem_of(group_id)) is not None:
             raise problem

@@ -10,8 +10,7 @@ from typing import Final
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.config.server import ServerConfig
 from replog.controller.requests import ConfigEntry, CreateTopics, CreateTopicsResponse, NewTopic
-from replog.errors import ErrorCode, ReplogError
-from replog.group_errors import CoordinatorNotAvailableError
+from replog.errors import CoordinatorNotAvailableError, ErrorCode, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.metadata.topic_names import OFFSETS_TOPIC

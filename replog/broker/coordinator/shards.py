@@ -23,8 +23,14 @@ from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Submit
 from replog.coordinator.runtime.shard import Shard
 from replog.deadlines import Deadlines
-from replog.errors import BrokerClosedError, ReplogError, raised_anew
-from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
+from replog.errors import (
+    BrokerClosedError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    ReplogError,
+    raised_anew,
+)
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.replication.leader import Leader
 

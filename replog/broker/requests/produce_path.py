@@ -223,7 +223,7 @@ class ProducePath:
     # ---- looking into compressed batches -----------------------------------------------------------------------------------
 
     def _read_held(self, replica: Replica) -> None:
-        """Has the batches looked into that wait for it, all of a partition together; one look at a time."""
+        """Begins to look into the batches that wait for it, all of a partition together; one look at a time."""
         key = replica.key
         if key not in self._reading:
             unread = [one for one in self._held[key] if one.must_be_read]

@@ -263,7 +263,7 @@ def require_one_choice(target: Target, topics: Sequence[str], *, all_topics: boo
 
 def members_error(group: str, members_count: int) -> ReplogError:
     """Returns the refusal of a group that has members."""
-    from replog.group_errors import NonEmptyGroupError
+    from replog.errors import NonEmptyGroupError
 
     return NonEmptyGroupError(
         f'group "{group}" has {common.counted(members_count, "member")}, which would go on from their own offsets: stop them '

@@ -284,7 +284,7 @@ async def _reset(
 
 async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int] | None]:
     """Returns how many members a group has, and its offsets; None for those of a group that there is not, if it may be new."""
-    from replog.group_errors import GroupIdNotFoundError
+    from replog.errors import GroupIdNotFoundError
 
     try:
         members = (await admin.describe_groups([name]))[name].members

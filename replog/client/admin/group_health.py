@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from replog.client.admin.group_descriptions import MemberDescription, PartitionLag
 from replog.coordinator.describing.requests import ListedGroup
-from replog.errors import ReplogError, RetriableError
-from replog.group_errors import CoordinatorLoadInProgressError, GroupIdNotFoundError
+from replog.errors import CoordinatorLoadInProgressError, GroupIdNotFoundError, ReplogError, RetriableError
 
 if TYPE_CHECKING:
     from replog.client.admin.admin import Admin

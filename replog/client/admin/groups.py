@@ -56,8 +56,14 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
     TopicToForget,
 )
-from replog.errors import InvalidRequestError, ReplogError, RetriableError
-from replog.group_errors import GroupIdNotFoundError, NonEmptyGroupError, UnknownMemberIdError
+from replog.errors import (
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    NonEmptyGroupError,
+    ReplogError,
+    RetriableError,
+    UnknownMemberIdError,
+)
 from replog.rpc.client_messages import GroupRequest
 from replog.rpc.messages import LATEST_TIMESTAMP
 

@@ -17,8 +17,7 @@ from msgspec import Struct
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.consumer.epoch_spans import NO_EPOCH, EpochSpans
 from replog.client.types import TopicPartition
-from replog.errors import CorruptRecordError, LogTruncatedError, OffsetOutOfRangeError, ReplogError
-from replog.group_errors import NoOffsetError
+from replog.errors import CorruptRecordError, LogTruncatedError, NoOffsetError, OffsetOutOfRangeError, ReplogError
 from replog.records import BatchHeader, Buffer, scan
 from replog.rpc.messages import DivergingEpoch, FetchResult
 

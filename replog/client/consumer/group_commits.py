@@ -20,8 +20,7 @@ from replog.coordinator.offsets.requests import (
     CommitOffsets,
     CommitOffsetsResponse,
 )
-from replog.errors import BrokerClosedError, ReplogError, RetriableError
-from replog.group_errors import CommitStaleError, StaleMemberEpochError
+from replog.errors import BrokerClosedError, CommitStaleError, ReplogError, RetriableError, StaleMemberEpochError
 
 NO_MEMBER = 0
 

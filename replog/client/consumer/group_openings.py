@@ -24,8 +24,7 @@ from replog.coordinator.offsets.requests import (
     FetchOffsetsResponse,
     TopicToFetch,
 )
-from replog.errors import ReplogError
-from replog.group_errors import NoOffsetError, RecreatedTopicError
+from replog.errors import NoOffsetError, RecreatedTopicError, ReplogError
 
 RESET_TIMEOUT_MS = 5_000
 

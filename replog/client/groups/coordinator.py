@@ -6,8 +6,12 @@ from typing import TypeVar
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
-from replog.errors import BrokerNotAvailableError, RequestTimedOutError
-from replog.group_errors import CoordinatorNotAvailableError, NotCoordinatorError
+from replog.errors import (
+    BrokerNotAvailableError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
 from replog.rpc.client_messages import GroupRequest
 from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.transport import ConnectionLostError

@@ -47,10 +47,11 @@ from replog.client.groups.messages import (
 )
 from replog.coordinator.assignors.model import assignment_of, partitions_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.errors import ReplogError, RetriableError
-from replog.group_errors import (
+from replog.errors import (
     FencedMemberEpochError,
     GroupIdNotFoundError,
+    ReplogError,
+    RetriableError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,

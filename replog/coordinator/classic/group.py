@@ -17,7 +17,7 @@ from replog.coordinator.classic.requests import JoinedMember, JoinGroupResponse,
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of_all
 from replog.coordinator.instances import check_instance
 from replog.coordinator.messages.group_metadata import GroupMetadataValue
-from replog.group_errors import (
+from replog.errors import (
     IllegalGenerationError,
     NonEmptyGroupError,
     RebalanceInProgressError,

@@ -15,7 +15,7 @@ from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, Protoco
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from replog.coordinator.classic.turn import SessionTimer, Turn
 from replog.coordinator.runtime.machine import Timers
-from replog.group_errors import (
+from replog.errors import (
     CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,

@@ -26,8 +26,7 @@ from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, RecoveryTimer
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import Answer
-from replog.errors import ReplogError
-from replog.group_errors import InconsistentGroupProtocolError, RebalanceInProgressError, UnknownMemberIdError
+from replog.errors import InconsistentGroupProtocolError, RebalanceInProgressError, ReplogError, UnknownMemberIdError
 
 Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
 

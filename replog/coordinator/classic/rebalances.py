@@ -29,8 +29,7 @@ from replog.coordinator.messages.group_metadata import GroupMetadataValue
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
-from replog.errors import ReplogError
-from replog.group_errors import GroupMaxSizeReachedError, RebalanceInProgressError, UnknownMemberIdError
+from replog.errors import GroupMaxSizeReachedError, RebalanceInProgressError, ReplogError, UnknownMemberIdError
 
 WRITE_AGAIN_MS: Final = 1_000
 """How long after a group has become empty it is looked whether the log has that."""

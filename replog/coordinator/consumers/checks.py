@@ -8,8 +8,7 @@ from typing import Final
 from replog.coordinator.assignors.model import partitions_of
 from replog.coordinator.consumers.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.errors import InvalidRequestError
-from replog.group_errors import FencedMemberEpochError, UnsupportedAssignorError
+from replog.errors import FencedMemberEpochError, InvalidRequestError, UnsupportedAssignorError
 
 TOPICS_MAX: Final = 10_000
 """The topics that one member may name, or match with its pattern."""

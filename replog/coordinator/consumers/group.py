@@ -35,7 +35,7 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from replog.coordinator.records import Record
-from replog.group_errors import (
+from replog.errors import (
     IllegalGenerationError,
     StaleMemberEpochError,
     UnknownMemberIdError,

@@ -39,7 +39,7 @@ from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
-from replog.group_errors import (
+from replog.errors import (
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     UnreleasedInstanceIdError,

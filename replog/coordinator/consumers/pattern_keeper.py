@@ -21,7 +21,7 @@ from replog.coordinator.records import Record
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
-from replog.group_errors import InvalidRegularExpressionError
+from replog.errors import InvalidRegularExpressionError
 
 
 class PatternTimer(Struct, frozen=True):

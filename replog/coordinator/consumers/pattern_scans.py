@@ -14,7 +14,7 @@ from typing import Final
 from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.patterns import TopicPattern
 from replog.coordinator.topic_view import TopicView
-from replog.group_errors import InvalidRegularExpressionError
+from replog.errors import InvalidRegularExpressionError
 from replog.metadata.persistent_map import difference
 
 PATTERNS_KEPT: Final = 200

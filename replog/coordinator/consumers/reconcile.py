@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
-from replog.group_errors import FencedMemberEpochError
+from replog.errors import FencedMemberEpochError
 
 
 def reconcile(

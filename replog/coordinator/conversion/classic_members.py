@@ -55,14 +55,14 @@ from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
-from replog.errors import ReplogError
-from replog.group_errors import (
+from replog.errors import (
     GroupMaxSizeReachedError,
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
+    ReplogError,
     UnknownMemberIdError,
 )
 

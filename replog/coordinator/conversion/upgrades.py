@@ -27,8 +27,7 @@ from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
-from replog.errors import InvariantViolationError
-from replog.group_errors import GroupIdNotFoundError
+from replog.errors import GroupIdNotFoundError, InvariantViolationError
 from replog_timeline import SnapshotRegistry
 
 KNOWN_ASSIGNORS: Final = frozenset({"sticky", "cooperative-sticky"})

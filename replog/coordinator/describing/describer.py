@@ -32,7 +32,7 @@ from replog.coordinator.offsets.state import OffsetState
 from replog.coordinator.runtime.background import Work
 from replog.coordinator.runtime.machine import Outcome
 from replog.coordinator.runtime.messages import Reply
-from replog.group_errors import GroupIdNotFoundError
+from replog.errors import GroupIdNotFoundError
 
 VISITS_PER_STEP: Final = 500
 """Groups, and members or offsets of groups, that are looked at in one step of a list."""

@@ -28,12 +28,12 @@ from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPar
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
-from replog.errors import RecordTooLargeError
-from replog.group_errors import (
+from replog.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     InvalidGroupIdError,
     OffsetMetadataTooLargeError,
+    RecordTooLargeError,
 )
 
 INT64_MAX: Final = 2**63 - 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from replog.coordinator.records import Record
-from replog.group_errors import UnknownMemberIdError
+from replog.errors import UnknownMemberIdError
 
 
 class OffsetOwner(Protocol):

@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import ReplyError
-from replog.errors import InvariantViolationError, ReplogError
-from replog.group_errors import CoordinatorLoadInProgressError
+from replog.errors import CoordinatorLoadInProgressError, InvariantViolationError, ReplogError
 
 Work: TypeAlias = Generator[Outcome, None, None]
 

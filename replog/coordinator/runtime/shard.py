@@ -53,8 +53,11 @@ from replog.coordinator.runtime.messages import (
     Tick,
 )
 from replog.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     InvalidRequestError,
     InvariantViolationError,
+    NotCoordinatorError,
     NotLeaderOrFollowerError,
     RecordTooLargeError,
     ReplogError,
@@ -62,7 +65,6 @@ from replog.errors import (
     RetriableError,
     StorageError,
 )
-from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
 from replog.uncommitted.parked_answers import ParkedAnswers
 from replog.uncommitted.written_batches import WrittenBatches
 from replog_timeline import SnapshotRegistry

@@ -13,8 +13,7 @@ from replog.coordinator.describing.requests import (
     DescribedConsumerGroup,
     GroupType,
 )
-from replog.errors import ErrorCode, ReplogError
-from replog.group_errors import InvalidGroupIdError
+from replog.errors import ErrorCode, InvalidGroupIdError, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.kafka.handlers.metadata import GROUP_OPERATIONS
 from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few, text

@@ -11,8 +11,7 @@ from replog.coordinator.classic.requests import Heartbeat as NodeHeartbeat
 from replog.coordinator.classic.requests import JoinGroupResponse as Joined
 from replog.coordinator.classic.requests import LeaveGroupResponse as Left
 from replog.coordinator.classic.requests import SyncGroupResponse as Synced
-from replog.errors import ErrorCode, ReplogError
-from replog.group_errors import JoinRefusal, MemberIdRequiredError
+from replog.errors import ErrorCode, JoinRefusal, MemberIdRequiredError, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.kafka.handlers.node import Call, Failure, KafkaNode
 from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

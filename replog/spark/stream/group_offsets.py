@@ -17,8 +17,7 @@ from typing import Final
 
 from replog.client.admin.groups import GroupOperations
 from replog.client.cluster.view import ClusterView
-from replog.errors import ConfigError, ReplogError
-from replog.group_errors import GroupIdNotFoundError
+from replog.errors import ConfigError, GroupIdNotFoundError, ReplogError
 from replog.rpc.task_ends import end_tasks
 from replog.spark.stream.offset import Places
 

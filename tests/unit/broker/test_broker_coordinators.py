@@ -16,8 +16,13 @@ from replog.broker.node.core_settings import groups_config
 from replog.config.group_keys import MigrationPolicy
 from replog.controller.requests import CreateTopics, CreateTopicsResponse, TopicResult
 from replog.coordinator.offsets.requests import ForgetTopics
-from replog.errors import ErrorCode, RequestTimedOutError
-from replog.group_errors import CoordinatorNotAvailableError, InvalidGroupIdError, NotCoordinatorError
+from replog.errors import (
+    CoordinatorNotAvailableError,
+    ErrorCode,
+    InvalidGroupIdError,
+    NotCoordinatorError,
+    RequestTimedOutError,
+)
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (

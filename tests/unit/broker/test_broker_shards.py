@@ -34,16 +34,14 @@ from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.errors import (
     BrokerClosedError,
-    CorruptRecordError,
-    DiskFullError,
-    InvariantViolationError,
-    RecordTooLargeError,
-)
-from replog.group_errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
+    CorruptRecordError,
+    DiskFullError,
     GroupIdNotFoundError,
+    InvariantViolationError,
     NotCoordinatorError,
+    RecordTooLargeError,
     UnknownMemberIdError,
 )
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType

@@ -23,8 +23,7 @@ from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.runtime.messages import ReplyError, Tick
-from replog.errors import ReplogError
-from replog.group_errors import MemberIdRequiredError
+from replog.errors import MemberIdRequiredError, ReplogError
 
 SESSION_MS, REBALANCE_MS, DELAY_MS, NEW_MEMBER_MS = 1_000, 400, 50, 5_000
 CONFIG = GroupsConfig(

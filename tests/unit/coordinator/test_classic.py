@@ -36,7 +36,7 @@ from replog.coordinator.classic.requests import (
     Protocol,
 )
 from replog.coordinator.messages.group_metadata import GroupMetadataValue
-from replog.group_errors import (
+from replog.errors import (
     IllegalGenerationError,
     InconsistentGroupProtocolError,
     RebalanceInProgressError,

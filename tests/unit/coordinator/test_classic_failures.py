@@ -50,8 +50,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.messages import Resigned, Tick
-from replog.errors import RecordTooLargeError, ReplogError
-from replog.group_errors import (
+from replog.errors import (
     FencedInstanceIdError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
@@ -59,6 +58,8 @@ from replog.group_errors import (
     NonEmptyGroupError,
     NotCoordinatorError,
     RebalanceInProgressError,
+    RecordTooLargeError,
+    ReplogError,
     UnknownMemberIdError,
 )
 

@@ -24,7 +24,7 @@ from shard_kit import Host
 
 from replog.coordinator.classic.requests import JoinGroupResponse, Protocol
 from replog.coordinator.describing.requests import DescribeGroup
-from replog.group_errors import GroupMaxSizeReachedError, RebalanceInProgressError
+from replog.errors import GroupMaxSizeReachedError, RebalanceInProgressError
 
 BYTES = 2_000
 

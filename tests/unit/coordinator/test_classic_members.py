@@ -37,16 +37,18 @@ from replog.coordinator.classic.requests import (
     Protocol,
     SyncGroup,
 )
-from replog.errors import ConfigError, InvalidRequestError, ReplogError
-from replog.group_errors import (
+from replog.errors import (
+    ConfigError,
     CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
+    InvalidRequestError,
     InvalidSessionTimeoutError,
     MemberIdRequiredError,
     RebalanceInProgressError,
+    ReplogError,
     UnknownMemberIdError,
 )
 

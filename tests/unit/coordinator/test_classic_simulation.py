@@ -30,7 +30,7 @@ from shard_kit import FULL, Host
 from replog.coordinator.classic.requests import JoinGroupResponse, SyncGroupResponse
 from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.messages import ReplyError, Resigned
-from replog.group_errors import (
+from replog.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
     MemberIdRequiredError,

@@ -19,15 +19,17 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.runtime.messages import AppendRefused, Resigned, Tick
 from replog.coordinator.runtime.shard import TIMER_RETRY_MS
-from replog.errors import ConfigError, InvalidRequestError, ReplogError
-from replog.group_errors import (
+from replog.errors import (
+    ConfigError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     GroupSubscribedToTopicError,
     InvalidRegularExpressionError,
+    InvalidRequestError,
     NonEmptyGroupError,
+    ReplogError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,

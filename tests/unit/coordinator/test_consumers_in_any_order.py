@@ -17,7 +17,7 @@ from replog.coordinator.assignors.model import TopicPartition, assignment_of, pa
 from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.runtime.messages import ReplyError, Resigned
-from replog.group_errors import (
+from replog.errors import (
     FencedMemberEpochError,
     GroupIdNotFoundError,
     UnknownMemberIdError,

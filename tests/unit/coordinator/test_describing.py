@@ -34,7 +34,7 @@ from replog.coordinator.offsets.requests import (
     OffsetToCommit,
     TopicToCommit,
 )
-from replog.group_errors import (
+from replog.errors import (
     GroupIdNotFoundError,
 )
 

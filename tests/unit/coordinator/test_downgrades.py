@@ -28,7 +28,7 @@ from replog.coordinator.classic.requests import JoinGroup, LeavingMember, Protoc
 from replog.coordinator.describing.requests import DescribeGroup, GroupType, ListedGroup, ListGroups
 from replog.coordinator.offsets.requests import NO_TOPIC_ID, CommitOffsets, OffsetToCommit, TopicToCommit
 from replog.coordinator.runtime.messages import AppendRefused, Resigned
-from replog.group_errors import (
+from replog.errors import (
     GroupIdNotFoundError,
     IllegalGenerationError,
     RebalanceInProgressError,

@@ -22,8 +22,13 @@ from replog.coordinator.runtime import background
 from replog.coordinator.runtime.background import PAUSE_MS, Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import Paused, Reply, ReplyError, Resigned, Resumed, Tick
-from replog.errors import InvariantViolationError, ReplogError
-from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, GroupIdNotFoundError
+from replog.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    GroupIdNotFoundError,
+    InvariantViolationError,
+    ReplogError,
+)
 
 OFFSETS = 10_000
 

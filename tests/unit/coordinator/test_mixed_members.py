@@ -35,8 +35,7 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
 )
 from replog.coordinator.runtime.messages import AppendRefused
-from replog.errors import ReplogError
-from replog.group_errors import (
+from replog.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupMaxSizeReachedError,
@@ -46,6 +45,7 @@ from replog.group_errors import (
     JoinRefusal,
     MemberIdRequiredError,
     RebalanceInProgressError,
+    ReplogError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,

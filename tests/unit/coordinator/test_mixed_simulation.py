@@ -29,7 +29,7 @@ from replog.coordinator.classic.subscription import read_assignment, read_subscr
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.runtime.messages import ReplyError, Resigned
-from replog.group_errors import (
+from replog.errors import (
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,

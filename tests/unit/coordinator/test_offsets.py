@@ -41,13 +41,15 @@ from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.runtime.messages import Tick
 from replog.coordinator.runtime.shard import ShardState
-from replog.errors import ConfigError, RecordTooLargeError, ReplogError
-from replog.group_errors import (
+from replog.errors import (
+    ConfigError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
     InvalidGroupIdError,
     NonEmptyGroupError,
     OffsetMetadataTooLargeError,
+    RecordTooLargeError,
+    ReplogError,
     UnknownMemberIdError,
 )
 from replog_timeline import SnapshotRegistry

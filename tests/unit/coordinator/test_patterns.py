@@ -28,8 +28,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.messages import Tick
-from replog.errors import ConfigError
-from replog.group_errors import GroupSubscribedToTopicError, InvalidRegularExpressionError
+from replog.errors import ConfigError, GroupSubscribedToTopicError, InvalidRegularExpressionError
 
 REFRESH_MS = 10_000
 CONFIG = GroupsConfig(consumers=ConsumersConfig(60_000, 5_000, max_patterns=2))

@@ -19,7 +19,7 @@ from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.consumer_group_current_member_assignment import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
-from replog.group_errors import FencedMemberEpochError
+from replog.errors import FencedMemberEpochError
 
 T = UUID(int=1)
 STABLE, UNREVOKED, UNRELEASED = MemberState.STABLE, MemberState.UNREVOKED_PARTITIONS, MemberState.UNRELEASED_PARTITIONS

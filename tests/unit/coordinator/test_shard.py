@@ -29,7 +29,10 @@ from replog.coordinator.runtime.messages import (
 from replog.coordinator.runtime.shard import TIMER_RETRY_MS, TIMERS_PER_STEP, ShardState
 from replog.errors import (
     ConfigError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     InvariantViolationError,
+    NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     RecordTooLargeError,
@@ -37,7 +40,6 @@ from replog.errors import (
     RequestTimedOutError,
     StorageError,
 )
-from replog.group_errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
 from replog_timeline import SnapshotRegistry
 
 

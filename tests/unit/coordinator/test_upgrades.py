@@ -37,10 +37,11 @@ from replog.coordinator.messages.consumer_group_member_metadata import (
 from replog.coordinator.messages.group_metadata import GroupMetadataKey
 from replog.coordinator.offsets.requests import NO_TOPIC_ID, CommitOffsets, OffsetToCommit, TopicToCommit
 from replog.coordinator.runtime.messages import ReplyError
-from replog.errors import ConfigError, InvalidRequestError
-from replog.group_errors import (
+from replog.errors import (
+    ConfigError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
+    InvalidRequestError,
     RebalanceInProgressError,
     UnknownMemberIdError,
 )

@@ -10,15 +10,18 @@ import pytest
 from replog.coordinator.classic import requests as classic
 from replog.coordinator.describing import requests as describing
 from replog.coordinator.offsets.requests import FetchOffsetsResponse
-from replog.errors import ErrorCode, NotEnoughReplicasError, ReplogError, RequestTimedOutError
-from replog.group_errors import (
+from replog.errors import (
     CoordinatorLoadInProgressError,
+    ErrorCode,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidGroupIdError,
     JoinRefusal,
     MemberIdRequiredError,
+    NotEnoughReplicasError,
     RebalanceInProgressError,
+    ReplogError,
+    RequestTimedOutError,
     UnknownMemberIdError,
 )
 from replog.kafka.handlers import consumer_groups, group_members, group_offsets, groups

@@ -23,8 +23,7 @@ from replog.controller import requests as controller
 from replog.coordinator.consumers import requests as members
 from replog.coordinator.describing import requests as describing
 from replog.coordinator.offsets import requests as offsets
-from replog.errors import ReplogError, RequestTimedOutError
-from replog.group_errors import StaleMemberEpochError
+from replog.errors import ReplogError, RequestTimedOutError, StaleMemberEpochError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
 from replog.rpc.messages import IN_PROCESS, DivergingEpoch, Hello

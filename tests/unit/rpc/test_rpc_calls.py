@@ -21,9 +21,9 @@ from replog.errors import (
     MalformedFrameError,
     NotLeaderOrFollowerError,
     ReplogError,
+    StaleMemberEpochError,
     TopicExistsError,
 )
-from replog.group_errors import StaleMemberEpochError
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.calls import IncomingCall

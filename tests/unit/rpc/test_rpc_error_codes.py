@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replog import errors, group_errors
+from replog import errors
 from replog.errors import ErrorCode, ReplogError
 from replog.rpc.error_codes import error_code_of, error_from_code
 from replog.rpc.transport import ConnectionLostError
@@ -14,7 +14,7 @@ def subclasses(cls: type[ReplogError]) -> list[type[ReplogError]]:
     return [cls, *(found for child in cls.__subclasses__() for found in subclasses(child))]
 
 
-ALL = [cls for cls in subclasses(ReplogError) if cls.__module__ in {"replog.errors", "replog.group_errors"}]
+ALL = [cls for cls in subclasses(ReplogError) if cls.__module__ == "replog.errors"]
 
 # Kafka has no code of their own: what arrives is the base that says what to do, or the root.
 ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
@@ -29,9 +29,9 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.TooManyOpenFilesError: errors.ThrottledError,
     errors.ReadOnlyLogError: errors.InvalidRequestError,
     errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
-    group_errors.CommitStaleError: group_errors.StaleMemberEpochError,  # local: made by the member
-    group_errors.NoOffsetError: errors.InvalidRequestError,  # local, too
-    group_errors.RecreatedTopicError: errors.InvalidRequestError,
+    errors.CommitStaleError: errors.StaleMemberEpochError,  # local: made by the member
+    errors.NoOffsetError: errors.InvalidRequestError,  # local, too
+    errors.RecreatedTopicError: errors.InvalidRequestError,
 }
 
 

@@ -12,8 +12,7 @@ from uuid import UUID
 import pytest
 
 from replog.client import MemberDescription, TopicPartition
-from replog.errors import ConfigError, RequestTimedOutError
-from replog.group_errors import GroupIdNotFoundError, NonEmptyGroupError
+from replog.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError, RequestTimedOutError
 from replog.spark.stream import group_offsets
 from replog.spark.stream.group_offsets import ALL_AGAIN_S, GroupOffsets
 from replog.spark.stream.offset import Place, Places

@@ -30,13 +30,14 @@ from replog.coordinator.offsets.requests import (
     FetchOffsetsResponse,
     TopicOffsets,
 )
-from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
-from replog.group_errors import (
+from replog.errors import (
     CoordinatorLoadInProgressError,
     GroupIdNotFoundError,
     NonEmptyGroupError,
     NotCoordinatorError,
+    RequestTimedOutError,
     UnknownMemberIdError,
+    UnknownTopicOrPartitionError,
 )
 from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.transport import ConnectionLostError

@@ -21,8 +21,12 @@ from replog.client.admin.group_health import (
     judged,
 )
 from replog.coordinator.describing.requests import GroupType, ListedGroup
-from replog.errors import InvalidRequestError, RequestTimedOutError
-from replog.group_errors import CoordinatorLoadInProgressError, GroupIdNotFoundError
+from replog.errors import (
+    CoordinatorLoadInProgressError,
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    RequestTimedOutError,
+)
 
 NOW_MS = 10 * STILL_MS
 MEMBER = MemberDescription("m", None, "app", "10.0.0.1", 1, ())

@@ -16,7 +16,7 @@ from replog.coordinator.offsets.requests import (
     FetchOffsetsResponse,
     TopicOffsets,
 )
-from replog.group_errors import NoOffsetError, RecreatedTopicError
+from replog.errors import NoOffsetError, RecreatedTopicError
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 A, B, C = (TopicPartition("t", number) for number in range(3))

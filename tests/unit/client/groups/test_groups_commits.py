@@ -19,8 +19,7 @@ from replog.client.groups.commits import CommitBook, Finished, Offset
 from replog.client.groups.progress import Progress
 from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
-from replog.errors import ReplogError
-from replog.group_errors import CommitStaleError
+from replog.errors import CommitStaleError, ReplogError
 from replog.testing.virtual_loop import VirtualLoop
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -23,14 +23,15 @@ from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.member import ClassicMember
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.runtime.messages import Tick as CoordinatorTick
-from replog.errors import ReplogError, RequestTimedOutError
-from replog.group_errors import (
+from replog.errors import (
     CoordinatorLoadInProgressError,
     FencedInstanceIdError,
     FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     NotCoordinatorError,
+    ReplogError,
+    RequestTimedOutError,
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
