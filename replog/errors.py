@@ -14,7 +14,8 @@
     │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
     │   └── InvalidProducerEpochError, OutOfOrderSequenceError, MalformedFrameError
     ├── StorageError                       this log directory goes offline
-    │   └── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, DirectoryLockedError, ForeignDirectoryError
+    │   ├── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError
+    │   └── DirectoryLockedError, ForeignDirectoryError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
@@ -420,6 +421,10 @@ class CorruptCheckpointError(StorageError):
         self.path = path
         self.line = line
         self.reason = reason
+
+
+class ContradictedLogError(StorageError):
+    """A log whose files are sound, and which cannot be its partition's: the leader's log and it have no common history."""
 
 
 class DirectoryLockedError(StorageError):

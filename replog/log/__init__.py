@@ -32,6 +32,7 @@ from replog.log.dirty_window import WriteBackJob
 from replog.log.disk_space import DiskLimits, DiskSpace, DiskState, is_disk_full
 from replog.log.epoch_cache import CachedEpochEnd, LeaderEpochCache
 from replog.log.flush import FlushJob
+from replog.log.follower_append import MisfitRecordsError
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.locating import FileSpan
@@ -67,6 +68,7 @@ __all__ = [
     "LogConfig",
     "LogDirectory",
     "LogManager",
+    "MisfitRecordsError",
     "ProducerStateManager",
     "ReadJob",
     "RecoveryProgress",

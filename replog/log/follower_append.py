@@ -20,6 +20,13 @@ from replog.log.truncator import Truncator
 from replog.records import BatchHeader, Buffer, check_crc, describe_epoch, scan
 
 
+class MisfitRecordsError(CorruptRecordError):
+    """The first batch that came from a leader is whole, and cannot stand behind the last one here."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__("", 0, reason)
+
+
 class FollowerAppender:
     """Appends what was fetched from a leader.
 
@@ -52,6 +59,8 @@ class FollowerAppender:
             None when nothing was appended.
 
         Raises:
+            MisfitRecordsError: The first batch overlaps the last one here, or is of an earlier epoch; nothing was
+                appended.  Where it comes again, the two logs are not of one partition.
             CorruptRecordError: A checksum, offset or epoch cannot be right; nothing was appended, fetch again.
             DiskFullError: There is no room; the first batches may have been appended, see the log end.
             StorageError: The disk failed, now or earlier.
@@ -127,6 +136,8 @@ class FollowerAppender:
             if leader_epoch is not None and batch_epoch > leader_epoch:
                 break
             check_crc(batches, header)
+            if not headers:
+                _check_fit(header, expected_offset, epoch)
             if header.base_offset < expected_offset:
                 reason = f"{topic_partition}: offset {header.base_offset} where {expected_offset} was expected"
                 raise CorruptRecordError("", header.position, reason)
@@ -181,6 +192,19 @@ class FollowerAppender:
                 if aborted is not None:
                     segment.note_aborted(aborted)
         state.note_appended(last.next_offset, now_ms)
+
+
+def _check_fit(first: BatchHeader, expected_offset: int, epoch: int) -> None:
+    """Raises where the first batch, for itself, may well be what the leader has there."""
+    if first.base_offset < expected_offset <= first.last_offset:
+        raise MisfitRecordsError(
+            f"this log ends at {expected_offset}, inside of the leader's batch of offsets {first.base_offset} to {first.last_offset}"
+        )
+    if first.base_offset >= expected_offset and 0 <= first.partition_leader_epoch < epoch:
+        raise MisfitRecordsError(
+            f"this log ends at {expected_offset} in leader epoch {epoch}, where the leader's goes on in epoch "
+            f"{first.partition_leader_epoch}"
+        )
 
 
 def _check_marker(batches: Buffer, header: BatchHeader) -> None:

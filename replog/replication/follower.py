@@ -5,12 +5,16 @@ Duties of the driver:
 1. Make a new `Follower` for every leader epoch; step `Tick` right after construction and when `next_deadline_ms()` has
    come (the first step may cut a log that has no epochs).
 2. Perform effects in order.  After `AppendFetched` always step `Appended` with the log's end, even if nothing was
-   appended; after an fsync step `Flushed`.
+   appended, or `FetchedMisfits`; after an fsync step `Flushed`.
 3. Ask `fetch_position()` for every request; hand each partition's answer back with the position it was asked for.
 
 Truncation follows leader epochs, not the high watermark (KIP-101): a high watermark reaches a follower one round trip
 late, so cutting there loses acknowledged records, and two replicas that never compare epochs can keep different
 records at one offset.  Rules: docs/KAFKA.md 4.5.
+
+Epochs can agree where the logs have nothing in common: the folder of another partition has been put in the place of this
+one's.  Then a batch of the leader cannot stand behind our last one, or our last epoch is one that no leader of this
+partition has had; no cut and no further fetch would ever help, so that the replica counts as damaged.
 """
 
 from __future__ import annotations
@@ -27,12 +31,14 @@ from replog.replication.messages import (
     AppendFetched,
     EpochEnd,
     FetchAnswered,
+    FetchedMisfits,
     FetchFailed,
     FetchPosition,
     Flushed,
     FlushPolicyChanged,
     FollowerEffect,
     FollowerMessage,
+    LogContradicted,
     ReplicaLogView,
     RequestFlush,
     SetHighWatermark,
@@ -44,6 +50,8 @@ from replog.replication.messages import (
 
 ANSWER_BACKOFF_MIN_MS: Final = 20
 CONNECTION_BACKOFF_MIN_MS: Final = 100
+MISFITS_MAX: Final = 3
+"""How often a batch of the leader may not fit until that is no mistake of the way or of a moment."""
 
 
 class FollowerState(Enum):
@@ -127,6 +135,7 @@ class Follower:
         self._flush_requested_to = log.flushed_offset
         self._backoff_until_ms: int | None = None
         self._failures = 0
+        self._misfits_count = 0
         self._failed_reason = ""
 
     # ---- queries ----------------------------------------------------------------------------------------------------
@@ -224,6 +233,8 @@ class Follower:
                 self._flush_policy = message.flush_policy
             case Appended():
                 effects = (*effects, *self._handle_appended(message, now_ms))
+            case FetchedMisfits():
+                effects = (*effects, *self._handle_misfit(message, now_ms))
             case FetchAnswered():
                 effects = (*effects, *self._handle_answer(message, now_ms))
             case FetchFailed():
@@ -249,7 +260,24 @@ class Follower:
             self._back_off(now_ms)  # all of it is from a later epoch: wait for the metadata that tells of it
         else:
             self._failures = 0
+            self._misfits_count = 0
         return self._adopt(answer, message.log_end_offset)
+
+    def _handle_misfit(self, misfit: FetchedMisfits, now_ms: int) -> tuple[FollowerEffect, ...]:
+        """Asks for the same again; where it comes again and again, it is our log that is wrong.
+
+        What came with the answer is not looked at: it is about another log than ours.
+        """
+        self._appending = None
+        self._misfits_count += 1
+        if self._misfits_count >= MISFITS_MAX:
+            return self._contradicted(misfit.reason)
+        self._back_off(now_ms)
+        return ()
+
+    def _contradicted(self, reason: str) -> tuple[FollowerEffect, ...]:
+        self._failed_reason = f"{reason}: the two logs are not of one partition"
+        return (LogContradicted(self._failed_reason),)
 
     def _handle_answer(self, answer: FetchAnswered, now_ms: int) -> tuple[FollowerEffect, ...]:
         if not self._is_current(answer):
@@ -319,7 +347,11 @@ class Follower:
         return self._truncate_to(offset, f"{facts}, at {local_end.end_offset} here")
 
     def _handle_out_of_range(self, answer: FetchAnswered, now_ms: int) -> tuple[FollowerEffect, ...]:
-        log_end_offset = self._log.log_end_offset
+        log_end_offset, last_epoch = self._log.log_end_offset, self._log.last_epoch
+        if last_epoch is not None and last_epoch > self._leader_epoch:
+            return self._contradicted(
+                f"this log has records of leader epoch {last_epoch}, and leader {self._leader_id} leads in epoch {self._leader_epoch}"
+            )
         if 0 <= answer.leader_end_offset < log_end_offset:
             reason = f"leader {self._leader_id} ends at {answer.leader_end_offset}, before our {log_end_offset}"
             return self._truncate_to(answer.leader_end_offset, reason)

@@ -83,6 +83,12 @@ class Appended(Struct, frozen=True):
     waiting: tuple[AwaitProduce, ...] = ()
 
 
+class FetchedMisfits(Struct, frozen=True):
+    """In place of `Appended`: the leader's first batch is whole, and cannot stand behind our last one."""
+
+    reason: str
+
+
 class Flushed(Struct, frozen=True):
     """Everything below is on stable storage."""
 
@@ -202,13 +208,15 @@ class FetchFailed(Struct, frozen=True):
     """The request was not answered: connection lost or timed out."""
 
 
-FollowerMessage: TypeAlias = Tick | Appended | Flushed | FlushPolicyChanged | FetchAnswered | FetchFailed
+FollowerMessage: TypeAlias = (
+    Tick | Appended | FetchedMisfits | Flushed | FlushPolicyChanged | FetchAnswered | FetchFailed
+)
 
 # ---- follower: effects --------------------------------------------------------------------------------------------------
 
 
 class AppendFetched(Struct, frozen=True):
-    """Append the answer's batches, skipping those above `leader_epoch`; then `Appended`."""
+    """Append the answer's batches, skipping those above `leader_epoch`; then `Appended`, or `FetchedMisfits`."""
 
     leader_epoch: int
 
@@ -225,6 +233,12 @@ class TruncateFullyAndStartAt(Struct, frozen=True):
     reason: str
 
 
+class LogContradicted(Struct, frozen=True):
+    """This log and the leader's cannot be of one partition: the replica is damaged, and follows no more."""
+
+    reason: str
+
+
 class SetHighWatermark(Struct, frozen=True):
     high_watermark: int
 
@@ -234,7 +248,13 @@ class SetLogStartOffset(Struct, frozen=True):
 
 
 FollowerEffect: TypeAlias = (
-    AppendFetched | TruncateTo | TruncateFullyAndStartAt | SetHighWatermark | SetLogStartOffset | RequestFlush
+    AppendFetched
+    | TruncateTo
+    | TruncateFullyAndStartAt
+    | LogContradicted
+    | SetHighWatermark
+    | SetLogStartOffset
+    | RequestFlush
 )
 
 

@@ -5,6 +5,7 @@
 | a write or fsync failed                        | its log directory is offline with all replicas in it; the others go on         |
 | the same, with the metadata log in it, or no other directory | the node stops                                                   |
 | bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
+| a follower's log contradicts its leader's      | the same: the folder of another partition may stand in its place               |
 | a repair gave records up before the start      | the replica is offline until the controller counts on others                  |
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
@@ -29,6 +30,7 @@ from msgspec.structs import replace
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.controller.messages import OfflineReplica
 from replog.errors import (
+    ContradictedLogError,
     CorruptCheckpointError,
     CorruptIndexError,
     CorruptRecordError,
@@ -45,7 +47,7 @@ from replog.rpc.node_messages import ReplicaStatus
 
 _log = logging.getLogger(__name__)
 
-_DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError)
+_DAMAGE = (CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError)
 
 
 class UnusableReplica(Struct):

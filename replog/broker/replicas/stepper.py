@@ -24,8 +24,8 @@ from replog.broker.side_work import SideWork
 from replog.config.server import ServerConfig
 from replog.controller.messages import PartitionIsrResult
 from replog.deadlines import Deadlines
-from replog.errors import CorruptRecordError, DiskFullError, ErrorCode, StorageError
-from replog.log import LogManager
+from replog.errors import ContradictedLogError, CorruptRecordError, DiskFullError, ErrorCode, StorageError
+from replog.log import LogManager, MisfitRecordsError
 from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
 from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
@@ -36,6 +36,7 @@ from replog.replication.messages import (
     Appended,
     AppendFetched,
     FetchAnswered,
+    FetchedMisfits,
     Flushed,
     FlushPolicyChanged,
     FollowerEffect,
@@ -44,6 +45,7 @@ from replog.replication.messages import (
     IsrChanged,
     LeaderEffect,
     LeaderMessage,
+    LogContradicted,
     ProduceCompleted,
     ProposeIsr,
     RequestFlush,
@@ -289,9 +291,10 @@ class ReplicaStepper:
     def _perform_follower(self, replica: Replica, effect: FollowerEffect, fetched: memoryview | bytes) -> None:
         match effect:
             case AppendFetched():
-                self._append_fetched(replica, fetched, effect.leader_epoch)
-                self.step_follower(replica, Appended(replica.log.log_end_offset))
-                self.flushes.after_append(replica)
+                appended = self._append_fetched(replica, fetched, effect.leader_epoch)
+                self.step_follower(replica, appended)
+                if isinstance(appended, Appended):
+                    self.flushes.after_append(replica)
             case TruncateTo():
                 partition_events.truncated(replica.name, replica.log.log_end_offset, effect)
                 replica.log.truncate_to(effect.offset)
@@ -303,6 +306,12 @@ class ReplicaStepper:
                 replica.log.truncate_fully_and_start_at(effect.offset)
                 replica.truncated_to = effect.offset
                 self.fetches.progressed(replica.key)
+            case LogContradicted():
+                folder = replica.log.directory
+                raise ContradictedLogError(
+                    f"{folder}: {effect.reason}. The folder of another partition may stand there: where it does, stop the broker "
+                    "and put each in its place"
+                )
             case SetHighWatermark():
                 self.fetches.progressed(replica.key)
             case SetLogStartOffset():
@@ -313,19 +322,24 @@ class ReplicaStepper:
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _append_fetched(self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int) -> None:
-        """Appends what a leader sent.
+    def _append_fetched(
+        self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int
+    ) -> Appended | FetchedMisfits:
+        """Appends what a leader sent; returns what the follower is told of it.
 
         A follower that appended nothing backs off and fetches again: right for damage on the way, not for our disk.
         """
         try:
             replica.log.append_as_follower(fetched, now_ms=self.clock.wall_ms(), leader_epoch=leader_epoch)
+        except MisfitRecordsError as error:
+            return FetchedMisfits(error.reason)
         except CorruptRecordError as error:
             if error.path:  # a file of ours, not what came over the network
                 raise
             _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
         except DiskFullError as error:
             self.trouble.disk_full(replica, error)
+        return Appended(replica.log.log_end_offset)
 
     def log_start_moved(self, replica: Replica) -> None:
         """Passes on that a log begins later now: a leader to its followers, a follower to its leader."""

@@ -15,7 +15,7 @@ from replog.errors import (
     OffsetOutOfRangeError,
     RecordTooLargeError,
 )
-from replog.log import LogConfig
+from replog.log import LogConfig, MisfitRecordsError
 from replog.records import HEADER_BYTES, Codec, encode_batch, parse_header
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -70,7 +70,7 @@ def test_a_follower_leaves_out_batches_of_a_higher_epoch_and_all_after_them() ->
     ("data", "reason"),
     [
         (stored(batch(), 1, 1), "where 2 was expected"),
-        (stored(batch(), 2, 0), "epoch 0 cannot follow epoch 1"),
+        (stored(batch(), 2, 0), "ends at 2 in leader epoch 1, where the leader's goes on in epoch 0"),
         (stored(batch(), 2, -1) + stored(batch(), 3, 0), "epoch 0 cannot follow epoch 1"),
         (stored(batch(), 2, -2), "epoch -2 cannot be"),
         (stored(batch(), 2, 1)[:-1] + b"x", "checksum"),
@@ -82,6 +82,35 @@ def test_a_follower_refuses_what_cannot_follow(data: bytes, reason: str) -> None
     append(log, 2, leader_epoch=1)
     with pytest.raises(CorruptRecordError, match=reason):
         log.append_as_follower(data, now_ms=T0)
+    assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("data", "is_misfit"),
+    [
+        (stored(batch(b"a", b"b"), 1, 1), True),
+        (stored(batch(), 2, 0), True),
+        (stored(batch(), 1, 1), False),
+        (stored(batch(), 2, 1) + stored(batch(b"a", b"b"), 2, 1), False),
+        (stored(batch(), 2, 1) + stored(batch(), 3, 0), False),
+        (stored(batch(b"a", b"b"), 1, 1)[:-1] + b"x", False),
+    ],
+    ids=[
+        "overlaps",
+        "an earlier epoch",
+        "below",
+        "the second overlaps",
+        "the second is of an earlier epoch",
+        "damaged",
+    ],
+)
+def test_only_a_whole_first_batch_says_that_the_two_logs_do_not_fit(data: bytes, *, is_misfit: bool) -> None:
+    """Whatever else is wrong is wrong at the leader, or on the way."""
+    log = open_log(SimulatedFileSystem())
+    append(log, 2, leader_epoch=1)
+    with pytest.raises(CorruptRecordError) as refused:
+        log.append_as_follower(data, now_ms=T0)
+    assert isinstance(refused.value, MisfitRecordsError) is is_misfit
     assert log.log_end_offset == 2
 
 
@@ -273,7 +302,7 @@ def test_a_straddling_batch_that_is_refused_leaves_the_log_as_it_was() -> None:
 def test_what_has_records_takes_no_batch_from_before_its_end() -> None:
     _, log = filled(5)
     straddling = stored(batch(*(b"%d" % number for number in range(10))), 0, 0)
-    with pytest.raises(CorruptRecordError, match="offset 0 where 5 was expected"):
+    with pytest.raises(CorruptRecordError, match="ends at 5, inside of the leader's batch of offsets 0 to 9"):
         log.append_as_follower(straddling, now_ms=T0)
     _, log = filled(0)
     log.truncate_fully_and_start_at(10)

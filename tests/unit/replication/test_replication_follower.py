@@ -14,9 +14,11 @@ from replog.replication.messages import (
     AppendFetched,
     EpochEnd,
     FetchAnswered,
+    FetchedMisfits,
     FetchFailed,
     FetchPosition,
     Flushed,
+    LogContradicted,
     RequestFlush,
     SetHighWatermark,
     SetLogStartOffset,
@@ -237,6 +239,40 @@ def test_an_answer_of_a_later_epoch_only_does_not_spin() -> None:
     follower.step(Appended(3), 0)
     assert follower.fetch_position(0) is None
     assert follower.next_deadline_ms() == 20
+
+
+def test_a_batch_that_does_not_fit_again_and_again_means_that_the_log_is_another_ones() -> None:
+    """Once may be the way; a batch that is appended meanwhile shows that it was."""
+    log = three_records()
+    follower = following(log)
+    misfit = FetchedMisfits("it overlaps")
+    for now_ms in (0, 1_000):
+        assert follower.step(ANSWER, now_ms) == (AppendFetched(4),)
+        assert follower.step(misfit, now_ms) == ()
+        assert follower.fetch_position(now_ms) is None, "it pauses"
+        assert follower.step(Tick(), now_ms + 500) == ()
+    assert follower.step(ANSWER, 2_000) == (AppendFetched(4),)
+    log.append(4, "d")
+    assert follower.step(Appended(4), 2_000) == (SetHighWatermark(4),)
+    contradicted: tuple[object, ...] = ()
+    for now_ms in (3_000, 4_000, 5_000):
+        assert contradicted == ()
+        assert follower.step(replace(ANSWER, fetch_offset=4), now_ms) == (AppendFetched(4),)
+        contradicted = follower.step(misfit, now_ms)
+        follower.step(Tick(), now_ms + 500)
+    assert contradicted == (LogContradicted("it overlaps: the two logs are not of one partition"),)
+    assert follower.status().state is FollowerState.FAILED
+    assert follower.fetch_position(9_000) is None
+
+
+@pytest.mark.parametrize("leader_end_offset", [2, 10], ids=["before our end", "behind our end"])
+def test_an_epoch_that_no_leader_had_means_that_the_log_is_another_ones(leader_end_offset: int) -> None:
+    """The leader cannot place it, and no cut would help: the follower asked for ever."""
+    follower = following(ListLog([(1, "a"), (1, "b"), (7, "c")]))
+    answer = replace(failing(ErrorCode.OFFSET_OUT_OF_RANGE), leader_end_offset=leader_end_offset)
+    (effect,) = follower.step(answer, 0)
+    assert isinstance(effect, LogContradicted)
+    assert "leader epoch 7, and leader 1 leads in epoch 4" in effect.reason
 
 
 def test_without_epochs_the_first_step_cuts_to_the_high_watermark() -> None:

@@ -23,6 +23,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.MalformedFrameError: errors.InvalidRequestError,
     errors.CorruptIndexError: errors.StorageError,
     errors.CorruptCheckpointError: errors.StorageError,
+    errors.ContradictedLogError: errors.StorageError,
     errors.DirectoryLockedError: errors.StorageError,
     errors.ForeignDirectoryError: errors.StorageError,
     errors.DiskFullError: errors.ThrottledError,
