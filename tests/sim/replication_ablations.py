@@ -346,7 +346,7 @@ ABLATIONS = (
     Ablation(
         "a damaged replica begins anew when nobody counts on it",
         "R[34]",
-        ((DiskTrouble, "_is_given_up", at_once),),
+        ((DiskTrouble, "_is_counted_on", nothing), (DiskTrouble, "_can_be_fetched", at_once)),
         swarm=ROT,
     ),
     Ablation("fsync of the folder after a rename", "node . ended|R|M", ((atomic_file, "_keep_names", nothing),)),

@@ -78,7 +78,8 @@ def test_a_missing_topic_is_told_by_its_option(monkeypatch: pytest.MonkeyPatch) 
             await view.close()
 
     monkeypatch.setattr(worker_client, "ask_cluster", lambda _servers, ask: asyncio.run(run(ask)))
-    monkeypatch.setattr("replog.client.cluster.view.ClusterView.topic_or_raise.__kwdefaults__", {"within_ms": 50})
+    defaults = {"partitions_count": 0, "within_ms": 50}
+    monkeypatch.setattr(ClusterView.topic_or_raise, "__kwdefaults__", defaults)
     worker_client.require_topic("h:1", "t")
     with pytest.raises(UnknownTopicOrPartitionError, match=r'^topic: topic "nowhere" does not exist'):
         worker_client.require_topic("h:1", "nowhere")
