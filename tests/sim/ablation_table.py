@@ -116,7 +116,7 @@ class AblationTable(Generic[A]):
         found = self.find(ablation, seed, 1)
         if found is None:
             tell_stale(
-                f"seed {seed} does not show it any more: {ablation.safeguard}. Make the table anew: {self._command}"
+                f"seed {seed} does not show it any more: {ablation.safeguard}. Make its row anew: {self._command} --stale"
             )
             found = self.find(ablation, 0, MORE_SEEDS * (seed + MORE_SEEDS))
         return found
@@ -125,42 +125,66 @@ class AblationTable(Generic[A]):
     def _command(self) -> str:
         return f"python -m tests.sim.{self.name}_ablations --write"
 
-    def make(self, processes: int) -> str:
-        """The table anew; says on stderr how far it is."""
-        rows: list[str] = []
+    def make(self, chosen: Sequence[A], processes: int) -> dict[str, str]:
+        """Looks for the chosen safeguards, and says on stderr how far it is.
+
+        Returns:
+            The row of each, by the name of the safeguard.
+        """
+        rows: dict[str, str] = {}
         fork = multiprocessing.get_context("fork")  # substitutes cannot be sent to a process, only be there already
         with fork.Pool(processes, initializer=_begin_worker, initargs=(self,)) as pool:
-            for ablation, found in zip(self.ablations, pool.imap(_find_row, range(len(self.ablations))), strict=True):
+            numbers = [self.ablations.index(ablation) for ablation in chosen]
+            for ablation, found in zip(chosen, pool.imap(_find_row, numbers), strict=True):
                 print(ablation.safeguard, found, file=sys.stderr, flush=True)
-                rows.append(row(ablation, found) + "\n")
-        return HEAD + "".join(rows)
+                rows[ablation.safeguard] = row(ablation, found) + "\n"
+        return rows
 
-    def write(self, table: str) -> None:
-        """Puts it into the page."""
+    def write(self, rows: dict[str, str]) -> None:
+        """Puts rows into the page; those of other safeguards stay, those of no safeguard go.
+
+        Raises:
+            LookupError: a safeguard has a row neither here nor in the page.
+        """
         begin, end = self._marks
         before, rest = PAGE.read_text(encoding="utf-8").split(begin)
-        PAGE.write_text(before + begin + table + end + rest.split(end)[1], encoding="utf-8")
+        old, after = rest.split(end)
+        table = {line.split(" | ")[0].removeprefix("| "): line for line in old.splitlines(keepends=True)} | rows
+        if missing := [ablation.safeguard for ablation in self.ablations if ablation.safeguard not in table]:
+            raise LookupError(f"no row for {missing[0]!r}. Run {self._command} without --only and --stale")
+        body = "".join(table[ablation.safeguard] for ablation in self.ablations)
+        PAGE.write_text(before + begin + HEAD + body + end + after, encoding="utf-8")
+
+    def _is_stale(self, ablation: A) -> bool:
+        """Whether the seed that the page names for it does not show it any more."""
+        if ablation.unfound_because:
+            return False
+        try:
+            seed = self.known_seed(ablation.safeguard)
+        except LookupError:
+            return True
+        return self.find(ablation, seed, 1) is None
 
     def main(self, description: str | None) -> int:
         """The command line; returns the exit code."""
         parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("--write", action="store_true", help="put the table into docs/SAFEGUARDS.md")
-        parser.add_argument("--processes", type=int, default=2, help="for the table")
-        parser.add_argument("--only", help="just the safeguards whose name contains this")
-        parser.add_argument("--first", type=int, default=0, help="seed to begin with, with --only")
-        parser.add_argument("--seeds", type=int, default=self.seeds_max, help="how many, with --only")
+        parser.add_argument("--write", action="store_true", help="put the rows into docs/SAFEGUARDS.md")
+        parser.add_argument("--processes", type=int, default=2, help="for more than one row")
+        parser.add_argument("--only", default="", help="just the safeguards whose name contains this")
+        parser.add_argument("--stale", action="store_true", help="just those that their seed does not show any more")
+        parser.add_argument("--first", type=int, default=0, help="seed to begin with, without --write")
+        parser.add_argument("--seeds", type=int, help="how many, without --write")
         options = parser.parse_args()
         logging.disable(logging.CRITICAL)
-        if options.only is not None:
-            for ablation in self.ablations:
-                if options.only in ablation.safeguard:
-                    print(ablation.safeguard, self.find(ablation, options.first, options.seeds), flush=True)
-            return 0
-        table = self.make(options.processes)
+        chosen = [ablation for ablation in self.ablations if options.only in ablation.safeguard]
+        if options.stale:
+            chosen = [ablation for ablation in chosen if self._is_stale(ablation)]
         if options.write:
-            self.write(table)
+            self.write(self.make(chosen, options.processes))
         else:
-            print(table)
+            for ablation in chosen:
+                found = self.find(ablation, options.first, options.seeds or self.seeds_max)
+                print(ablation.safeguard, found, flush=True)
         return 0
 
 

@@ -3,7 +3,7 @@
 The table in `docs/SAFEGUARDS.md` comes from here (from the root of the repository)::
 
     export PYTHONPATH=timeline:quorum:checkpoints
-    python -m tests.sim.group_ablations --write
+    python -m tests.sim.group_ablations --write --stale  # without --stale every row
     python -m tests.sim.group_ablations --only "generation" --seeds 1000  # look for one
 """
 

@@ -38,7 +38,7 @@ def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_written_is_what_is_known(page: Path) -> None:
     toys = Toy("a lock"), Toy("a (second) lock", 7), Toy("late", 10), Toy("luck", 1, "it helps nobody")
     table = AblationTable("toy", toys, find, seeds_max=10)
-    table.write(table.make(processes=2))
+    table.write(table.make(toys, processes=2))
     assert page.read_text() == TEXT.replace(
         "old\n",
         "| without | seeds to find | found as |\n"
@@ -51,6 +51,18 @@ def test_what_is_written_is_what_is_known(page: Path) -> None:
     assert (table.known_seed("a lock"), table.known_seed("a (second) lock")) == (0, 7)
     with pytest.raises(LookupError, match=r"late: no seed is known\. Run python -m tests\.sim\.toy_ablations --write"):
         table.known_seed("late")
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("stale", [True, False])
+def test_only_rows_that_are_stale_are_made_anew(stale: bool, page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logging.disable", lambda _: None)  # of this process
+    monkeypatch.setattr("sys.argv", ["toy", "--stale", "--write", "--processes", "1"])
+    rows = f"| a lock | {3 if stale else 8} | as before |\n| gone | 1 | X9 |\n| other | 1 | as before |\n"
+    page.write_text(TEXT.replace("old\n", rows))
+    assert AblationTable("toy", [Toy("a lock", 7), Toy("other")], find, seeds_max=10).main("") == 0
+    lock = "| a lock | 8 | X1 it is missed |\n" if stale else "| a lock | 8 | as before |\n"
+    assert page.read_text() == TEXT.replace("old\n", ablation_table.HEAD + lock + "| other | 1 | as before |\n")
 
 
 @pytest.mark.parametrize("seed", [3, 4])
