@@ -52,7 +52,7 @@ from replog.replication.remote_replicas import RemoteReplicas
 from replog_checkpoints import atomic_file
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.blackout_simulation import BlackoutSimulation
-from tests.sim.cluster_swarm import FAULTS_S, PATIENT_MS, SEND_INTERVAL_S, Swarm
+from tests.sim.cluster_swarm import FAULTS_S, PATIENT_MS, SEND_INTERVAL_S
 from tests.sim.committed_partition import CommittedPartition
 from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.fresh_ends_simulation import FreshEndsSimulation
@@ -109,9 +109,7 @@ class Stragglers(OneMachineSimulation):
     async def _suffer(self) -> None:
         network = self.cluster.network
         before = network.conditions
-        network.conditions = msgspec.structs.replace(
-            before, straggler=0.1, straggler_max_ms=4_000.0, keepalive_s=10.0
-        )
+        network.conditions = msgspec.structs.replace(before, straggler=0.1, straggler_max_ms=4_000.0, keepalive_s=10.0)
         await super()._suffer()
         network.conditions = before
 
@@ -185,6 +183,7 @@ LATE_BYTES = {
 }
 STOPS = {"stop": 0.8, "min_isr": 1, "crash": 0.0, "mains": 0.0, "alter_min_isr": 0.0}
 CRASHES = {"crash": 0.8, "power_cut": 1.0, "cut": 0.0, "slow_thread": 0.0}
+KILLS_BESIDE_A_CONTROLLER = {**CRASHES, "power_cut": 0.0, "controllers": (1,), "brokers": (2, 3, 4)}
 
 ABLATIONS = (
     Ablation(
@@ -223,7 +222,7 @@ ABLATIONS = (
         "R[49]",
         ((IsrControl, "_is_eligible", any_active_member), (AlterPartitionSender, "_send", send_late)),
         OneMachineSimulation,
-        CRASHES,
+        KILLS_BESIDE_A_CONTROLLER,
     ),
     Ablation(
         "the partition epoch of a proposal",
