@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from bench.data import values
@@ -14,6 +15,8 @@ ROUND_BYTES = 128 * 1024 * 1024
 POOL_BYTES = 1024 * 1024
 PARTITIONS = 3
 WARM_UP_RECORD_BYTES = 100
+VISIBLE_WITHIN_S = 10.0
+POLL_S = 0.05
 
 
 class ProduceScenario(Scenario[BrokerSystem]):
@@ -100,9 +103,16 @@ def pool_for(record_bytes: int, round_bytes: int) -> tuple[Sequence[bytes], int]
 
 
 def check_topic(system: BrokerSystem, topic: str, expected: Digest) -> None:
-    """Raises WrongResultError when a topic holds anything but what was sent."""
+    """Raises WrongResultError when a topic holds anything but what was sent.
+
+    With acks=1 a record is acknowledged before consumers may see it, so the records that are not there yet are waited for.
+    """
+    until = time.monotonic() + VISIBLE_WITHIN_S
     with system.consumer(topic) as consumer:
         found = consumer.digest(expected.count)
+        while found.count < expected.count and time.monotonic() < until:
+            time.sleep(POLL_S)
+            found = consumer.digest(expected.count)
     if found != expected:
         raise WrongResultError(
             f"{system.name} acknowledged {expected.count} records and holds {found.count}"
