@@ -199,7 +199,7 @@ class Operations:
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Gives a topic more partitions.
+        """Gives a topic more partitions, and waits a little longer, until this client has heard of them.
 
         Args:
             topic: The name of the topic.
@@ -223,6 +223,8 @@ class Operations:
         (result,) = expect(response, CreatePartitionsResponse).topics
         if result.error is not ErrorCode.NONE:
             raise error_from_code(result.error, result.message)
+        if not validate_only:
+            await self._hear_of(f"new partitions of {topic}", lambda: self._view.image.partition(topic, count - 1))
 
     async def elect_leaders(
         self,
@@ -254,10 +256,7 @@ class Operations:
         return results
 
     async def _until_led(self, partitions: Collection[tuple[str, int]], *, by_first: bool) -> None:
-        """Waits until this client has heard of the leaders, for `VISIBLE_WITHIN_MS` at most.
-
-        Another election may be faster than the news of this one, so that the wait has an end.
-        """
+        """Waits until this client has heard of the leaders; another election may be faster than the news of this one."""
 
         def is_led(partition: PartitionInfo | None) -> bool:
             if partition is None:
@@ -267,8 +266,15 @@ class Operations:
         def all_led() -> bool | None:
             return all(is_led(self._view.image.partition(*one)) for one in partitions) or None
 
-        with contextlib.suppress(RequestTimedOutError):
-            await self._view.wait_for(all_led, timeout_ms=VISIBLE_WITHIN_MS, what="hear of elected leaders")
+        await self._hear_of("elected leaders", all_led)
+
+    async def _hear_of(self, news: str, found: Callable[[], object | None]) -> None:
+        """Waits until the metadata of this client have something, for `VISIBLE_WITHIN_MS` at most.
+
+        It raises nothing: what the news are about is committed.
+        """
+        with contextlib.suppress(ReplogError):
+            await self._view.wait_for(found, timeout_ms=VISIBLE_WITHIN_MS, what=f"hear of {news}")
 
     async def reassign_partitions(
         self,

@@ -18,6 +18,8 @@ from msgspec.structs import replace
 from replog.controller.messages import (
     ControllerRequest,
     ControllerResponse,
+    CreatePartitions,
+    CreatePartitionsResponse,
     CreateTopics,
     CreateTopicsResponse,
     DeleteTopics,
@@ -75,7 +77,7 @@ from replog.rpc.transport import ConnectionLostError, RequestContext
 from tests.unit.client.fake_log import FakeLog
 from tests.unit.client.memory_transport import MemoryPipe, MemoryTransport
 
-ELECTION_HEARD_AFTER_S = 0.05
+HEARD_AFTER_S = 0.05
 
 CLUSTER_ID = "fake-cluster"
 Script = Callable[[ProducePartition, bytes], ErrorCode | str]
@@ -282,10 +284,13 @@ class FakeNode:
             case ElectLeaders(_, places) if places:
                 for place in places:  # brokers hear of it after the answer
                     move = self.cluster.move_leader, place.topic, place.partition_id, min(self.cluster.nodes)
-                    asyncio.get_running_loop().call_later(ELECTION_HEARD_AFTER_S, *move)
+                    asyncio.get_running_loop().call_later(HEARD_AFTER_S, *move)
                 return ElectLeadersResponse(
                     tuple(PartitionResult(p.topic, p.partition_id, ErrorCode.NONE) for p in places)
                 )
+            case CreatePartitions((wanted,)):
+                asyncio.get_running_loop().call_later(HEARD_AFTER_S, self.cluster.add_partition, wanted.topic)
+                return CreatePartitionsResponse((TopicResult(wanted.topic, ErrorCode.NONE),))
             case _:
                 raise BrokerNotAvailableError(f"not scripted: {request}")
 

@@ -62,6 +62,14 @@ async def test_who_had_leaders_elected_finds_them() -> None:
         assert cluster.logs["t", 1].leader == 1, "the brokers had not heard of it yet when the call returned"
 
 
+async def test_who_added_partitions_finds_them() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as admin:
+        await admin.create_partitions("t", 2)
+        assert ("t", 1) in cluster.logs, "the brokers had not heard of it yet when the call returned"
+
+
 async def test_a_broker_tells_its_configuration_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another one would tell what its own file says."""
     asked: list[int] = []
