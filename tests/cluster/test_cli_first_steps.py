@@ -158,10 +158,9 @@ def unread(*arguments: object) -> Done:
 
 def test_tables_are_whole_at_any_width(directory: Path) -> None:
     good("topics", "create", "a-topic-with-a-rather-long-name", "--partitions", 3, "--dir", directory)
-    at = f"--dir {shlex.quote(str(directory))}"
     for looking in ("status", "cluster status", "topics describe", "brokers list", "quorum describe"):
-        wide = shell(f"replog {looking} {at}").out
-        narrow = shell(f"COLUMNS=80 replog {looking} {at}").out
+        wide = good(*looking.split(), "--dir", directory)
+        narrow = replog(*looking.split(), "--dir", directory, env={"COLUMNS": "80"}).out
         assert "…" not in wide + narrow
         table = [line for line in narrow.splitlines() if not line.startswith(("export", "For Kafka", "log", "leader"))]
         assert max(map(len, table)) <= 80, (looking, narrow)
@@ -178,13 +177,13 @@ def test_a_partition_without_a_leader_is_told_and_the_others_are_read(directory:
     replog("groups", "reset", "g", "--topic", "two", "--to-earliest", "--execute", *here)
     good("cluster", "kill", victim, *here)
     until(lambda: json.loads(good("topics", "describe", "two", "--json", *here))["partitions"][0]["leader"] < 0)
-    done = replog("consume", "two", "--timeout", 2, *here)
+    done = replog("consume", "two", "--timeout", 5, *here)
     assert (done.status, done.out) == (1, "1\n")
     told = f"two-0 has no leader: nothing can be read until one of its brokers is back ({victim})"
-    assert done.err.splitlines() == [told, f"error: no record of two came for 2 s: {told}"]
-    done = replog("consume", "two", "--group", "g", "--timeout", 3, *here)
+    assert done.err.splitlines() == [told, f"error: no record of two came for 5 s: {told}"]
+    done = replog("consume", "two", "--group", "g", "--timeout", 5, *here)
     assert (done.status, done.out) == (1, "1\n")
-    assert re.fullmatch(r"waiting for two-0: .*\nerror: no record of two came for 3 s\n", done.err)
+    assert re.fullmatch(r"waiting for two-0: .*\nerror: no record of two came for 5 s\n", done.err)
     with subprocess.Popen(
         command("consume", "two", "--partition", 0, *here), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as waiting:

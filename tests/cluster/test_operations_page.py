@@ -14,12 +14,13 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pytest
-from cli_runs import PATIENCE_S
+from cli_runs import PATIENCE_S, run_forked
 from test_cli_cluster import until
 
 from replog.client import SyncAdmin
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 BLOCK = re.compile(r"^## (?P<section>[^\n]+)$|^```\n(?P<block>replog .*?)^```$", flags=re.DOTALL | re.MULTILINE)
+PLAIN = re.compile(r"replog [\w\s./:=,@%+-]*")
+"""A line that means to a shell what it means without one."""
 FLIGHTS = 3_000
 LISTENS_S = 1.0
 MANY = 30
@@ -63,7 +66,9 @@ class Reader:
         return LocalCluster.load(self.home / "my-cluster")
 
     def types(self, line: str, *, stdin: str = "") -> Ended:
-        """Runs a line in bash until it ends."""
+        """Runs a line until it ends: in bash where it needs one."""
+        if PLAIN.fullmatch(line):
+            return self._runs(line.split()[1:], stdin)
         with self._started(line) as process:
             text, _ = process.communicate(stdin, timeout=PATIENCE_S)
         return Ended(process.returncode, text)
@@ -90,6 +95,12 @@ class Reader:
         line = self.must("replog cluster status --dir my-cluster").splitlines()[-1]
         name, _, value = line.removeprefix("export ").partition("=")
         self._environment[name] = value
+
+    def _runs(self, arguments: Sequence[str], stdin: str) -> Ended:
+        with TemporaryDirectory() as name:
+            streams = Path(name)
+            status = run_forked(arguments, streams, stdin=stdin, env=self._environment, cwd=self.home)
+            return Ended(status, (streams / "out").read_text("utf-8") + (streams / "err").read_text("utf-8"))
 
     def _started(self, line: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
