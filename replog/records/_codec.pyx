@@ -78,27 +78,28 @@ cdef extern from *:
     #define replog_swap32 _byteswap_ulong
     #define replog_swap16 _byteswap_ushort
     #endif
-    /* A NamedTuple of five fields, what tuple.__new__(type, fields) would make, without
+    /* A NamedTuple of these fields, what tuple.__new__(type, fields) would make, without
        the two tuples in between. Newer versions keep a hash inside tuples, so they go the public way. */
-    static PyObject *replog_new_record(PyTypeObject *type, PyObject *a, PyObject *b, PyObject *c, PyObject *d,
-                                       PyObject *e) {
+    static inline PyObject *replog_new_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t count) {
     #if PY_VERSION_HEX < 0x030E0000
-        PyObject *record = type->tp_alloc(type, 5);
+        PyObject *record = type->tp_alloc(type, count);
         if (record == NULL) return NULL;
-        Py_INCREF(a); Py_INCREF(b); Py_INCREF(c); Py_INCREF(d); Py_INCREF(e);
-        PyTuple_SET_ITEM(record, 0, a);
-        PyTuple_SET_ITEM(record, 1, b);
-        PyTuple_SET_ITEM(record, 2, c);
-        PyTuple_SET_ITEM(record, 3, d);
-        PyTuple_SET_ITEM(record, 4, e);
+        for (Py_ssize_t i = 0; i < count; i++) {
+            Py_INCREF(fields[i]);
+            PyTuple_SET_ITEM(record, i, fields[i]);
+        }
         return record;
     #else
-        PyObject *record = NULL;
-        PyObject *fields = PyTuple_Pack(5, a, b, c, d, e);
-        PyObject *arguments = fields == NULL ? NULL : PyTuple_Pack(1, fields);
+        PyObject *record = NULL, *arguments = NULL, *plain = PyTuple_New(count);
+        if (plain == NULL) return NULL;
+        for (Py_ssize_t i = 0; i < count; i++) {
+            Py_INCREF(fields[i]);
+            PyTuple_SET_ITEM(plain, i, fields[i]);
+        }
+        arguments = PyTuple_Pack(1, plain);
         if (arguments != NULL) record = PyTuple_Type.tp_new(type, arguments, NULL);
         Py_XDECREF(arguments);
-        Py_XDECREF(fields);
+        Py_DECREF(plain);
         return record;
     #endif
     }
@@ -106,7 +107,7 @@ cdef extern from *:
     uint64_t replog_swap64(uint64_t number) noexcept nogil
     uint32_t replog_swap32(uint32_t number) noexcept nogil
     uint32_t replog_swap16(uint32_t number) noexcept nogil
-    object replog_new_record(type kind, object a, object b, object c, object d, object e)
+    object replog_new_tuple(type kind, PyObject** fields, Py_ssize_t count)
 
 cdef enum:
     KEYLESS_TOLD_MAX = 1000
@@ -121,6 +122,8 @@ cdef enum:
     CAPACITY_BYTES_MIN = 1024
     RECORD_OVERHEAD_BYTES_MAX = 32  # length, attributes, two deltas, two lengths, no headers
     SAMPLE_COUNT = 32
+    RECORD_FIELDS = 5  # offset, timestamp, key, value, headers
+    PLACED_FIELDS = 8  # topic, partition, offset, timestamp, timestamp type, key, value, headers
     KEY_BYTES_GUESS = 16
     COUNT_MIN = 64
     COMPRESSION_RATIO_GUESS = 4

@@ -252,28 +252,38 @@ cdef tuple read_headers(Parsed* parsed, const uint8_t* end):
     return tuple(headers)
 
 
-cdef int read_records(Body body, int64_t start_offset, int64_t end_offset, list out) except -1:
+cdef int read_records(
+    Body body, int64_t start_offset, int64_t end_offset, list out, type kind=RECORD, tuple place=None
+) except -1:
+    """Appends the records of a range as tuples of `kind`; `place` is (topic, partition, timestamp type) where they have it."""
     cdef Parsed parsed
     cdef int64_t timestamp = 0
     cdef int64_t last_timestamp = 0
-    cdef int64_t offset
+    cdef int64_t record_offset
+    cdef object offset, key, value, headers
     cdef object time = 0  # consecutive records often share a timestamp: one integer object serves them
+    cdef PyObject* fields[PLACED_FIELDS]
+    cdef PyObject** start = fields  # where offset and timestamp go
+    cdef PyObject** end = fields + 2  # where key, value and headers go
+    cdef Py_ssize_t count = RECORD_FIELDS
+    if place is not None:
+        count = PLACED_FIELDS
+        fields[0], fields[1], fields[4] = <PyObject*>place[0], <PyObject*>place[1], <PyObject*>place[2]
+        start, end = fields + 2, fields + 5
     while body.next(&parsed, &timestamp):
-        offset = body.head.base_offset + parsed.offset_delta
-        if offset < start_offset or offset >= end_offset:
+        record_offset = body.head.base_offset + parsed.offset_delta
+        if record_offset < start_offset or record_offset >= end_offset:
             continue
         if timestamp != last_timestamp:
             time = timestamp
             last_timestamp = timestamp
-        record = replog_new_record(
-            RECORD,
-            offset,
-            time,
-            bytes_or_none(parsed.key, parsed.key_bytes),
-            bytes_or_none(parsed.value, parsed.value_bytes),
-            read_headers(&parsed, body.cursor) if parsed.headers_count else NO_HEADERS,
-        )
-        out.append(record)
+        offset = record_offset
+        key = bytes_or_none(parsed.key, parsed.key_bytes)
+        value = bytes_or_none(parsed.value, parsed.value_bytes)
+        headers = read_headers(&parsed, body.cursor) if parsed.headers_count else NO_HEADERS
+        start[0], start[1] = <PyObject*>offset, <PyObject*>time
+        end[0], end[1], end[2] = <PyObject*>key, <PyObject*>value, <PyObject*>headers
+        out.append(replog_new_tuple(kind, fields, count))
     return 0
 
 
@@ -289,6 +299,14 @@ def decode_batch(buffer, Py_ssize_t position, max_decompressed_bytes):
     """All records of the batch at `position`, control records too."""
     cdef list out = []
     read_records(first_body(Source(buffer), position, max_decompressed_bytes), 0, INT64_MAX, out)
+    return out
+
+
+def decode_placed(buffer, Py_ssize_t position, int64_t start_offset, type kind, tuple place, max_decompressed_bytes):
+    """The records of the batch at `position` from an offset on, last first, with their place."""
+    cdef list out = []
+    read_records(first_body(Source(buffer), position, max_decompressed_bytes), start_offset, INT64_MAX, out, kind, place)
+    out.reverse()
     return out
 
 

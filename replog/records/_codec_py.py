@@ -14,7 +14,7 @@ A length of -1 means null. Example, delta 0, key "k", value "v", no headers: `10
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from replog.errors import InvalidRecordError
 from replog.records._columns_py import ColumnSet
@@ -57,6 +57,7 @@ __all__ = [
     "check_records",
     "decode_batch",
     "decode_columns",
+    "decode_placed",
     "decode_records",
     "extend_rows",
     "group_rows",
@@ -64,6 +65,8 @@ __all__ = [
 ]
 
 IMPLEMENTATION = "python"
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
@@ -257,6 +260,24 @@ def decode_batch(buffer: Buffer, position: int, max_decompressed_bytes: int) -> 
     """Returns all records of the batch at `position`, control records too."""
     header = _checked_header(buffer, position, is_checked=True)
     return _records(header, _body(header, buffer, max_decompressed_bytes), 0, INT64_MAX)
+
+
+def decode_placed(
+    buffer: Buffer,
+    position: int,
+    start_offset: int,
+    kind: type[T],
+    place: tuple[str, int, TimestampType],
+    max_decompressed_bytes: int,
+) -> list[T]:
+    """Returns the records of the batch at `position` from an offset on, last first, with their place."""
+    topic, partition, timestamp_type = place
+    make: Callable[..., T] = kind
+    return [
+        make(topic, partition, offset, timestamp, timestamp_type, key, value, headers)
+        for offset, timestamp, key, value, headers in reversed(decode_batch(buffer, position, max_decompressed_bytes))
+        if offset >= start_offset
+    ]
 
 
 def _checked_header(buffer: Buffer, position: int, *, is_checked: bool) -> BatchHeader:

@@ -8,7 +8,7 @@ batch is believed before it is compared with the bytes that are there, and decom
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from replog.errors import InvalidRecordError
 from replog.records._crc32c import crc32c
@@ -44,6 +44,8 @@ from replog.records.model import (
 
 RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]]
 """(timestamp in ms or -1, key, value, headers)"""
+
+T = TypeVar("T", bound=tuple[Any, ...])
 
 OFFSET_END = 2**63 - 1
 BATCH_BYTES_MAX = 2**31 - 1
@@ -173,6 +175,33 @@ def decode_batch(
         UnsupportedCompressionError: The codec is unknown, or its library is not installed.
     """
     return _codec.decode_batch(buffer, position, max_decompressed_bytes)
+
+
+def decode_placed(
+    buffer: Buffer,
+    position: int,
+    start_offset: int,
+    kind: type[T],
+    place: tuple[str, int, TimestampType],
+    *,
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX,
+) -> list[T]:
+    """Decodes the one batch at `position` to what a consumer hands out, so that each record is made once.
+
+    Args:
+        buffer: Whole batches.
+        position: Where the batch begins in them.
+        start_offset: The first offset wanted.
+        kind: A NamedTuple of (topic, partition, offset, timestamp, timestamp type, key, value, headers).
+        place: The topic, the partition and the timestamp type of all of them.
+        max_decompressed_bytes: The limit of what the batch is decompressed to.
+
+    Returns:
+        Its records from `start_offset` on, the last first.
+
+    Raises as `decode_batch` does.
+    """
+    return _codec.decode_placed(buffer, position, start_offset, kind, place, max_decompressed_bytes)
 
 
 def decode_records(

@@ -15,7 +15,7 @@ from msgspec import Struct
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.types import ConsumerRecord, FetchedBatches
 from replog.errors import ReplogError
-from replog.records import BatchHeader, check_crc, decode_batch
+from replog.records import BatchHeader, check_crc, decode_placed
 
 
 class _Decoded(Struct):
@@ -211,12 +211,5 @@ def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:
     if header.is_control:
         check_crc(chunk.data, header)  # a wrong attribute would hide records
         return []
-    topic, partition = chunk.state.partition
-    position = chunk.state.position
-    timestamp_type = header.timestamp_type
-    new = tuple.__new__  # what ConsumerRecord(...) does in the end, at a third of the price
-    return [
-        new(ConsumerRecord, (topic, partition, offset, timestamp, timestamp_type, key, value, headers))
-        for offset, timestamp, key, value, headers in reversed(decode_batch(chunk.data, header.position))
-        if offset >= position
-    ]
+    place = (*chunk.state.partition, header.timestamp_type)
+    return decode_placed(chunk.data, header.position, chunk.state.position, ConsumerRecord, place)

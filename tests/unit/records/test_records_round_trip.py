@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import crc32c
 import pytest
@@ -42,6 +42,19 @@ PROJECTIONS = (0, Wanted.OFFSETS, Wanted.TIMESTAMPS, Wanted.KEYS, Wanted.VALUES,
 REFUSALS = (CorruptRecordError, InvalidRecordError, UnsupportedCompressionError)
 
 
+class Placed(NamedTuple):
+    """A record and where it is, as `decode_placed` makes it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    timestamp_type: r.TimestampType
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[r.Header, ...]
+
+
 @given(rows=rows, options=options)
 @SETTINGS
 def test_what_goes_in_comes_out(implementation: Any, rows: list[Any], options: dict[str, Any]) -> None:
@@ -51,6 +64,9 @@ def test_what_goes_in_comes_out(implementation: Any, rows: list[Any], options: d
     assert r.decode_batch(batch) == expected
     assert r.decode_records(b"" + batch) == expected
     assert r.check_records(batch) == len(rows)
+    placed = r.decode_placed(batch, 0, base + 1, Placed, ("flights", 3, r.TimestampType.CREATE_TIME))
+    assert placed == [Placed("flights", 3, o, t, r.TimestampType.CREATE_TIME, *rest) for o, t, *rest in expected[:0:-1]]
+    assert {type(each) for each in placed} <= {Placed}
     header = r.parse_header(batch)
     for name in ("base_offset", "partition_leader_epoch", "producer_id", "base_sequence", "codec"):
         assert getattr(header, name) == options[name]
@@ -177,6 +193,7 @@ def outcome(implementation: Any, data: bytes) -> object:
     said: list[object] = []
     for decode in (
         lambda: implementation.decode_batch(data, 0, 1 << 20),
+        lambda: implementation.decode_placed(data, 0, 1, Placed, ("t", 0, r.TimestampType.CREATE_TIME), 1 << 20),
         lambda: implementation.decode_records(data, 1, 2**63 - 1, 1 << 20),
         *(partial(implementation.decode_columns, data, 1, 2**63 - 1, wanted, 1 << 20) for wanted in PROJECTIONS),
         lambda: implementation.check_records(data, 0, 1 << 20),
