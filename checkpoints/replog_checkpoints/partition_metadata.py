@@ -1,12 +1,18 @@
-"""Partition metadata: the topic id of a replica's directory.
+"""Partition metadata: which replica a partition folder holds.
 
 Why: the directory is named after the topic, and a topic that was deleted and created again has the same name with other
 data.  The id tells them apart (KIP-516); it is written before the first record.
 
-A complete file `partition.metadata`, two lines and no newline at the end (43 bytes)::
+A complete file `partition.metadata`, four lines and no newline at the end::
 
     version: 0
     topic_id: AQIDBAUGBwgREhMUFRYXGA
+    partition: flights-3
+    checksum: 0fa1d3bc
+
+Kafka writes the first two and reads no others; such a file is believed.  The others are ours.  The name of the folder tells
+two that were exchanged apart.  A character that flips in the id makes another id, under which the replica would count as
+that of a topic that is gone, so there is a CRC-32 of all that stands before its line.
 
 | crash                                            | what the next start finds                                  |
 |--------------------------------------------------|------------------------------------------------------------|
@@ -20,6 +26,7 @@ Source: docs/KAFKA.md 1.11.
 from __future__ import annotations
 
 import re
+import zlib
 from typing import Final
 from uuid import UUID
 
@@ -38,13 +45,15 @@ _SEPARATOR: Final = re.compile(r":\s+")
 
 
 class PartitionMetadata(Struct, frozen=True):
-    """Which topic a partition folder belongs to.
+    """Which replica a partition folder holds.
 
     Attributes:
         topic_id: The id of the topic; never the zero uuid, which is Kafka's "no id".
+        folder_name: The name of the folder, such as "flights-3"; None: Kafka or an older replog wrote the file.
     """
 
     topic_id: UUID
+    folder_name: str | None = None
 
     def __post_init__(self) -> None:
         if self.topic_id == ZERO_UUID:
@@ -66,7 +75,8 @@ def read_partition_metadata(fs: FileSystem, path: str) -> PartitionMetadata | No
     parse_number(path, 1, _value(path, lines, 1, "version"), "version", INT32_MAX)
     topic_id_text = _value(path, lines, 2, "topic_id")
     try:
-        return PartitionMetadata(uuid_from_text(topic_id_text))
+        topic_id = uuid_from_text(topic_id_text)
+        return PartitionMetadata(topic_id, _folder_name(path, data, lines))
     except ValueError as error:
         raise DamagedCheckpointError(path, 2, str(error)) from error
 
@@ -78,7 +88,23 @@ def write_partition_metadata(fs: FileSystem, path: str, metadata: PartitionMetad
 
 def format_partition_metadata(metadata: PartitionMetadata) -> bytes:
     """Returns the content of the file."""
-    return f"version: {_VERSION}\ntopic_id: {uuid_to_text(metadata.topic_id)}".encode("ascii")
+    known = f"version: {_VERSION}\ntopic_id: {uuid_to_text(metadata.topic_id)}".encode("ascii")
+    return known if metadata.folder_name is None else _with_checksum(known, metadata.folder_name)
+
+
+def _with_checksum(known: bytes, folder_name: str) -> bytes:
+    named = known + f"\npartition: {folder_name}\n".encode("ascii")
+    return named + b"checksum: %08x" % zlib.crc32(named)
+
+
+def _folder_name(path: str, data: bytes, lines: list[str]) -> str | None:
+    """Returns what the third line says, where it is ours."""
+    if len(lines) < 3 or not lines[2].startswith("partition:"):
+        return None
+    name = _value(path, lines, 3, "partition")
+    if data != _with_checksum(data.split(b"\npartition: ", 1)[0], name):
+        raise DamagedCheckpointError(path, len(lines), "the checksum is wrong, or not there")
+    return name
 
 
 def _lines(path: str, data: bytes) -> list[str]:

@@ -58,7 +58,7 @@ def write_topic(directory: Path, topic: str, topic_id: UUID, *, epochs: Sequence
         folder = directory / f"{topic}-{number}"
         folder.mkdir(parents=True)
         checkpoints.write_partition_metadata(
-            fs, str(folder / checkpoints.PARTITION_METADATA_FILE), checkpoints.PartitionMetadata(topic_id)
+            fs, str(folder / checkpoints.PARTITION_METADATA_FILE), checkpoints.PartitionMetadata(topic_id, folder.name)
         )
         log = Log.open(
             fs,

@@ -95,8 +95,12 @@ class ImageSteps:
             self._stepper.leave_role(replica)
         home = manager.local_logs.home_of(place)
         if (replica or was_offline) and home and not home.failure and home.topic_id(*place) in {None, local.topic_id}:
-            _log.info("%s-%d: deleted", *place)
-            manager.retirements.add(place, is_kept=False)
+            is_kept = home.topic_id(*place) is None  # what does not say whose it is may be another's
+            target = manager.retirements.add(place, is_kept=is_kept)
+            if is_kept:
+                tell_set_aside(place, target)
+            else:
+                _log.info("%s-%d: deleted", *place)
 
     def take_roles(self, before: MetadataImage, changes: LocalChanges) -> Iterator[None]:
         """Leads and follows as the image in force says.

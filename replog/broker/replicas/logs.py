@@ -83,13 +83,15 @@ class ReplicaLogs:
         """Finds replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
 
         Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  Of
-        one whose folder is gone nobody knows the topic id: it is none where no topic of that name has it here.
+        one whose folder is gone, or does not say whose it is, nobody knows the topic id: it is none where no topic of that
+        name has it here.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
         found: list[tuple[tuple[str, int], UUID | None]] = []
+        offline = self._logs.offline
         for place in self._logs.replicas:
             topic_id = self._logs.topic_id(*place)
-            if topic_id == METADATA_TOPIC_ID or (topic_id is None and not self._logs.is_lost(*place)):
+            if topic_id == METADATA_TOPIC_ID or (topic_id is None and place not in offline):
                 continue
             topic = image.topics_by_name.get(place[0]) if topic_id is None else None
             looked_for = topic.topic_id if topic is not None else topic_id

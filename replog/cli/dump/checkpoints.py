@@ -37,7 +37,8 @@ def _meta_properties(fs: FileSystem, path: str) -> Iterator[Row]:
 
 def _partition_metadata(fs: FileSystem, path: str) -> Iterator[Row]:
     if (metadata := checkpoints.read_partition_metadata(fs, path)) is not None:
-        yield {"kind": "partition_metadata", "topic_id": str(metadata.topic_id)}
+        named = {} if metadata.folder_name is None else {"partition": metadata.folder_name}
+        yield {"kind": "partition_metadata", "topic_id": str(metadata.topic_id), **named}
 
 
 def _clean_shutdown(fs: FileSystem, path: str) -> Iterator[Row]:

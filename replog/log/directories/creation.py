@@ -77,7 +77,9 @@ def create_logs(
             folder = f"{directory}/{partition_dir_name(*replica.key)}"
             fs.make_dirs(folder)
             made.append(new_log(fs, folder, replica.config, replica.epoch_starts, now_ms))
-            metadata = checkpoints.format_partition_metadata(PartitionMetadata(replica.topic_id))
+            metadata = checkpoints.format_partition_metadata(
+                PartitionMetadata(replica.topic_id, partition_dir_name(*replica.key))
+            )
             files.append((f"{folder}/{checkpoints.PARTITION_METADATA_FILE}", metadata))
             if replica.epoch_starts:
                 files.append((epoch_path(folder), checkpoints.format_leader_epochs(replica.epoch_starts)))

@@ -47,6 +47,8 @@ _WITHOUT: Final = {
     checkpoints.LOG_START_OFFSET_FILE: "each log of the directory then starts with its first segment, so records that were "
     "deleted inside of a segment are there again",
     checkpoints.REPLICATION_OFFSET_FILE: "high watermarks are then learnt anew",
+    checkpoints.PARTITION_METADATA_FILE: "it is made again for the partition that the folder is named after, so only where you know "
+    "that it is that one's",
     GIVEN_UP_FILE: "replicas of which a repair gave records up may then lead: start the brokers of the others first",
 }
 """What holds where a checkpoint that cannot be read is deleted."""

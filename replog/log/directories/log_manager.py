@@ -205,11 +205,6 @@ class LogManager:
         """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
         return self._homes.get((topic, partition))
 
-    def is_lost(self, topic: str, partition: int) -> bool:
-        """Whether the folder of a replica is gone, although some of it was flushed."""
-        home = self._homes.get((topic, partition))
-        return home is not None and (topic, partition) in home.lost
-
     def high_watermark(self, topic: str, partition: int) -> int:
         """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
         return self._group.high_watermark(topic, partition)

@@ -20,6 +20,7 @@ from replog.log.directories.identity import storage_errors
 from replog.log.directories.loaded_replica import ClosedReplica, LoadedReplica
 from replog.log.file_names import partition_dir_name
 from replog.log.log import Log
+from replog.log.recovery.misplaced import misplaced
 from replog_checkpoints import PartitionMetadata, TopicPartition
 
 
@@ -52,11 +53,17 @@ class ReplicaOpener:
         try:
             with storage_errors(self._state.path):
                 metadata = checkpoints.read_partition_metadata(self._state.fs, self._topic_id_path(key))
+                if (elsewhere := misplaced(self._state.path_of(key), metadata)) is not None:
+                    raise elsewhere
                 topic_id = metadata.topic_id if metadata else None
                 self._checkpoints.require_undoubted_start(key)
-                return LoadedReplica(key, topic_id, self._open(key, config, now_ms), None)
+                log = self._open(key, config, now_ms)
         except ReplogError as error:
             return LoadedReplica(key, topic_id, None, error)
+        if metadata is not None and metadata.folder_name is None:  # from Kafka or an older replog
+            with contextlib.suppress(OSError):  # the next start does it
+                self.write_topic_id(key, metadata.topic_id)
+        return LoadedReplica(key, topic_id, log, None)
 
     def reopen(self, replica: ClosedReplica, now_ms: int, *, recovery_point: int) -> LoadedReplica:
         """Opens a replica that was closed a moment ago, here or in another directory.
@@ -118,12 +125,13 @@ class ReplicaOpener:
         ]
 
     def write_topic_id(self, key: TopicPartition, topic_id: UUID) -> None:
-        """Writes the topic id of a replica into its partition folder, durably.
+        """Writes whose folder it is into the partition folder of a replica, durably.
 
         Raises:
             OSError: The disk failed or is full.
         """
-        checkpoints.write_partition_metadata(self._state.fs, self._topic_id_path(key), PartitionMetadata(topic_id))
+        metadata = PartitionMetadata(topic_id, partition_dir_name(*key))
+        checkpoints.write_partition_metadata(self._state.fs, self._topic_id_path(key), metadata)
 
     def _complete(self, replica: NewReplica, now_ms: int) -> LoadedReplica:
         """Opens a replica whose folder is there already, from a crash while it was created, with topic id and epoch."""

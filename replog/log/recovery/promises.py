@@ -1,7 +1,7 @@
 """What a log directory's checkpoints say about one log in it, for those who open that log alone.
 
-A log that stands by itself (copied out of its directory, or whose checkpoints are unreadable) is promised nothing: its
-last segment is checked, and it begins with its first segment.
+A log that stands by itself (copied out of its directory, in the place of another one, or whose checkpoints are unreadable) is
+promised nothing: its last segment is checked, and it begins with its first segment.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from msgspec import Struct
 import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.misplaced import misplaced_replica
 from replog.log.recovery.offset_witness import contradicted
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
@@ -48,7 +49,7 @@ def read_promises(fs: FileSystem, directory: str) -> Promises:
     """
     key = parse_partition_dir_name(PurePosixPath(directory).name)
     flushed_offset = FlushedOffsetFile.load(fs, directory).offset or 0
-    if key is None:
+    if key is None or misplaced_replica(fs, directory) is not None:
         return Promises(flushed_offset=flushed_offset)
     parent = parent_of(directory)
     recovery_point = _offsets(fs, f"{parent}/{checkpoints.RECOVERY_POINT_FILE}").get(key)

@@ -47,6 +47,7 @@ from replog.log.recovery.completeness import read_complete_from, write_complete_
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.loader import LogLoader
+from replog.log.recovery.misplaced import misplaced_replica
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.checkpoint_lines import note_given_up
@@ -203,7 +204,8 @@ def repair_log(
     Raises:
         CorruptRecordError: Flushed records are damaged and `accept_loss` is False, or the log could not be opened without
             them either; nothing was changed.
-        CorruptCheckpointError: A checkpoint that says what was flushed cannot be read; nothing was changed.
+        CorruptCheckpointError: A checkpoint that says what was flushed cannot be read, or the folder is that of another
+            partition; nothing was changed.
         ForeignDirectoryError: A later version of replog formatted the directory, or a bit flipped where that stands.
         DirectoryLockedError: A process has the log directory open.
         DiskFullError: There was no room, or (`TooManyOpenFilesError`) no descriptor: the text says whether anything was changed.
@@ -271,6 +273,8 @@ def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: 
             f"{directory} holds segments that a compaction was about to put in place when its process ended: nothing is lost, "
             "and the next start ends that. Nothing was changed: start first, and repair what it refuses"
         )
+    if (elsewhere := misplaced_replica(fs, directory)) is not None:
+        raise elsewhere
     offsets = read_offsets(fs, directory, forgets_note=forgets_note)
     promises = read_promises(fs, directory)
     verifier = LogVerifier(

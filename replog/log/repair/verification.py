@@ -33,6 +33,7 @@ from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_
 from replog.log.producers.snapshot import decode_snapshot
 from replog.log.recovery.completeness import Completeness, is_first_lost, read_complete_from
 from replog.log.recovery.epoch_witness import UNKNOWN_EPOCH, contradicts
+from replog.log.recovery.misplaced import misplaced_replica
 from replog.log.recovery.plausibility import lost_segments
 from replog.log.repair.index_verification import IndexVerifier
 from replog.log.repair.transaction_verification import TransactionVerifier
@@ -361,6 +362,8 @@ class LogVerifier:
             checkpoints.read_partition_metadata(self.fs, path)
         except checkpoints.DamagedCheckpointError as error:
             yield Finding(FindingKind.CHECKPOINT, path, None, None, f"line {error.line}: {error.reason}")
+        if (found := misplaced_replica(self.fs, self.directory)) is not None:
+            yield Finding(FindingKind.CHECKPOINT, found.path, None, None, found.reason)
 
 
 def _check_records(batch: PlacedBatch) -> str | None:

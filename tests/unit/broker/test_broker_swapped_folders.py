@@ -1,13 +1,15 @@
-"""Two partition folders of one topic, exchanged at a follower while it was stopped: each tells the topic alone."""
+"""Partition folders that were exchanged while their node was stopped, or say that they are another topic's."""
 
 from __future__ import annotations
 
 import logging
 import random
+from uuid import UUID
 
 import pytest
 
-from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
+import replog_checkpoints as checkpoints
+from replog.controller.messages import CreateTopics, CreateTopicsResponse, DeleteTopics, NewTopic
 from replog.errors import ErrorCode
 from replog.log import Log
 from replog.records import encode_batch
@@ -16,23 +18,32 @@ from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_node import ObservedNode
 from replog.testing.virtual_loop import VirtualLoop
+from replog_checkpoints.atomic_file import replace_file
 
+SETTINGS = {"log.dir.reserve.bytes": 0, "replica.lag.time.max.ms": 2_000}
 BATCHES = {0: [3] * 10, 1: [4] * 4}
 """Records in each batch of a partition: their ends are at 30 and at 16, and few of their borders agree."""
 
 
-def exchange(fs: SimulatedFileSystem) -> None:
-    first, second, aside = (f"{LOG_DIRECTORY}/{name}" for name in ("t-0", "t-1", "aside"))
-    fs.rename(first, aside)
-    fs.rename(second, first)
-    fs.rename(aside, second)
+def exchange(fs: SimulatedFileSystem, first: str, second: str) -> None:
+    for source, target in ((first, "aside"), (second, first), ("aside", second)):
+        fs.rename(f"{LOG_DIRECTORY}/{source}", f"{LOG_DIRECTORY}/{target}")
+
+
+def forget_names(fs: SimulatedFileSystem) -> None:
+    """Makes the folders those of an older replog: each tells the topic alone."""
+    for name in ("t-0", "t-1"):
+        path = f"{LOG_DIRECTORY}/{name}/{checkpoints.PARTITION_METADATA_FILE}"
+        metadata = checkpoints.read_partition_metadata(fs, path)
+        assert metadata is not None
+        checkpoints.write_partition_metadata(fs, path, checkpoints.PartitionMetadata(metadata.topic_id))
 
 
 def log_of(node: ObservedNode, partition_id: int) -> Log | None:
     return node.logs.logs.get(("t", partition_id))
 
 
-async def write(cluster: SimulatedCluster) -> None:
+async def write(cluster: SimulatedCluster) -> UUID:
     client = cluster.client("app")
     answer = await client.ask(1, CreateTopics((NewTopic("t", assignments=((1, 2), (1, 2))),)))
     assert isinstance(answer, CreateTopicsResponse)
@@ -48,6 +59,7 @@ async def write(cluster: SimulatedCluster) -> None:
             ((response,),) = (await stream.receive(),)
             assert response.results[0].error is ErrorCode.NONE, response
     await stream.close()
+    return topic_id
 
 
 def in_sync(cluster: SimulatedCluster) -> bool:
@@ -70,8 +82,7 @@ def test_a_follower_with_the_folders_of_two_partitions_exchanged_gets_both_anew(
 ) -> None:
     """Killed, it asked for the same offset for ever, and nothing said why."""
     loop = VirtualLoop(random.Random(1), steps_max=5_000_000)
-    settings = {"log.dir.reserve.bytes": 0, "replica.lag.time.max.ms": 2_000}
-    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1,), brokers=(1, 2), settings=settings)
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1,), brokers=(1, 2), settings=SETTINGS)
 
     async def main() -> None:
         for node_id in cluster.nodes:
@@ -83,7 +94,8 @@ def test_a_follower_with_the_folders_of_two_partitions_exchanged_gets_both_anew(
             cluster.crash(2, power_cut=False)
         else:
             await cluster.stop(2)
-        exchange(cluster.nodes[2].fs)
+        forget_names(cluster.nodes[2].fs)
+        exchange(cluster.nodes[2].fs, "t-0", "t-1")
         cluster.start(2)
         await cluster.wait_until(lambda: in_sync(cluster))
         leader, follower = cluster.running
@@ -97,3 +109,59 @@ def test_a_follower_with_the_folders_of_two_partitions_exchanged_gets_both_anew(
     if is_killed:  # what was flushed says it after an orderly stop, when the logs are opened
         assert "this log ends at 16, inside of the leader's batch of offsets 15 to 17" in caplog.text
         assert "The folder of another partition may stand there" in caplog.text
+
+
+def test_a_leader_whose_folder_says_that_it_is_another_topics_is_not_empty(caplog: pytest.LogCaptureFixture) -> None:
+    """One character of the topic id, and it was set aside for a deleted topic's: an empty log led, and emptied the others."""
+    loop = VirtualLoop(random.Random(1), steps_max=5_000_000)
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1,), brokers=(1, 2), settings=SETTINGS)
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        topic_id = checkpoints.uuid_to_text(await write(cluster))
+        await cluster.wait_until(lambda: in_sync(cluster))
+        for node_id in (2, 1):
+            await cluster.stop(node_id)
+        path, fs = f"{LOG_DIRECTORY}/t-0/partition.metadata", cluster.nodes[1].fs
+        other = ("B" if topic_id[0] == "A" else "A") + topic_id[1:]
+        replace_file(fs, path, fs.image()[path].replace(topic_id.encode(), other.encode()))
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(lambda: in_sync(cluster))
+        for node in cluster.running:
+            assert content(node, 0).count(b"partition 0") == sum(BATCHES[0])
+
+    with caplog.at_level(logging.WARNING):
+        loop.run(main())
+    assert "t-0 is offline" in caplog.text
+    assert "the checksum is wrong" in caplog.text
+
+
+def test_a_folder_in_the_place_of_another_topics_outlives_that_topic(caplog: pytest.LogCaptureFixture) -> None:
+    loop = VirtualLoop(random.Random(1), steps_max=5_000_000)
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1,), brokers=(1, 2), settings=SETTINGS)
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        topic_id = await write(cluster)
+        client = cluster.client("admin")
+        await client.ask(1, CreateTopics((NewTopic("u", assignments=((1,), (1,), (1,))),)))
+        await cluster.wait_until(lambda: ("u", 2) in cluster.running[0].logs.logs)
+        for node_id in (2, 1):
+            await cluster.stop(node_id)
+        fs = cluster.nodes[1].fs
+        exchange(fs, "t-0", "u-2")  # no partition 2 of the topic is known
+        cluster.start(1)
+        await cluster.wait_until(lambda: "u-2 is offline" in caplog.text)
+        await client.ask(1, DeleteTopics(names=("u",)))
+        await cluster.wait_until(lambda: any(name.startswith("u-2.") for name in fs.list_dir(LOG_DIRECTORY)))
+        (kept,) = (name for name in fs.list_dir(LOG_DIRECTORY) if name.startswith("u-2."))
+        assert kept.endswith("-stray")
+        found = checkpoints.read_partition_metadata(fs, f"{LOG_DIRECTORY}/{kept}/partition.metadata")
+        assert found == checkpoints.PartitionMetadata(topic_id, "t-0")
+
+    loop.run(main())

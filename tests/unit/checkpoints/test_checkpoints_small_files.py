@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import (
     CleanShutdown,
+    DamagedCheckpointError,
     PartitionMetadata,
     read_clean_shutdown,
     read_partition_metadata,
@@ -25,6 +27,7 @@ from replog_checkpoints import (
 )
 
 U = UUID("01020304-0506-0708-1112-131415161718")
+KAFKAS = b"version: 0\ntopic_id: AQIDBAUGBwgREhMUFRYXGA"
 
 
 @given(st.uuids())
@@ -52,6 +55,17 @@ def test_partition_metadata_round_trip(topic_id: UUID) -> None:
     assert read_partition_metadata(disk, "file") == PartitionMetadata(topic_id)
 
 
+def test_no_flipped_bit_makes_another_topic_or_partition(disk: SimulatedFileSystem) -> None:
+    said = PartitionMetadata(U, "flights-3")
+    write_partition_metadata(disk, "/logs/file", said)
+    assert disk.image()["/logs/file"] == KAFKAS + b"\npartition: flights-3\nchecksum: 038b6c41"
+    for at in range(8 * disk.size("/logs/file")):
+        disk.flip_bit("/logs/file", at // 8, at % 8)
+        with contextlib.suppress(DamagedCheckpointError):
+            assert read_partition_metadata(disk, "/logs/file") in {said, PartitionMetadata(U)}, at
+        disk.flip_bit("/logs/file", at // 8, at % 8)
+
+
 def test_partition_metadata_of_a_newer_version_is_read(disk: SimulatedFileSystem) -> None:
     replace_file(disk, "/logs/file", b"version:  3\ntopic_id: AQIDBAUGBwgREhMUFRYXGA\nmore: 1\n")
     assert read_partition_metadata(disk, "/logs/file") == PartitionMetadata(U)
@@ -69,6 +83,8 @@ def test_partition_metadata_of_a_newer_version_is_read(disk: SimulatedFileSystem
         (b"version: 0\ntopic_id: AQIDBAUGBwgREhMUFRYXG", 2, "base64url"),
         (b"version: 0\ntopic_id: \xff", 2, "not ASCII"),
         (b"\n", 1, "expected 'version: ...'"),
+        (KAFKAS + b"\npartition:", 3, "expected 'partition: ...'"),
+        (KAFKAS + b"\npartition: t-1\nchecksum: 00000000", 4, "the checksum is wrong"),
     ],
 )
 def test_damaged_partition_metadata(refused: Any, data: bytes, line: int, reason: str) -> None:

@@ -78,7 +78,7 @@ clean   23.timeindex                      ir   ir   ir   ir   r    -    r    q  
 clean   30.snapshot                       r    r    r    r    r    r    i    q    q
 clean   flushed-offset                    r    r    r    i    r    r    i    q    q
 clean   leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
-clean   partition.metadata                q    q    qR   q    q    i    r    q    q
+clean   partition.metadata                q    q    rq   q    q    q    r    q    q
 unclean complete-from                     -    r    -    r    -    -    i    q    r
 unclean cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
 unclean log-start-offset-checkpoint       R    R    rqR  R    R    R    r    R    R
@@ -99,7 +99,7 @@ unclean 23.log                            c    c    cb   r    c    c    c    q  
 unclean 23.snapshot                       r    r    r    r    r    r    r    q    q
 unclean flushed-offset                    r    r    r    r    r    r    r    q    q
 unclean leader-epoch-checkpoint           r    r    ir   r    r    r    r    q    q
-unclean partition.metadata                q    q    qR   q    q    i    r    q    q
+unclean partition.metadata                q    q    rq   q    q    q    r    q    q
 flushed log-start-offset-checkpoint       R    R    rqR  R    R    R    r    R    R
 flushed recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 flushed 0.log                             q    fq   ifqb q    q    q    q    q    q

@@ -23,6 +23,7 @@ from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog.log.repair.lost_folder import lost_folder
 from replog.log.repair.repair import repair_log
+from replog.log.repair.verification import LogVerifier
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
@@ -72,12 +73,15 @@ def remove_a_segment(fs: SimulatedFileSystem) -> None:
     fs.remove(f"{FOLDER}/{sorted(name for name in fs.list_dir(FOLDER) if name.endswith('.log'))[1]}")
 
 
-def exchange_with_another_topics(fs: SimulatedFileSystem) -> None:
-    exchange(fs, FOLDER, "/data/u-0")
-
-
 def exchange_within_the_topic(fs: SimulatedFileSystem) -> None:
     exchange(fs, FOLDER, "/data/t-1")
+
+
+def exchange_folders_of_an_older_replog(fs: SimulatedFileSystem) -> None:
+    for name in ("t-0", "t-1"):
+        path = f"/data/{name}/{checkpoints.PARTITION_METADATA_FILE}"
+        checkpoints.write_partition_metadata(fs, path, checkpoints.PartitionMetadata(TOPIC))
+    exchange_within_the_topic(fs)
 
 
 def lower_recovery_point(fs: SimulatedFileSystem) -> None:
@@ -96,7 +100,7 @@ def test_what_an_orderly_stop_left_is_believed() -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [remove_folder, exchange_within_the_topic, lower_recovery_point, remove_recovery_point]
+    "change", [remove_folder, exchange_folders_of_an_older_replog, lower_recovery_point, remove_recovery_point]
 )
 def test_a_stop_whose_folders_have_changed_since_was_none_in_order(
     change: Callable[[SimulatedFileSystem], None], caplog: pytest.LogCaptureFixture
@@ -108,7 +112,7 @@ def test_a_stop_whose_folders_have_changed_since_was_none_in_order(
     assert "t-" in caplog.text
 
 
-@pytest.mark.parametrize("change", [remove_folder, empty_folder, remove_a_segment, exchange_within_the_topic])
+@pytest.mark.parametrize("change", [remove_folder, empty_folder, remove_a_segment, exchange_folders_of_an_older_replog])
 def test_records_that_are_gone_take_their_replica_offline(change: Callable[[SimulatedFileSystem], None]) -> None:
     fs = stopped()
     change(fs)
@@ -123,10 +127,43 @@ def test_records_that_are_gone_take_their_replica_offline(change: Callable[[Simu
     assert ("t", 0) in opened(fs).offline
 
 
-def test_the_folder_of_another_topic_is_not_this_ones() -> None:
+@pytest.mark.parametrize("other", ["t-1", "u-0"])
+def test_the_folder_of_another_partition_is_not_this_ones(other: str) -> None:
     fs = stopped()
-    exchange_with_another_topics(fs)
-    assert opened(fs).topic_id("t", 0) == OTHER  # a broker sets it aside, and `open_log` refuses it
+    exchange(fs, FOLDER, f"/data/{other}")
+    before = fs.image()
+    directory = opened(fs)
+    found = directory.offline["t", 0]
+    assert isinstance(found, CorruptCheckpointError)
+    assert f"this is the folder of {other}, and stands in the place of t-0" in str(found)
+    assert directory.topic_id("t", 0) is None  # nobody takes it for what an older topic of that name has left
+    directory.release()
+    with pytest.raises(CorruptCheckpointError, match="give each folder its name back"):
+        repair_log(fs, FOLDER, accept_loss=True, now_ms=T0)
+    assert {path: data for path, data in fs.image().items() if path.startswith(FOLDER)} == {
+        path: data for path, data in before.items() if path.startswith(FOLDER)
+    }
+    exchange(fs, FOLDER, f"/data/{other}")
+    assert not opened(fs).offline
+
+
+@pytest.mark.parametrize("written_by", ["Kafka", "replog"])
+def test_a_folder_says_whose_it_is_once_it_was_open(written_by: str) -> None:
+    fs = stopped()
+    path = f"{FOLDER}/{checkpoints.PARTITION_METADATA_FILE}"
+    if written_by == "Kafka":
+        checkpoints.write_partition_metadata(fs, path, checkpoints.PartitionMetadata(TOPIC))
+    opened(fs).release()
+    assert checkpoints.read_partition_metadata(fs, path) == checkpoints.PartitionMetadata(TOPIC, "t-0")
+
+
+def test_a_copy_elsewhere_may_have_any_name() -> None:
+    fs = stopped()
+    fs.make_dirs("/elsewhere")
+    for place, is_found in (("/elsewhere/copy-1", False), ("/data/copy-1", True)):
+        fs.rename(FOLDER if is_found is False else "/elsewhere/copy-1", place)
+        found = [finding.reason for finding in LogVerifier(fs, place, None).run()]
+        assert any("this is the folder of t-0" in reason for reason in found) == is_found
 
 
 def test_a_lost_folder_is_told_after_a_crash_too() -> None:
