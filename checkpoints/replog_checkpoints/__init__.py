@@ -25,6 +25,7 @@ from replog_checkpoints.meta_properties import (
     META_PROPERTIES_FILE,
     MetaProperties,
     read_meta_properties,
+    seal_meta_properties,
     write_meta_properties,
 )
 from replog_checkpoints.offset_checkpoint import (
@@ -87,6 +88,7 @@ __all__ = [
     "remove_clean_shutdown",
     "replace_file",
     "replace_files",
+    "seal_meta_properties",
     "uuid_from_text",
     "uuid_to_text",
     "write_clean_shutdown",

@@ -12,6 +12,10 @@ A complete file `meta.properties` (order and comments do not matter)::
     version=1
     cluster.id=MkU3OEVBNTcwNTJENDM2Qg
     replog.format=1              anything else is kept as it is
+    replog.checksum=1c291ca3     CRC-32 of the first five lines, as they stand here (ours)
+
+A character that flips in an id makes another one: another voter, and a disk that has lost all it had, where a broker tells its
+directories.  A file without the checksum is believed.
 
 Kafka puts the date in a second comment line; we write none, so equal content is equal bytes.
 
@@ -25,6 +29,7 @@ Source: docs/KAFKA.md 1.11.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
@@ -42,6 +47,7 @@ META_PROPERTIES_FILE: Final = "meta.properties"
 _SIZE_BYTES_MAX: Final = 1024 * 1024
 _VERSION: Final = 1
 _KNOWN_KEYS: Final = ("node.id", "directory.id", "version", "cluster.id")
+_CHECKSUM_KEY: Final = "replog.checksum"
 
 
 class MetaProperties(Struct, frozen=True):
@@ -69,7 +75,7 @@ class MetaProperties(Struct, frozen=True):
             raise ValueError(f"node_id {self.node_id} is not from 0 to {INT32_MAX}")
         if is_reserved_directory_id(self.directory_id):
             raise ValueError(f"directory_id {self.directory_id} is reserved")
-        clashes = sorted(set(self.extra).intersection(_KNOWN_KEYS))
+        clashes = sorted(set(self.extra).intersection((*_KNOWN_KEYS, _CHECKSUM_KEY)))
         if clashes:
             raise ValueError(f"extra repeats {', '.join(clashes)}")
 
@@ -87,6 +93,7 @@ def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
     missing = [key for key in _KNOWN_KEYS if key not in properties]
     if missing:
         raise DamagedCheckpointError(path, 0, f"{', '.join(missing)} missing")
+    _check(path, properties)
     version = _number(path, properties, "version")
     if version != _VERSION:
         line = properties["version"][1]
@@ -95,7 +102,7 @@ def read_meta_properties(fs: FileSystem, path: str) -> MetaProperties | None:
     cluster_id, cluster_id_line = properties["cluster.id"]
     if not cluster_id:
         raise DamagedCheckpointError(path, cluster_id_line, "cluster.id is empty")
-    extra = {key: value for key, (value, _) in properties.items() if key not in _KNOWN_KEYS}
+    extra = {key: value for key, (value, _) in properties.items() if key not in {*_KNOWN_KEYS, _CHECKSUM_KEY}}
     directory_id_text, directory_id_line = properties["directory.id"]
     try:
         return MetaProperties(cluster_id, node_id, uuid_from_text(directory_id_text), extra)
@@ -111,7 +118,33 @@ def write_meta_properties(fs: FileSystem, path: str, properties: MetaProperties)
         "version": str(_VERSION),
         "cluster.id": properties.cluster_id,
     }
-    replace_file(fs, path, format_properties({**known, **properties.extra}))
+    replace_file(fs, path, format_properties({**known, **properties.extra, _CHECKSUM_KEY: _checksum(known)}))
+
+
+def seal_meta_properties(fs: FileSystem, path: str, properties: MetaProperties) -> None:
+    """Writes the file with a checksum, durably, where it has none: an older version wrote it.
+
+    Raises:
+        OSError: The disk failed or is full; the file says the same as before.
+    """
+    data = read_file(fs, path, _SIZE_BYTES_MAX)
+    if data is not None and _CHECKSUM_KEY not in parse_properties(path, data):
+        write_meta_properties(fs, path, properties)
+
+
+def _checksum(values: Mapping[str, str]) -> str:
+    return f"{zlib.crc32(format_properties({key: values[key] for key in _KNOWN_KEYS})):08x}"
+
+
+def _check(path: str, properties: Mapping[str, tuple[str, int]]) -> None:
+    found, line = properties.get(_CHECKSUM_KEY, (None, 0))
+    if found is not None and found != _checksum({key: value for key, (value, _) in properties.items()}):
+        raise DamagedCheckpointError(
+            path,
+            line,
+            f"{_CHECKSUM_KEY} does not fit {', '.join(_KNOWN_KEYS)}: a character has changed since it was written; where you have "
+            f"changed one of them on purpose, remove the line {_CHECKSUM_KEY}",
+        )
 
 
 def _number(path: str, properties: Mapping[str, tuple[str, int]], key: str) -> int:

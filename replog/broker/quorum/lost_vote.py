@@ -1,8 +1,8 @@
 """Why a node does not vote although the voter set names it: it names the node with another log directory.
 
 A vote is a promise about what is on a disk, so that a directory with another id is another voter (docs/KAFKA.md 5.6).  The
-id differs where the disk is another one, and where a character of it has flipped in `meta.properties`: nothing else knows
-the id, and a node whose vote is missing would wait for a quorum for ever without a cause.
+id differs where the disk is another one, and where it was changed in `meta.properties`: nothing else knows the id, and a
+node whose vote is missing would wait for a quorum for ever without a cause.
 """
 
 from __future__ import annotations
@@ -33,5 +33,5 @@ def lost_vote(voters: VoterSet, node_id: int, directory_id: UUID, directory: str
     return (
         f"node {node_id} does not vote: the voter set in the metadata log names it with directory {named} "
         f"({voter.directory_id}), and {path} says {own} ({directory_id}). Where that file was damaged or changed, stop the node and "
-        f"put directory.id={named} back; where the disk is another one, `replog quorum remove-voter {node_id}`, then `add-voter {node_id}`"
+        f"put directory.id={named} back, without the line replog.checksum; where the disk is another one, `replog quorum remove-voter {node_id}`, then `add-voter {node_id}`"
     )

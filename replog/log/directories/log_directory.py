@@ -173,6 +173,8 @@ class LogDirectory:
                 meta = read_identity(fs, path, cluster_id, node_id)
                 if meta is None:
                     meta = write_identity(fs, path, require_cluster_id(path, cluster_id), node_id, new_directory_id)
+                with contextlib.suppress(OSError):  # the next start does it
+                    checkpoints.seal_meta_properties(fs, f"{path}/{checkpoints.META_PROPERTIES_FILE}", meta)
                 space = DiskSpace(fs, path, limits or NO_LIMITS)
                 directory = cls(DirectoryState(fs, path, config, space, new_directory_id, meta), lock)
                 directory._checkpoints.read()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 from uuid import UUID
 
@@ -10,10 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from replog_checkpoints import MetaProperties, OpenMode, read_meta_properties, replace_file, write_meta_properties
+from replog_checkpoints import (
+    DamagedCheckpointError,
+    MetaProperties,
+    OpenMode,
+    read_meta_properties,
+    replace_file,
+    seal_meta_properties,
+    write_meta_properties,
+)
 
 U = UUID("01020304-0506-0708-1112-131415161718")
 ID = b"directory.id=AQIDBAUGBwgREhMUFRYXGA\n"
+KNOWN_LINES = b"#\nnode.id=1\n" + ID + b"version=1\ncluster.id=abc\n"
 KNOWN = {"node.id", "directory.id", "version", "cluster.id"}
 # everything but half characters and the control characters that mean damage
 texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
@@ -36,7 +46,28 @@ def test_round_trip(cluster_id: str, node_id: int, directory_id: UUID, extra: di
 def test_extra_keys_follow_the_known_ones(disk: SimulatedFileSystem) -> None:
     write_meta_properties(disk, "/logs/meta.properties", MetaProperties("abc", 1, U, {"replog.format": "1"}))
     file = disk.open("/logs/meta.properties", OpenMode.READ)
-    assert file.pread(1000, 0) == b"#\nnode.id=1\n" + ID + b"version=1\ncluster.id=abc\nreplog.format=1\n"
+    assert file.pread(1000, 0) == KNOWN_LINES + b"replog.format=1\nreplog.checksum=0a7ff41b\n"
+
+
+def test_a_flipped_character_makes_no_other_identity(disk: SimulatedFileSystem) -> None:
+    path, said = "/logs/meta.properties", MetaProperties("abc", 1, U, {"replog.format": "1"})
+    write_meta_properties(disk, path, said)
+    for at in range(8 * len(KNOWN_LINES)):
+        disk.flip_bit(path, at // 8, at % 8)
+        with contextlib.suppress(DamagedCheckpointError):
+            found = read_meta_properties(disk, path)
+            assert found is not None
+            assert (found.node_id, found.directory_id, found.cluster_id) == (1, U, "abc"), at
+        disk.flip_bit(path, at // 8, at % 8)
+
+
+def test_a_file_of_an_older_version_is_sealed(disk: SimulatedFileSystem) -> None:
+    path, said = "/logs/meta.properties", MetaProperties("abc", 1, U)
+    replace_file(disk, path, KNOWN_LINES)
+    assert read_meta_properties(disk, path) == said
+    seal_meta_properties(disk, path, said)
+    assert disk.image()[path] == KNOWN_LINES + b"replog.checksum=0a7ff41b\n"
+    assert read_meta_properties(disk, path) == said
 
 
 def test_everything_that_java_reads(disk: SimulatedFileSystem) -> None:

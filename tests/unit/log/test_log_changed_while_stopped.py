@@ -31,6 +31,7 @@ TOPIC, OTHER = UUID(int=77), UUID(int=78)
 FOLDER = "/data/t-0"
 POINTS = "/data/recovery-point-offset-checkpoint"
 MARKER = "/data/.kafka_cleanshutdown"
+IDENTITY = f"/data/{checkpoints.META_PROPERTIES_FILE}"
 EPOCH, UNKNOWN = 42, -1
 
 
@@ -155,6 +156,25 @@ def test_a_folder_says_whose_it_is_once_it_was_open(written_by: str) -> None:
         checkpoints.write_partition_metadata(fs, path, checkpoints.PartitionMetadata(TOPIC))
     opened(fs).release()
     assert checkpoints.read_partition_metadata(fs, path) == checkpoints.PartitionMetadata(TOPIC, "t-0")
+
+
+def test_a_flipped_id_makes_no_other_directory() -> None:
+    """A broker told the controller of other directories: partitions whose only replica it had got no leader."""
+    fs = stopped()
+    at = read_file(fs, IDENTITY).index(b"directory.id=") + 20
+    fs.flip_bit(IDENTITY, at, 1)
+    with pytest.raises(CorruptCheckpointError, match=r"replog\.checksum does not fit .* restore the file"):
+        opened(fs)
+    fs.flip_bit(IDENTITY, at, 1)
+    assert opened(fs).previous_broker_epoch == EPOCH
+
+
+def test_an_identity_of_an_older_replog_gets_its_checksum() -> None:
+    fs = stopped()
+    lines = read_file(fs, IDENTITY).splitlines(keepends=True)
+    write_file(fs, IDENTITY, b"".join(line for line in lines if b"checksum" not in line))
+    opened(fs).release()
+    assert read_file(fs, IDENTITY) == b"".join(lines)
 
 
 def test_a_copy_elsewhere_may_have_any_name() -> None:
