@@ -9,6 +9,7 @@ from pathlib import Path
 from replog.cli.dump.rows import Row
 from replog.cli.errors import UsageError
 from replog.errors import CorruptCheckpointError
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
@@ -157,9 +158,7 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
     if report.given_up:
         row["given_up"] = [{"first_offset": start, "last_offset": end - 1} for start, end in report.given_up]
     if report.withdraws_clean_stop:
-        row["next_start"] = (
-            "as after a crash; where the partition has other replicas, this one follows them and fetches what was given up"
-        )
+        row["next_start"] = _next_start(directory)
     if report.recovery is not None:
         row |= {
             "bytes_cut": report.recovery.bytes_cut,
@@ -167,6 +166,19 @@ def repair_rows(directory: Path, *, accept_loss: bool, forget_flushed_offset: bo
             "segments_scanned": report.recovery.segments_scanned,
         }
     yield row
+
+
+def _next_start(directory: Path) -> str:
+    """Says what the next start makes of a log of which a repair has given something up."""
+    if parse_partition_dir_name(directory.name) != (METADATA_TOPIC, 0):
+        return "as after a crash; where the partition has other replicas, this one follows them and fetches what was given up"
+    if directory.exists():  # a part of the log is left, and with it its votes
+        return "refused, where this node is one of several voters: then move the folder away, and repair again"
+    return (
+        "under a new directory id, as a node that follows: `replog quorum remove-voter` and `add-voter` make it a voter again; "
+        "partitions whose only replica is in this log directory have no leader until `replog topics elect-leaders --topic NAME "
+        "--unclean`: their records are there"
+    )
 
 
 def finding_row(finding: Finding) -> Row:

@@ -90,6 +90,8 @@ def _because(health: ClusterHealth) -> str:
     causes = [_states(away)] if away else []
     if offline:
         causes.append(f"replicas on {_named('broker', offline)} are offline")
+    if any(partition.needs_unclean_election for partition in health.troubled):
+        causes.append("no replica is known to have everything")
     if not causes and health.missing_brokers and not health.unavailable_count:
         causes.append(f"replicas on {_named('broker', health.missing_brokers)} are catching up")
     return f" because {_joined(causes)}" if causes else ""
@@ -203,6 +205,8 @@ def _partition_facts(health: ClusterHealth) -> list[tuple[str, str]]:
     for partition in health.troubled:
         missing = ", missing " + ",".join(map(str, partition.missing)) if partition.missing else ""
         waits = f"; waits for {awaited_words(partition.awaited)}" if partition.awaited.brokers else ""
+        if partition.needs_unclean_election:
+            waits = f"; `replog topics elect-leaders --topic {partition.topic} --unclean` lets a replica lead, and gives up what it lacks"
         lines.append(("", f"{partition.topic}-{partition.partition_id}: {partition.trouble.value}{missing}{waits}"))
     if health.troubled_count > len(health.troubled):
         lines.append(("", f"and {health.troubled_count - len(health.troubled):,} more"))

@@ -34,6 +34,11 @@ class AwaitedBy(Awaited, frozen=True):
 NOBODY = Awaited()
 
 
+def nobody_has_everything(partition: PartitionInfo) -> bool:
+    """Whether nobody leads, and no replica is known to have all that is committed: then an operator decides."""
+    return partition.leader < 0 and not (partition.isr or partition.elr or partition.last_known_elr)
+
+
 def awaited(partition: PartitionInfo, min_insync_replicas: int, is_away: Callable[[int], bool]) -> Awaited:
     """Tells whom a partition waits for.  Pure.
 

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited
+from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited, nobody_has_everything
 from replog.client.admin.group_health import GroupsHealth
 from replog.client.admin.operations import CLUSTER
 from replog.client.cluster.addresses import address_of
@@ -159,6 +159,7 @@ class TroubledPartition(Struct, frozen=True):
         missing: Brokers whose replica should be in sync and is not.
         offline: Those of them that say their replica cannot be used (its disk, its bytes).
         awaited: The brokers that must come back before it has a leader, or takes acks=all writes.
+        needs_unclean_election: Whether no replica is known to have everything, and one that runs may lead if somebody says so.
     """
 
     topic: str
@@ -169,6 +170,7 @@ class TroubledPartition(Struct, frozen=True):
     missing: tuple[int, ...]
     offline: tuple[int, ...]
     awaited: Awaited = NOBODY
+    needs_unclean_election: bool = False
 
 
 class ClusterHealth(Struct, frozen=True):
@@ -362,7 +364,10 @@ def _troubled(
     name, number, missing = topic.name, partition.partition_id, missing_replicas(partition)
     offline = tuple(broker_id for broker_id in missing if looks.offline(broker_id, name, number))
     waits_for = looks.awaited(topic, partition)
-    return TroubledPartition(name, number, trouble, partition.leader, partition.isr, missing, offline, waits_for)
+    needs_election = nobody_has_everything(partition) and not looks.brokers_up.intersection(missing) <= set(offline)
+    return TroubledPartition(
+        name, number, trouble, partition.leader, partition.isr, missing, offline, waits_for, needs_election
+    )
 
 
 def _awaited_by(found: Iterable[Awaited]) -> tuple[AwaitedBy, ...]:

@@ -15,6 +15,7 @@ from cli_kit import Replog
 from replog.errors import CorruptRecordError
 from replog.local import open_log
 from replog.log import LogConfig, LogDirectory
+from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.recovery.flushed_offset import encode_flushed_offset
 from replog.records import encode_batch
 from replog_checkpoints import OsFileSystem
@@ -119,6 +120,20 @@ def test_what_was_given_up_is_counted_and_named_wherever_it_was(replog: Replog, 
         {"first_offset": first, "last_offset": end - 1},
         {"first_offset": damaged, "last_offset": RECORDS - 1},
     ]
+
+
+def test_a_repaired_metadata_log_says_what_its_node_can_do_no_more(replog: Replog, data: Path) -> None:
+    logs = LogDirectory.open(OsFileSystem(), str(data), cluster_id="c" * 22, node_id=1, now_ms=T0)
+    logs.open_log(METADATA_TOPIC, 0, UUID(int=1), now_ms=T0)
+    logs.close(now_ms=T0, broker_epoch=1)
+    shutil.rmtree(data / f"{METADATA_TOPIC}-0")
+    (*_, row) = rows(replog, "repair", data / f"{METADATA_TOPIC}-0", "--accept-loss")
+    for said in (
+        "new directory id",
+        "`replog quorum remove-voter` and `add-voter`",
+        "elect-leaders --topic NAME --unclean",
+    ):
+        assert said in row["next_start"]
 
 
 def test_a_running_node_is_left_alone(replog: Replog, data: Path) -> None:

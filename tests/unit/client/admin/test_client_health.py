@@ -8,6 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 from msgspec.structs import replace
 
+from replog.cli.views.health import facts, sentence
 from replog.client import Admin
 from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy
 from replog.client.admin.health import (
@@ -187,6 +188,18 @@ def test_who_catches_up_need_not_come_back() -> None:
     assert found.troubled[0].awaited == NOBODY
     found = health(partition(0, 1, (1,)), brokers=brokers, answers=catching_up, min_insync_replicas="3")
     assert found.troubled[0].awaited == Awaited((3,), 1)
+
+
+def test_where_no_replica_is_known_to_have_everything_an_operator_decides() -> None:
+    lost, offline, waits = partition(0, -1, ()), partition(1, -1, ()), partition(2, -1, (), last_known_elr=(3,))
+    answers = {number: answer(number, 1) for number in (1, 2, 3)}
+    found = health(lost, offline, waits, brokers=BROKERS, answers=answers)
+    assert [one.needs_unclean_election for one in found.troubled] == [True, False, False]
+    assert "because replicas on brokers 1, 2 and 3 are offline and no replica is known to have everything" in sentence(
+        found
+    )
+    said = "t-0: unavailable, missing 1,2,3; `replog topics elect-leaders --topic t --unclean` lets a replica lead"
+    assert any(text.startswith(said) for _, text in facts(found))
 
 
 def test_partitions_that_wait_for_the_same_brokers_are_counted_together() -> None:
