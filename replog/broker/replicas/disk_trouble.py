@@ -186,7 +186,7 @@ class DiskTrouble:
         """Whether the note of what was given up could be removed."""
         try:
             self._logs.forget_given_up(offline.topic, offline.partition_id)
-        except StorageError as error:
+        except (DiskFullError, StorageError) as error:
             _log.error("%s", error)
             return False
         return True
@@ -195,7 +195,7 @@ class DiskTrouble:
         """Whether what is left of a replica could be taken out of the way."""
         try:
             path = self._logs.set_aside_log(offline.topic, offline.partition_id)
-        except StorageError as error:
+        except (DiskFullError, StorageError) as error:
             _log.error("%s", error)
             return False
         kept = (
@@ -237,16 +237,20 @@ class DiskTrouble:
         if not is_sole and self._logs.gave_up(*place):
             self._wait_until_not_counted_on(local)
             return
+
+        def begin() -> None:
+            if is_sole:
+                self._logs.forget_given_up(*place)
+            take()
+
         try:
             try:
-                if is_sole:
-                    self._logs.forget_given_up(*place)
-                take()
+                begin()
             except DiskFullError:
                 home = self._logs.home_of(local.topic_name, local.partition_id)
                 if home is None or not home.space.make_room():
                     raise
-                take()  # a leader epoch fits into the reserve: reads go on under the new leader
+                begin()  # a leader epoch fits into the reserve: reads go on under the new leader
         except DiskFullError as error:
             self.wait_for_room(local, error)
         except StorageError as error:

@@ -72,7 +72,9 @@ class ReplicaLogs:
         """
         name, partition_id = local.topic_name, local.partition_id
         found = self._logs.topic_id(name, partition_id)
-        if found is not None and found != local.topic_id and self._logs.offline_error(name, partition_id) is None:
+        error = self._logs.offline_error(name, partition_id)
+        is_usable = error is None or isinstance(error, DiskFullError)  # there was no room to set it aside
+        if found is not None and found != local.topic_id and is_usable:
             tell_set_aside((name, partition_id), self._logs.set_aside_log(name, partition_id))
             is_new = True
         return self._logs.open_log(

@@ -16,8 +16,11 @@ from typing import TypeAlias
 
 from replog.broker.driver import Driver
 from replog.broker.tasks import watched_task
-from replog.errors import BrokerClosedError, StorageError
+from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import DirectoryDeletionJob, LogManager, RetiredReplica, RetirementJob
+
+RETRY_S = 1.0
+"""Pause before a name is tried again that found no room."""
 
 REMOVED_TOGETHER = 64
 """Folders whose files a thread removes in one go; others use the thread in between."""
@@ -98,17 +101,33 @@ class Retirements:
 
     async def _run(self, job: RetirementJob) -> None:
         loop = asyncio.get_running_loop()
-        failure: StorageError | None = None
-        try:
-            await loop.run_in_executor(self._executor, job.run)
-        except StorageError as error:
-            failure = error
+        failure = await self._take_away(job)
         with contextlib.suppress(BrokerClosedError, StorageError):  # the driver has ended
             await self._driver.call(lambda: self._out_of_the_way(job, failure))
         removals = job.removals() if failure is None else []
         while removals and not self._stopping:
             first, removals = removals[:REMOVED_TOGETHER], removals[REMOVED_TOGETHER:]
             await loop.run_in_executor(self._executor, _remove, first)
+        if failure is None and not job.is_forgotten:  # there was no room, and there is some now
+            await loop.run_in_executor(self._executor, _forget, job)
+
+    async def _take_away(self, job: RetirementJob) -> StorageError | None:
+        """Runs the job, again and again while there is no room, until the node stops; returns why it failed."""
+        is_told = False
+        while True:
+            try:
+                await asyncio.get_running_loop().run_in_executor(self._executor, job.run)
+            except DiskFullError as error:
+                if not is_told:
+                    _log.error("%s", error)
+                is_told = True
+                if self._stopping:
+                    return StorageError(str(error))
+                await asyncio.sleep(RETRY_S)
+            except StorageError as error:
+                return error
+            else:
+                return None
 
     def _out_of_the_way(self, job: RetirementJob, failure: StorageError | None) -> None:
         self._logs.complete_retirement(job, failure)
@@ -123,6 +142,13 @@ def _remove(removals: Sequence[DirectoryDeletionJob]) -> None:
             removal.run()
         except StorageError as error:
             _log.error("%s", error)
+
+
+def _forget(job: RetirementJob) -> None:
+    try:
+        job.forget()
+    except StorageError as error:  # the next checkpoint finds it, too
+        _log.error("%s", error)
 
 
 def _nobody_waits() -> None:

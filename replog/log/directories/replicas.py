@@ -94,6 +94,7 @@ class DirectoryReplicas:
 
         Raises:
             UnknownTopicOrPartitionError: There is no such replica.
+            DiskFullError: There is no room for another name; it is offline.
             StorageError: The disk failed.
         """
         job = self.prepare_retirement([self.retire(key, is_kept=False)])
@@ -109,6 +110,7 @@ class DirectoryReplicas:
 
         Raises:
             UnknownTopicOrPartitionError: There is no such replica.
+            DiskFullError: There is no room for another name; it is offline.
             StorageError: The disk failed.
         """
         replica = self.retire(key, is_kept=True)
@@ -142,17 +144,20 @@ class DirectoryReplicas:
     def prepare_retirement(self, replicas: Sequence[RetiredReplica]) -> RetirementJob:
         """Prepares the job that renames the folders of retired replicas of this directory and removes their lines."""
         forgotten = self._checkpoints.prepare_forgetting([replica.key for replica in replicas])
-        return RetirementJob(self._state.fs, self._state.path, replicas, forgotten)
+        return RetirementJob(self._state.fs, self._state.path, replicas, forgotten, self._state.space.make_room)
 
-    def retirement_failed(self, job: RetirementJob, error: StorageError) -> None:
+    def retirement_failed(self, job: RetirementJob, error: ReplogError) -> None:
         """Keeps the replicas of a job as offline ones: nobody knows which of their folders are still there."""
         for replica in job.replicas:
-            self._state.put_offline(replica.key, replica.topic_id, error)
+            if replica.is_lost:
+                self._state.put_lost(replica.key, error)
+            else:
+                self._state.put_offline(replica.key, replica.topic_id, error)
 
     def _run_retirement(self, job: RetirementJob) -> None:
         try:
             job.run()
-        except StorageError as error:
+        except (DiskFullError, StorageError) as error:
             self.retirement_failed(job, error)
             raise
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from uuid import UUID
 
+import pytest
 from broker_kit import TOPIC, TOPIC_ID, batch, registered, rig, topic, wait_until
 
+from replog.broker.replicas import retirements
 from replog.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from replog.replication.leader import Leader
 from replog.testing import Operation, SimulatedFileSystem
@@ -43,4 +46,24 @@ async def test_a_deletion_makes_room_where_not_even_a_checkpoint_finds_some() ->
         fs.capacity_bytes = fs.used_bytes() + 10
         await it.apply(RemoveTopicRecord(TOPIC_ID))
         await wait_until(lambda: not [path for path in fs.image() if f"/{TOPIC}-0" in path and path.endswith(".log")])
+        points = "/data/recovery-point-offset-checkpoint"
+        await wait_until(lambda: TOPIC.encode() not in fs.image()[points])  # a start would take the line for a loss
         fs.capacity_bytes = None
+
+
+async def test_a_deletion_for_whose_name_a_full_disk_has_no_room_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The node ended: its only disk counted as failed."""
+    monkeypatch.setattr(retirements, "RETRY_S", 0.01)
+    fs = SimulatedFileSystem()
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
+        for nth in (1, 2, 3):
+            full = errno.EMFILE if nth == 2 else errno.ENOSPC
+            fs.faults.fail_next(Operation.RENAME, nth=nth, error_number=full, path_part=f"/{TOPIC}-0")
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        await wait_until(lambda: not [path for path in fs.image() if f"/{TOPIC}-0" in path])
+        assert list(it.stepper.replicas) == [(OTHER, 0)]
+        assert f"/data/{TOPIC}-0 is not out of the way" in caplog.text
+        assert not fs.faults.is_failing

@@ -191,6 +191,17 @@ async def test_a_damaged_replica_begins_anew_when_nobody_counts_on_it() -> None:
         assert it.stepper.trouble.reported() == ()
 
 
+async def test_a_damaged_replica_that_cannot_be_set_aside_for_want_of_room_is_later() -> None:
+    async with rig() as it:
+        await damaged_follower(it)
+        it.fs.faults.fail_next(Operation.RENAME, error_number=errno.ENOSPC, path_part=f"/{TOPIC}-0")
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        await controller_knows(it, it.image.end_offset)
+        assert KEY in it.stepper.trouble.offline
+        await controller_knows(it, it.image.end_offset)
+        assert isinstance(it.replica.role, Follower)
+
+
 @pytest.mark.parametrize(
     "change",
     [
@@ -319,12 +330,13 @@ async def test_a_repaired_only_replica_leads_with_what_is_left(*, loses_folder: 
         assert not it.directory.gave_up(TOPIC, 0)
 
 
-async def test_a_note_that_cannot_be_removed_keeps_the_replica_waiting() -> None:
+@pytest.mark.parametrize("error_number", [errno.EIO, errno.EMFILE])
+async def test_a_note_that_cannot_be_removed_keeps_the_replica_waiting(error_number: int) -> None:
     fs = await repaired(loses_folder=False)
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic((1, 2)))
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
-        fs.faults.fail_next(Operation.RENAME, path_part="given-up")
+        fs.faults.fail_next(Operation.RENAME, path_part="given-up", error_number=error_number)
         await controller_knows(it, it.image.end_offset)
         assert it.stepper.trouble.reported() == (GAVE_UP,)
         await controller_knows(it, it.image.end_offset)
