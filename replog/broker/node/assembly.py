@@ -160,7 +160,9 @@ def _quorum(resources: NodeResources, links: PartLinks, flusher: LogFlusher) -> 
     metadata_log = resources.metadata_log
     state_path = f"{metadata_log.log.directory}/quorum-state"
     is_log_cut = resources.logs.gave_up(METADATA_TOPIC, 0)
-    state_file = QuorumStateFile(environment.fs, state_path, resources.make_room, is_log_cut=is_log_cut)
+    state_file = QuorumStateFile(
+        environment.fs, state_path, resources.make_room, is_log_cut=is_log_cut and config.is_controller
+    )
     driver = QuorumDriver(identity, metadata_log, state_file, surroundings, links)
     if is_log_cut:  # it has no vote, or the only one
         resources.logs.forget_given_up(METADATA_TOPIC, 0)

@@ -25,7 +25,7 @@ from replog.broker.disk.flusher import LogFlusher
 from replog.broker.quorum.committed_log import CommitListener, CommittedLog
 from replog.broker.quorum.gathered_appends import GatheredAppends
 from replog.broker.quorum.inbound import InboundRequests
-from replog.broker.quorum.lost_vote import lost_vote
+from replog.broker.quorum.lost_vote import knows_no_other_voter, lost_vote
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.quorum.peer_link import PeerLink
 from replog.broker.quorum.peers import QuorumPeers
@@ -187,7 +187,11 @@ class QuorumDriver:
             voters=identity.voters,
             voter_history=log.voter_sets,
             log=log,
-            election_state=state_file.read_beside(log.last_epoch, votes=is_one_of_several),
+            election_state=state_file.read_beside(
+                log.last_epoch,
+                votes=is_one_of_several,
+                is_alone=knows_no_other_voter(identity.node_id, (voters, identity.voters), state_file.read()),
+            ),
             config=identity.config,
             rng=surroundings.rng,
             now_ms=surroundings.clock.now_ms(),

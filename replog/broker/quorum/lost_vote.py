@@ -7,10 +7,24 @@ node whose vote is missing would wait for a quorum for ever without a cause.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from uuid import UUID
 
 from replog_checkpoints import META_PROPERTIES_FILE, uuid_to_text
-from replog_quorum import VoterSet
+from replog_quorum import ElectionState, VoterSet
+
+
+def knows_no_other_voter(node_id: int, sets: Iterable[VoterSet], state: ElectionState | None) -> bool:
+    """Whether nothing says that another node votes, or did.
+
+    Args:
+        node_id: The id of this node.
+        sets: The voter sets that are known: what stands in the metadata log, and what is configured.
+        state: What this node has kept of elections; None: it took part in none.
+    """
+    named = {voter.voter_id for voters in sets for voter in voters.voters}
+    seen = () if state is None else (state.leader_id, state.voted_id)
+    return {*named, *seen} <= {node_id, None}
 
 
 def lost_vote(voters: VoterSet, node_id: int, directory_id: UUID, directory: str) -> str:

@@ -25,7 +25,7 @@ class QuorumStateFile:
         path: The path of the file.
         make_room: The function that gives the reserve of a full disk back, for one more try, and says whether there was
             one.
-        is_log_cut: Whether a repair has given up records of the metadata log beside it.
+        is_log_cut: Whether a repair has given up records of the metadata log beside it, and this node may have a vote.
     """
 
     def __init__(self, fs: FileSystem, path: str, make_room: Callable[[], bool], *, is_log_cut: bool = False) -> None:
@@ -49,7 +49,7 @@ class QuorumStateFile:
             return None
         return ElectionState(state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id)
 
-    def read_beside(self, last_epoch: int, *, votes: bool) -> ElectionState | None:
+    def read_beside(self, last_epoch: int, *, votes: bool, is_alone: bool) -> ElectionState | None:
         """Reads the election state of a node whose log is there, and may be what is left of it.
 
         Every epoch is written here before anything of it is appended, so a file that is missing or older than the log has
@@ -57,7 +57,9 @@ class QuorumStateFile:
 
         Args:
             last_epoch: The epoch of the log's last record; 0: there is none.
-            votes: Whether this node has a vote that somebody else could be told of.
+            votes: Whether this node has a vote that somebody else could be told of, as its log says.
+            is_alone: Whether nothing on this node knows of another that votes.  What is left of a log that was cut does not
+                say it: the records that named the others may have been behind the cut.
 
         Raises:
             CorruptCheckpointError: The file is damaged, missing or older than the log; this node must not vote.
@@ -65,11 +67,11 @@ class QuorumStateFile:
         """
         state = self.read()
         folder = parent_of(self._path)
-        if votes and self._is_log_cut:
+        if self._is_log_cut and not is_alone:
             raise CorruptRecordError(
                 folder,
                 0,
-                "a repair gave up records of the metadata log, and with this voter's vote a quorum could forget what was "
+                "a repair gave up records of the metadata log, and with the vote of this node a quorum could forget what was "
                 f"committed. Nothing was changed: move {folder} away, and `replog log repair {folder} --accept-loss` makes "
                 "the node follow under a new directory id",
             )

@@ -173,7 +173,9 @@ def _next_start(directory: Path) -> str:
     if parse_partition_dir_name(directory.name) != (METADATA_TOPIC, 0):
         return "as after a crash; where the partition has other replicas, this one follows them and fetches what was given up"
     if directory.exists():  # a part of the log is left, and with it its votes
-        return "refused, where this node is one of several voters: then move the folder away, and repair again"
+        return (
+            "refused, unless this node is the only voter, or has no vote: then move the folder away, and repair again"
+        )
     return (
         "under a new directory id, as a node that follows: `replog quorum remove-voter` and `add-voter` make it a voter again; "
         "partitions whose only replica is in this log directory have no leader until `replog topics elect-leaders --topic NAME "

@@ -121,6 +121,22 @@ async def test_the_only_voter_goes_on_with_what_a_repair_has_left() -> None:
         pass
 
 
+async def test_who_has_followed_another_leader_is_not_the_only_voter_whatever_is_left_of_its_log() -> None:
+    """The voters may have been named behind the cut: one that took itself for the only one led alone, beside the others."""
+    fs = SimulatedFileSystem()
+    async with node(fs):
+        pass
+    folder = "/data/__cluster_metadata-0"
+    path = f"{folder}/{0:020d}.log"
+    fs.flip_bit(path, len(fs.image()[path]) - 20)
+    assert repair_log(fs, folder, accept_loss=True, now_ms=0).offsets_given_up
+    write_quorum_state(fs, f"{folder}/quorum-state", QuorumState(2, 9, None))
+    for _ in range(2):
+        with pytest.raises(CorruptRecordError, match="under a new directory id"):
+            async with node(fs):
+                pass
+
+
 def test_two_voters_that_have_forgotten_all_elect_nobody() -> None:
     errors = run({1: remove_log, 3: remove_log})
     assert [type(error) for error in errors] == [CorruptRecordError] * 2
