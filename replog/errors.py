@@ -15,6 +15,7 @@
     │   └── InvalidProducerEpochError, OutOfOrderSequenceError, MalformedFrameError
     ├── StorageError                       this log directory goes offline
     │   ├── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError
+    │   ├── LateLeaderEpochError
     │   └── DirectoryLockedError, ForeignDirectoryError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
@@ -425,6 +426,10 @@ class CorruptCheckpointError(StorageError):
 
 class ContradictedLogError(StorageError):
     """A log whose files are sound, and which cannot be its partition's: the leader's log and it have no common history."""
+
+
+class LateLeaderEpochError(StorageError):
+    """A broker is to lead in an earlier leader epoch than its log has records of: the metadata log has lost its end."""
 
 
 class DirectoryLockedError(StorageError):

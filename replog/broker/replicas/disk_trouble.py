@@ -7,6 +7,7 @@
 | bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
 | a follower's log contradicts its leader's      | the same: the folder of another partition may stand in its place               |
 | a repair gave records up before the start      | the replica is offline until the controller counts on others                  |
+| the metadata lag behind the epochs of a log    | the replica is offline for a moment, and elected anew: the epoch rises         |
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
@@ -35,6 +36,7 @@ from replog.errors import (
     CorruptIndexError,
     CorruptRecordError,
     DiskFullError,
+    LateLeaderEpochError,
     ReplogError,
     StorageError,
 )
@@ -61,6 +63,8 @@ class UnusableReplica(Struct):
     is_damaged: bool
     gave_up: bool = False
     """Whether it can be used, and only waits until nobody counts on what a repair gave up."""
+    is_late: bool = False
+    """Whether it can be used, and only waits for another election: a `LateLeaderEpochError`."""
     known_offset: int | None = None
     """End of the metadata in which the controller has acted on it; None: it has not been told."""
 
@@ -158,6 +162,8 @@ class DiskTrouble:
                 continue
             if offline.gave_up:
                 is_usable = self._is_settled(offline)
+            elif offline.is_late:
+                is_usable = True
             else:
                 is_usable = self._can_be_fetched(offline, registration) and self._is_set_aside(offline)
                 if is_usable:
@@ -335,7 +341,8 @@ class DiskTrouble:
 
     def _failed(self, topic: str, topic_id: UUID, partition_id: int, error: StorageError) -> None:
         home = self._logs.home_of(topic, partition_id)
-        if home is not None and self._logs.offline_error(topic, partition_id) is None:
+        is_late = isinstance(error, LateLeaderEpochError)
+        if home is not None and self._logs.offline_error(topic, partition_id) is None and not is_late:
             if isinstance(error, _DAMAGE):
                 if (topic, partition_id) in home.logs:
                     home.quarantine((topic, partition_id), error)
@@ -349,8 +356,11 @@ class DiskTrouble:
         registration = self._image().partition(topic_id, partition_id)
         if key in self.offline or registration is None:
             return
-        is_damaged = isinstance(error, _DAMAGE)
-        self.offline[key] = UnusableReplica(topic, topic_id, partition_id, str(error), registration, is_damaged)
+        is_late = isinstance(error, LateLeaderEpochError)
+        is_damaged = is_late or isinstance(error, _DAMAGE)  # nobody may count it in until it is elected
+        self.offline[key] = UnusableReplica(
+            topic, topic_id, partition_id, str(error), registration, is_damaged, is_late=is_late
+        )
         self.beginning_anew.discard(key)
         self.waiting_for_room.pop(key, None)
         _log.error("%s-%d is offline: %s", topic, partition_id, error)

@@ -22,6 +22,7 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import awaited_ends, log_dirs, partition_state, replica_statuses
 from replog.controller.messages import OfflineReplica, ReplicaEnd
+from replog.errors import LateLeaderEpochError
 from replog.log import LogManager, TailCache
 from replog.metadata.delta import LocalPartition
 from replog.replication.follower import Follower
@@ -124,6 +125,7 @@ class ReplicaManager:
     def _lead(self, local: LocalPartition, is_new: bool) -> None:
         reason = self._election_reason(local)
         replica = self._open(local, is_new)
+        _require_later_epoch(replica)
         state = partition_state(replica, self.stepper.image, self.stepper.config)
         if isinstance(replica.role, Leader) and replica.role.leads_on(state.leader_epoch):
             is_new_epoch = state.leader_epoch > replica.role.leader_epoch
@@ -231,3 +233,12 @@ class ReplicaManager:
         await self.stepper.stop()
         await self.retirements.stop()
         self._tails.clear()
+
+
+def _require_later_epoch(replica: Replica) -> None:
+    last_epoch, leader_epoch = replica.log.last_epoch, replica.registration.leader_epoch
+    if last_epoch is not None and last_epoch > leader_epoch:
+        raise LateLeaderEpochError(
+            f"its leader epoch is {leader_epoch} in the metadata, and its log has records of epoch {last_epoch}: the metadata log "
+            "has lost its end, in a repair perhaps. It is elected anew until the epoch is above that"
+        )

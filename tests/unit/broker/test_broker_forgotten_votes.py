@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable
 
 import pytest
+from broker_kit import wait_until
 from node_kit import node
 
-from replog.errors import CorruptCheckpointError, CorruptRecordError
+from replog.errors import CorruptCheckpointError, CorruptRecordError, ErrorCode
 from replog.log.repair.repair import repair_log
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -119,6 +120,28 @@ async def test_the_only_voter_goes_on_with_what_a_repair_has_left() -> None:
         pass
     async with node(fs):
         pass
+
+
+async def test_a_partition_whose_leader_epochs_were_given_up_is_elected_until_they_rise(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The node stopped with `leader epoch 2 after epoch 6 in the same log`, a few starts long."""
+    fs, folder = SimulatedFileSystem(), "/data/__cluster_metadata-0"
+    path = f"{folder}/{0:020d}.log"
+    async with node(fs) as it:
+        topic = await it.create()
+        size_bytes = fs.size(path)
+    for _ in range(3):
+        async with node(fs) as it:
+            await wait_until(lambda: it._leads(topic))
+            assert (await it.produce(topic)).error is ErrorCode.NONE
+    fs.flip_bit(path, size_bytes + 70)
+    assert repair_log(fs, folder, accept_loss=True, now_ms=0).offsets_given_up
+    async with node(fs) as it:
+        await wait_until(lambda: it._leads(topic))
+        assert (await it.produce(topic)).base_offset == 3
+        assert await it.fetch(topic)
+    assert "the metadata log has lost its end" in caplog.text
 
 
 async def test_who_has_followed_another_leader_is_not_the_only_voter_whatever_is_left_of_its_log() -> None:

@@ -24,6 +24,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.CorruptIndexError: errors.StorageError,
     errors.CorruptCheckpointError: errors.StorageError,
     errors.ContradictedLogError: errors.StorageError,
+    errors.LateLeaderEpochError: errors.StorageError,
     errors.DirectoryLockedError: errors.StorageError,
     errors.ForeignDirectoryError: errors.StorageError,
     errors.DiskFullError: errors.ThrottledError,
