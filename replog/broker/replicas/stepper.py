@@ -307,11 +307,7 @@ class ReplicaStepper:
                 replica.truncated_to = effect.offset
                 self.fetches.progressed(replica.key)
             case LogContradicted():
-                folder = replica.log.directory
-                raise ContradictedLogError(
-                    f"{folder}: {effect.reason}. The folder of another partition may stand there: where it does, stop the broker "
-                    "and put each in its place"
-                )
+                self._contradicted(replica, effect.reason)
             case SetHighWatermark():
                 self.fetches.progressed(replica.key)
             case SetLogStartOffset():
@@ -321,6 +317,25 @@ class ReplicaStepper:
                 self.flushes.request(replica)
             case _ as unreachable:
                 assert_never(unreachable)
+
+    def _contradicted(self, replica: Replica, reason: str) -> None:
+        """Takes a follower for damaged whose log the leader's contradicts; what comes from that leader itself it keeps.
+
+        Set aside again and again, it would fill the disk with copies.  The role asks for no more until the next epoch.
+
+        Raises:
+            ContradictedLogError: The log was here before.
+        """
+        folder = replica.log.directory
+        if replica.key not in self.trouble.beginning_anew:
+            raise ContradictedLogError(
+                f"{folder}: {reason}. The folder of another partition may stand there: where it does, stop the broker "
+                "and put each in its place"
+            )
+        _log.error(
+            "%s: %s, although all of this one was fetched anew. It waits for another leader: verify the log of the one it has "
+            "with `replog log verify`, and let another one lead where that is damaged", folder, reason,
+        )  # fmt: skip
 
     def _append_fetched(
         self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int

@@ -191,6 +191,30 @@ async def test_a_damaged_replica_begins_anew_when_nobody_counts_on_it() -> None:
         assert it.stepper.trouble.reported() == ()
 
 
+async def test_a_replica_that_was_fetched_anew_is_not_set_aside_for_what_its_leader_sends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It was, again and again, and each time a copy was kept."""
+    async with rig() as it:
+        await damaged_follower(it)
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
+        await controller_knows(it, it.image.end_offset)
+
+        async def fetched(offset: int, records_count: int) -> None:
+            records = [(1, None, b"v", ())] * records_count
+            data = encode_batch(records, base_offset=0, partition_leader_epoch=1)
+            answer = FetchAnswered(offset, 1, ErrorCode.NONE, 9, 0, 9, len(data))
+            await it.stepper.driver.call(lambda: it.stepper.step_follower(it.replica, answer, data))
+            await it.advance(2_000)
+
+        await fetched(0, 1)
+        for _ in range(5):
+            await fetched(1, 2)  # reaches over the end of the log
+        assert it.stepper.trouble.offline == {}
+        assert len([name for name in it.fs.list_dir(DIRECTORY) if name.endswith("-stray")]) == 1
+        assert caplog.text.count("although all of this one was fetched anew") == 1
+
+
 async def test_a_damaged_replica_that_cannot_be_set_aside_for_want_of_room_is_later() -> None:
     async with rig() as it:
         await damaged_follower(it)
