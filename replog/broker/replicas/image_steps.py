@@ -94,6 +94,8 @@ class ImageSteps:
         if replica is not None:
             self._stepper.leave_role(replica)
         home = manager.local_logs.home_of(place)
+        if was_offline and home is None:
+            manager.local_logs.forget_given_up(place)
         if (replica or was_offline) and home and not home.failure and home.topic_id(*place) in {None, local.topic_id}:
             is_kept = home.topic_id(*place) is None  # what does not say whose it is may be another's
             target = manager.retirements.add(place, is_kept=is_kept)

@@ -58,6 +58,11 @@ class ReplicaLogs:
             )
         return None
 
+    def forget_given_up(self, place: tuple[str, int]) -> None:
+        """Ends the note of a repair about a replica that is deleted, and has no folder: it would meet the next of its name."""
+        with contextlib.suppress(DiskFullError, StorageError):
+            self._logs.forget_given_up(*place)
+
     def complete(self, jobs: Sequence[CreateJob]) -> None:
         """Takes over the logs that those jobs created."""
         for job in jobs:

@@ -345,6 +345,16 @@ async def test_a_repaired_replica_takes_no_role_until_nobody_counts_on_it(*, los
 
 
 @pytest.mark.parametrize("loses_folder", [False, True])
+async def test_what_a_deleted_topic_gave_up_does_not_meet_the_next_of_its_name(*, loses_folder: bool) -> None:
+    fs = await repaired(loses_folder=loses_folder)
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        assert it.stepper.trouble.reported() == (GAVE_UP,)
+        await it.apply(RemoveTopicRecord(TOPIC_ID))
+        assert not it.directory.gave_up(TOPIC, 0)
+
+
+@pytest.mark.parametrize("loses_folder", [False, True])
 async def test_a_repaired_only_replica_leads_with_what_is_left(*, loses_folder: bool) -> None:
     fs = await repaired(loses_folder=loses_folder)
     async with rig(fs) as it:
