@@ -59,7 +59,7 @@ clean   complete-from                     -    r    -    r    -    -    i    q  
 clean   cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
 clean   log-start-offset-checkpoint       R    R    qR   R    R    R    r    R    R
 clean   log-start-offset-witness          r    r    r    r    r    -    r    R    R
-clean   meta.properties                   R    R    iR   iR   R    R    R    R    R
+clean   meta.properties                   R    R    irR  iR   R    R    R    R    R
 clean   recovery-point-offset-checkpoint  R    R    rqR  R    R    R    r    R    R
 clean   replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
 clean   replication-offset-witness        i    i    i    i    i    -    i    R    R
@@ -83,7 +83,7 @@ unclean complete-from                     -    r    -    r    -    -    i    q  
 unclean cleaner-offset-checkpoint         i    i    ir   i    i    i    i    R    R
 unclean log-start-offset-checkpoint       R    R    rqR  R    R    R    r    R    R
 unclean log-start-offset-witness          r    r    r    r    r    -    r    R    R
-unclean meta.properties                   R    R    iR   iR   R    R    R    R    R
+unclean meta.properties                   R    R    irR  iR   R    R    R    R    R
 unclean recovery-point-offset-checkpoint  R    R    irqR R    R    R    r    R    R
 unclean replication-offset-checkpoint     R    R    iR   R    R    R    i    R    R
 unclean replication-offset-witness        i    i    i    i    i    -    i    R    R
