@@ -34,6 +34,7 @@ from msgspec import Struct
 from replog.errors import StorageError
 from replog.log.deletion import DirectoryDeletionJob, retire_directory
 from replog.log.directories.identity import storage_errors
+from replog.log.disk_space import is_disk_full
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -215,15 +216,20 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
     """Puts a finished copy in the place of a replica; the job removes what was the replica.
 
     Raises:
+        OSError: There is no room for the first new name: nothing has changed.
         StorageError: A rename failed, and who knows whether it took effect: neither may be used before the next start.
     """
     moved = future.removesuffix(FUTURE_DIR_SUFFIX) + MOVED_DIR_SUFFIX
+    is_begun = False
     try:
         fs.rename(future, moved)
+        is_begun = True
         fs.sync_dir(parent_of(moved))
         job = retire_directory(fs, current, unique_id)
         _take_place(fs, moved, PurePosixPath(current).name)
     except OSError as error:
+        if not is_begun and is_disk_full(error):
+            raise
         raise StorageError(
             f"{current} cannot be replaced by {moved}: {error}. Check the disks, then restart"
         ) from error

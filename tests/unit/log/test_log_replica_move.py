@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import random
 from collections.abc import Callable, Iterator
 from uuid import UUID
@@ -224,6 +225,20 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_replica_where_it_was() -> N
     broker.append(2)
     broker.logs.close(now_ms=T0, broker_epoch=1)
     assert content(broker.open().log) == broker.written
+
+
+def test_a_disk_without_room_for_the_name_of_the_copy_leaves_the_replica_where_it_was() -> None:
+    """It was offline until the next start."""
+    broker = filled()
+    move = broker.logs.prepare_move(*KEY, NEW)
+    broker.copy_all(move)
+    broker.disk.faults.fail_next(Operation.RENAME, error_number=errno.ENOSPC)
+    job = broker.swap(move)
+    assert isinstance(job.error, StorageError)
+    assert (job.retired, broker.homes) == (None, [OLD])
+    assert not broker.logs.offline
+    assert content(broker.log) == broker.written
+    assert not [name for name in broker.disk.list_dir(NEW) if name.startswith("t-")]
 
 
 @pytest.mark.parametrize(("rename", "home"), [(1, OLD), (2, OLD), (3, NEW)])
