@@ -193,5 +193,6 @@ class DirectoryReplicas:
     def drop(self, key: TopicPartition) -> None:
         """Forgets a replica that is in another directory now, and its checkpoint lines."""
         self._state.drop(key)
-        with contextlib.suppress(DiskFullError):  # a replica that comes back forgets first
+        # where that fails the next checkpoint tells, and a replica that comes back forgets first
+        with contextlib.suppress(DiskFullError, StorageError):
             self._checkpoints.forget([key])

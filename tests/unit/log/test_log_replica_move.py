@@ -227,6 +227,20 @@ def test_a_disk_that_fails_under_the_copy_leaves_the_replica_where_it_was() -> N
     assert content(broker.open().log) == broker.written
 
 
+def test_a_replica_leaves_a_disk_that_takes_no_checkpoint_any_more() -> None:
+    """The error met the event loop, and the node ended: what is to be saved is moved off such a disk."""
+    broker = filled()
+    broker.logs.checkpoint_recovery_points()
+    move = broker.logs.prepare_move(*KEY, NEW)
+    broker.copy_all(move)
+    job = broker.logs.begin_swap(move, high_watermark=3)
+    job.run(T0, UNIQUE_ID)
+    broker.disk.faults.fail_always(Operation.WRITE, path_part=f"{OLD}/recovery-point")
+    broker.logs.complete_swap(job)
+    assert broker.homes == [NEW]
+    assert content(broker.log) == broker.written
+
+
 def test_a_disk_without_room_for_the_name_of_the_copy_leaves_the_replica_where_it_was() -> None:
     """It was offline until the next start."""
     broker = filled()
