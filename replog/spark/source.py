@@ -7,7 +7,7 @@ all Python data sources of the session.
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -58,6 +58,7 @@ class ReplogDataSource(DataSource):
         self._read_options: ReadOptions | None = None
         self._stream_options: StreamOptions | None = None  # where they are no options of a batch read
         self._snapshot: PinnedOffsets | None = None
+        self._is_unpickled = False
         if not is_read(options):
             return
         try:
@@ -67,6 +68,10 @@ class ReplogDataSource(DataSource):
             return
         if self._read_options.is_fixed_at_load:
             self._snapshot = _snapshot_at_load(options, self._read_options)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Notes that this is a copy: Spark plans each micro-batch with a new data source, and tells of its end by a copy."""
+        self.__dict__.update(state, _is_unpickled=True)
 
     @classmethod
     def name(cls) -> str:
@@ -107,7 +112,10 @@ class ReplogDataSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
         from replog.spark.sink.writer import ReplogStreamWriter, plan_write
 
-        return ReplogStreamWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="complete"))
+        options = plan_write(
+            self.options, schema.fields, overwrite=overwrite, mode="complete", is_over=self._is_unpickled
+        )
+        return ReplogStreamWriter(options)
 
     def _options_of_read(self) -> ReadOptions:
         from replog.spark.options import check_arrived, parse_read_options

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def plan_write(
-    options: Mapping[str, str], schema: Sequence[SchemaField], *, overwrite: bool, mode: str
+    options: Mapping[str, str], schema: Sequence[SchemaField], *, overwrite: bool, mode: str, is_over: bool = False
 ) -> WriteOptions:
     """Returns the options of a write that can be done.
 
@@ -27,6 +27,7 @@ def plan_write(
         schema: The DataFrame's columns.
         overwrite: Whether Spark asks to replace what is there.
         mode: The words for that, for the error.
+        is_over: Whether the rows have been written, and Spark only wants to tell so: nobody is asked for the topic then.
 
     Raises:
         ConfigError: The options, the columns or the mode do not fit, or no broker answers.
@@ -39,7 +40,7 @@ def plan_write(
         )
     parsed = parse_write_options(options)
     check_write_schema(schema, parsed.topic)
-    if parsed.topic is not None:
+    if parsed.topic is not None and not is_over:
         from replog.spark.worker_client import require_topic
 
         require_topic(parsed.bootstrap_servers, parsed.topic)

@@ -118,6 +118,14 @@ def test_a_missing_topic_is_told_at_planning(stream: bool, asked: list[str]) -> 
     assert asked == ["nowhere"], "where rows name their topics, or something else is wrong, nobody is asked"
 
 
+def test_the_end_of_a_micro_batch_asks_nobody(asked: list[str]) -> None:
+    """Goal: a batch whose rows are acknowledged does not fail, and come again, because no broker is there at that moment."""
+    source = ReplogDataSource({**SERVERS, "topic": "nowhere"})
+    writer = pickle.loads(pickle.dumps(source)).streamWriter(schema=schema_of(VALUE), overwrite=False)
+    writer.commit([], 7)
+    assert asked == []
+
+
 @pytest.mark.parametrize(("stream", "mode"), [(False, "overwrite"), (True, "complete")])
 def test_a_topic_is_never_replaced(stream: bool, mode: str) -> None:
     with pytest.raises(ConfigError, match=f'never replaced: mode "{mode}" is refused'):
