@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -57,11 +57,27 @@ class Known(Struct, frozen=True):
     metadata_offset: int = -1
 
 
+LossKey: TypeAlias = tuple[TopicPartition, UUID, int]
+
+
 class Loss(NamedTuple):
-    """Records of one partition that a stream should have read, or has read, and that are gone."""
+    """Records of one partition that a stream should have read, or has read, and that are gone.
+
+    Attributes:
+        topic_id: The topic that is there now, or was.
+        next_offset: Where the stream goes on; -1: nowhere.
+        text: The words for it, with bounds of the moment.
+    """
 
     partition: TopicPartition
+    topic_id: UUID
+    next_offset: int
     text: str
+
+    @property
+    def key(self) -> LossKey:
+        """What tells it from another loss: the words change with each record that is written meanwhile."""
+        return self.partition, self.topic_id, self.next_offset
 
 
 class Resumption(NamedTuple):
@@ -150,6 +166,8 @@ def _go_on(
         resumed = max(shared_end, log_start)
         return Place(bounds.topic_id, resumed, bounds.leader_epoch), Loss(
             partition,
+            bounds.topic_id,
+            resumed,
             f"{partition}: offsets [{shared_end}, {offset}) were read and are not in the log any more, which has other records "
             f"there, or none: it is [{log_start}, {bounds.high_watermark}) in leader epoch {bounds.leader_epoch}, the stream stood "
             f"at {offset} in epoch {place.leader_epoch}. An unclean election, or a lost disk, does this",
@@ -157,6 +175,8 @@ def _go_on(
     if offset < log_start:
         return Place(bounds.topic_id, log_start, bounds.leader_epoch), Loss(
             partition,
+            bounds.topic_id,
+            log_start,
             f"{partition}: offsets [{offset}, {log_start}) were deleted before they were read; the log is "
             f"[{log_start}, {bounds.high_watermark}) now",
         )
@@ -166,6 +186,8 @@ def _go_on(
 def _gone(partition: TopicPartition, place: Place) -> Loss:
     return Loss(
         partition,
+        place.topic_id,
+        -1,
         f"{partition}: offsets from {place.offset} on cannot be read: the topic (id {place.topic_id}) was deleted, or is "
         "not subscribed to any more",
     )
@@ -174,6 +196,8 @@ def _gone(partition: TopicPartition, place: Place) -> Loss:
 def _created_anew(partition: TopicPartition, place: Place, bounds: LogBounds) -> Loss:
     return Loss(
         partition,
+        bounds.topic_id,
+        bounds.log_start_offset,
         f"{partition}: offsets from {place.offset} on cannot be read: the topic (id {place.topic_id}) was deleted; another "
         f"one of its name (id {bounds.topic_id}) has [{bounds.log_start_offset}, {bounds.high_watermark})",
     )
@@ -182,6 +206,8 @@ def _created_anew(partition: TopicPartition, place: Place, bounds: LogBounds) ->
 def _began_late(partition: TopicPartition, bounds: LogBounds) -> Loss:
     return Loss(
         partition,
+        bounds.topic_id,
+        bounds.log_start_offset,
         f"{partition}: is new to the stream, and its offsets [0, {bounds.log_start_offset}) were deleted before they were read; the "
         f"log is [{bounds.log_start_offset}, {bounds.high_watermark}) now",
     )
@@ -192,17 +218,17 @@ def lost_text(losses: Sequence[Loss]) -> str:
     return first_few([loss.text for loss in losses])
 
 
-def tell_losses(losses: Iterable[Loss], *, fail: bool, told: set[Loss]) -> None:
+def tell_losses(losses: Iterable[Loss], *, fail: bool, told: set[LossKey]) -> None:
     """Fails with what is lost, or warns of what has not been `told` yet, and notes it there.
 
     Raises:
         OffsetOutOfRangeError: Something is lost, and `fail` is set; it names every range of the first partitions.
     """
-    found = [loss for loss in losses if fail or loss not in told]
+    found = [loss for loss in losses if fail or loss.key not in told]
     if not found:
         return
     text = lost_text(found)
     if fail:
         raise OffsetOutOfRangeError(f"{text}. {HOW_TO_GO_ON}")
-    told.update(found)
+    told.update(loss.key for loss in found)
     _log.warning("%s; going on with what is there (failOnDataLoss is false)", text)

@@ -20,7 +20,7 @@ from replog.spark.stream.changes import (
     HOW_TO_GO_ON,
     Known,
     LogBounds,
-    Loss,
+    LossKey,
     Resumption,
     epochs_to_check,
     lost_text,
@@ -82,7 +82,7 @@ class BatchPlanner:
         self._clock_ms = clock_ms
         self._initial: Mapping[str, Any] | None = None
         self._target: Known | None = None
-        self._told: set[Loss] = set()
+        self._told: set[LossKey] = set()
         self._ends: dict[tuple[TopicPartition, Place, int], int | None] = {}
         self._answered: _Answered | None = None
         self._reported: tuple[int, Mapping[str, Any]] | None = None
@@ -147,7 +147,7 @@ class BatchPlanner:
             )
         _, begin = self._resume(batch.start, known, without_new)
         known, cut = self._resume(batch.end, self._source.known(), without_new)
-        told = {partition for partition, _ in begin.losses}
+        told = {loss.partition for loss in begin.losses}
         losses = [loss for loss in cut.losses if loss.partition not in told]
         tell_losses([*begin.losses, *losses], fail=self._fail, told=self._told)
         return [
@@ -229,7 +229,7 @@ class BatchPlanner:
         while True:
             seen = without(before, known)
             found = resume(before, seen, self._epoch_ends(before, seen))
-            doubtful = {loss.partition for loss in found.losses if loss not in self._told} - asked
+            doubtful = {loss.partition for loss in found.losses if loss.key not in self._told} - asked
             if not doubtful:
                 return seen, found
             asked |= doubtful

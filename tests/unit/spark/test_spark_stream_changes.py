@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from replog.client.types import TopicPartition
 from replog.errors import OffsetOutOfRangeError
-from replog.spark.stream.changes import Known, LogBounds, Loss, Resumption, epochs_to_check, resume, tell_losses
+from replog.spark.stream.changes import Known, LogBounds, LossKey, Resumption, epochs_to_check, resume, tell_losses
 from replog.spark.stream.offset import Place
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -135,7 +135,7 @@ def test_losses_fail_the_query_with_every_range() -> None:
 
 def test_losses_are_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
     """Goal: an idle query looks 80 times a second."""
-    told: set[Loss] = set()
+    told: set[LossKey] = set()
     losses = resume({P: Place(OLD, 5, 1)}, known(LogBounds(OLD, 10, 20, 1)), {}).losses
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

@@ -341,6 +341,22 @@ def test_what_is_lost_fails_the_query_or_is_passed_over(name: str, caplog: pytes
     assert lenient.latest(after) == after
 
 
+def test_a_loss_is_told_once_however_long_its_batch_is_put_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: bounds that move meanwhile make no other loss of it, neither a warning nor a question for the leader."""
+    source = FakeSource(p0=50)
+    run = Run(source, Limits(min_offsets=1_000, max_delay_ms=1_000), fail=False)
+    first = run.latest(run.initial())
+    source.stop_watches()
+    asked_count = 0
+    for end in range(100, 110):
+        source.set(T0, end, start=60)
+        source.watched = {T0: source.bounds[T0]}
+        before = source.version
+        assert run.latest(first) == first
+        asked_count += source.version - before
+    assert caplog.text.count("offsets [50, 60) were deleted before they were read") == asked_count == 1
+
+
 @pytest.mark.parametrize(
     ("happens", "text", "left"),
     [
