@@ -97,7 +97,7 @@ class BatchPlanner:
 
     def set_target(self) -> None:
         """Fixes where this run ends: at what is committed now."""
-        self._target = self._source.known_afresh()
+        self._target = self._all_told()
 
     def latest(self, start: Mapping[str, Any], *, ignore_limits: bool) -> Mapping[str, Any]:
         """Returns where the next batch ends; `start` itself where there is none.
@@ -177,7 +177,7 @@ class BatchPlanner:
         self._check_cluster(before, known)
         known = self._source.known(before.metadata_offset)
         if self._is_target_of_the_past(before):
-            self.set_target()
+            self._target = known = self._all_told()
         known, found = self._resume(before.end, known, without_half_told)
         tell_losses(found.losses, fail=self._fail, told=self._told)
         begin = {partition: place.offset for partition, place in found.begin.items()}
@@ -193,6 +193,13 @@ class BatchPlanner:
         end = {partition: place._replace(offset=admitted[partition]) for partition, place in found.begin.items()}
         lost = lost_text(found.losses)
         return to_json(StreamOffset(known.cluster_id, end, found.begin, known.metadata_offset, lost)), 0
+
+    def _all_told(self) -> Known:
+        """Returns what all leaders say now, also those of partitions that came to be known while the others were asked."""
+        known = self._source.known_afresh()
+        while known.untold:
+            known = self._source.known_afresh(known.untold)
+        return known
 
     def _is_target_of_the_past(self, before: StreamOffset) -> bool:
         """Whether the target was fixed, before Spark told where the query stands, by older metadata than that was."""

@@ -125,6 +125,11 @@ class Engine:
         """Where the last batch has ended."""
         return None if self._committed is None else json.loads(self._committed)
 
+    def prepare_available_now(self) -> None:
+        """Begins a run with the trigger `availableNow`, which ends at the first trigger without a batch."""
+        self._reader.prepareForTriggerAvailableNow()
+        self._pause()
+
     def trigger(self) -> bool:
         """Runs a batch, if there is one; returns whether there was."""
         if not self._is_constructed and not self._construct():

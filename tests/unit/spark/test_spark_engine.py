@@ -311,6 +311,28 @@ class History:
         assert found == expected
 
 
+class NowHistory(History):
+    """A query each of whose lives is a run with the trigger `availableNow`."""
+
+    def _live(self, triggers: int) -> None:
+        while triggers > 0:
+            with self._life() as engine:
+                ends, began = self.world.ends, self._stands()
+                engine.prepare_available_now()
+                while engine.trigger():
+                    triggers -= 1
+                    self.world.to_write += RECORDS_PER_TRIGGER
+                    self._happen(engine)
+                triggers -= 1
+                self.world.to_write += RECORDS_PER_TRIGGER
+                stands = self._stands()
+                assert all(stands[key] >= ends[key] for key in began), f"ended at {stands}, the logs had {ends}"
+
+    def _stands(self) -> dict[tuple[str, int], int]:
+        logged = self.checkpoint.offsets
+        return _offsets(json.loads(logged[max(logged)]), "to") if logged else {}
+
+
 def _offsets(offset: Any, side: str) -> dict[tuple[str, int], int]:
     return {
         (topic, int(partition)): number
@@ -319,11 +341,11 @@ def _offsets(offset: Any, side: str) -> dict[tuple[str, int], int]:
     }
 
 
-def check(seed: int, monkeypatch: pytest.MonkeyPatch, *, is_async: bool) -> None:
+def check(seed: int, monkeypatch: pytest.MonkeyPatch, *, is_async: bool, kind: type[History] = History) -> None:
     try:
-        History(seed, is_async=is_async).run(monkeypatch)
+        kind(seed, is_async=is_async).run(monkeypatch)
     except Exception as error:
-        error.add_note(f"to repeat it: check({seed}, monkeypatch, is_async={is_async})")
+        error.add_note(f"to repeat it: check({seed}, monkeypatch, is_async={is_async}, kind={kind.__name__})")
         raise
 
 
@@ -332,3 +354,9 @@ def check(seed: int, monkeypatch: pytest.MonkeyPatch, *, is_async: bool) -> None
 def test_each_committed_record_comes_once(seed: int | None, is_async: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds in which a start under load, one beside a broker of the past, and gaps in the log have shown false losses; and a new one."""
     check(secrets.randbits(40) if seed is None else seed, monkeypatch, is_async=is_async)
+
+
+@pytest.mark.parametrize("seed", [2, 312, None])
+def test_a_run_with_available_now_ends_where_the_logs_ended(seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds in which a run beside a broker of the past ended without some partition; and a new one."""
+    check(secrets.randbits(40) if seed is None else seed, monkeypatch, is_async=False, kind=NowHistory)

@@ -77,6 +77,7 @@ class FakeSource:
         if self.watched is not None:
             asked = self.bounds if partitions is None else partitions
             self.watched |= {each: self.bounds[each] for each in asked}
+            self.untold -= frozenset(asked)
             self.version += 1
         return self.known()
 
@@ -293,6 +294,26 @@ def test_a_target_of_metadata_of_the_past_is_fixed_again() -> None:
     second = run.latest(first)
     assert (run.ranges(end, first), run.ranges(first, second)) == ([(0, 10, 15)], [(0, 15, 20)])
     assert run.latest(second) == second, "the target stays, though newer metadata have planned the last batch"
+
+
+@pytest.mark.parametrize("are_there_in_time", [False, True])
+def test_a_target_has_what_comes_to_be_known_while_it_is_fixed(
+    are_there_in_time: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: beside a broker that was just started a run does not end without a partition that newer metadata have shown."""
+    source = FakeSource(p0=10)
+    end = committed(source)
+    source.set(T0, 20)
+    source.stale = Known("c", {}, metadata_offset=6)
+    run = Run(source)
+    if not are_there_in_time:
+        run.planner.set_target()
+    source.metadata_offset, source.watched, source.untold = 8, {}, frozenset({T0})
+    if are_there_in_time:  # behind the question, so that T0 is none of those whose leaders were asked
+        source.stale, ask = None, source.known_afresh
+        monkeypatch.setattr(source, "known_afresh", lambda partitions=(): ask(partitions))
+        run.planner.set_target()
+    assert run.ranges(end, run.latest(end)) == [(0, 10, 20)]
 
 
 # ---- losses ----------------------------------------------------------------------------------------------------------
