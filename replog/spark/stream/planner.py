@@ -12,7 +12,14 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from replog.client.types import TopicPartition
-from replog.errors import InconsistentClusterIdError, OffsetOutOfRangeError
+from replog.errors import (
+    ConfigError,
+    InconsistentClusterIdError,
+    OffsetOutOfRangeError,
+    ReplogError,
+    UnknownTopicOrPartitionError,
+    raised_anew,
+)
 from replog.spark.options import Limits
 from replog.spark.snapshot import OffsetRange, SizedRange
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, wait_ms
@@ -81,6 +88,7 @@ class BatchPlanner:
         self._fail = fail_on_data_loss
         self._clock_ms = clock_ms
         self._initial: Mapping[str, Any] | None = None
+        self._no_start: ReplogError | None = None
         self._target: Known | None = None
         self._told: set[LossKey] = set()
         self._ends: dict[tuple[TopicPartition, Place, int], int | None] = {}
@@ -89,9 +97,18 @@ class BatchPlanner:
         self._last_batch_ms: float | None = None
 
     def initial(self) -> Mapping[str, Any]:
-        """Returns where a new query starts: always the same in one run, for Spark asks twice."""
+        """Returns where a new query starts: always the same in one run, for Spark asks twice.
+
+        Spark asks also where the first batch of a query is in its log and is to run again.  That batch has its own start, and the
+        options may fit the cluster no more: so what is wrong with them is raised by `latest`, for a query that begins there.
+        """
         if self._initial is None:
-            places, known = self._source.first_places(), self._source.known()
+            places: Places = {}
+            try:
+                places = self._source.first_places()
+            except (ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
+                self._no_start = error.with_traceback(None)
+            known = self._source.known()
             self._initial = to_json(StreamOffset(known.cluster_id, places, metadata_offset=known.metadata_offset))
         return self._initial
 
@@ -103,7 +120,8 @@ class BatchPlanner:
         """Returns where the next batch ends; `start` itself where there is none.
 
         Raises:
-            ConfigError: `start` is of another version.
+            ConfigError: `start` is of another version, or the query has no start.
+            UnknownTopicOrPartitionError: The query has no start, for what it names does not exist.
             InconsistentClusterIdError: It is of another cluster.
             OffsetOutOfRangeError: Records are gone, and that fails the query.
         """
@@ -174,6 +192,8 @@ class BatchPlanner:
     ) -> tuple[Mapping[str, Any], float]:
         """Returns where the next batch ends, and how long it is put off."""
         before = from_json(start)
+        if self._no_start is not None and start == self._initial:
+            raise raised_anew(self._no_start)
         self._check_cluster(before, known)
         known = self._source.known(before.metadata_offset)
         if self._is_target_of_the_past(before):

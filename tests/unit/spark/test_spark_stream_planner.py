@@ -151,6 +151,28 @@ def test_an_uncommitted_first_batch_reads_the_same_after_a_crash() -> None:
     assert again.ranges(end, again.latest(end)) == [(0, 120, 500)]
 
 
+@pytest.mark.parametrize(
+    "error", [ConfigError("startingTimestamp", "-10m", "no record"), OffsetOutOfRangeError("no record")]
+)
+def test_an_uncommitted_first_batch_needs_no_start_of_its_own(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: Spark asks where the query starts, though the log has it: that start may be gone, or have no record any more."""
+    source = FakeSource(p0=10)
+    end = committed(source)
+
+    def gone() -> Places:
+        raise error
+
+    monkeypatch.setattr(source, "first_places", gone)
+    again = Run(source)
+    assert again.ranges(again.initial(), end) == [(0, 0, 10)]
+    assert again.latest(end) == end
+    for _ in range(2):
+        with pytest.raises(type(error), match="no record"):
+            again.latest(again.initial())
+
+
 def test_the_first_batch_may_be_empty() -> None:
     """Goal: Spark plans batch 0 of an idle topic with the initial offset as its end."""
     run = Run(FakeSource(p0=100))
