@@ -32,11 +32,13 @@ _SETTINGS = {
 
 _OPTION_OF = {
     spelling: option
-    for option, setting in (*_SETTINGS.items(), ("kafka.acks", "acks"))
+    for option, setting in _SETTINGS.items()
     for spelling in (setting, setting.replace("_", "."))
     if setting != "compression"  # a word of its own
 }
 _SETTING = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, _OPTION_OF))})(?!\w|\.\w)")
+_ACKS = re.compile(r"(?<![\w.])acks\b")
+"""A setting, too; but behind planning it may be the name of a topic."""
 
 
 class WriteOptions(Struct, frozen=True):
@@ -68,10 +70,11 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     try:
         ProducerConfig(**settings)
     except ConfigError as error:
-        raise ConfigError(in_options(error.field), error.value, in_options(error.reason)) from None
+        field, reason = (_ACKS.sub("kafka.acks", in_options(text)) for text in (error.field, error.reason))
+        raise ConfigError(field, error.value, reason) from None
     return WriteOptions(which_servers(given), given["topic"], given["includeHeaders"], settings)
 
 
 def in_options(text: str) -> str:
-    """Returns what a producer says of its settings with the names of the options that set them."""
+    """Returns what a producer says of its settings, topics and records with the names of the options that set the first."""
     return _SETTING.sub(lambda found: _OPTION_OF[found[1]], text)

@@ -180,7 +180,7 @@ def test_options_become_settings_of_the_producer() -> None:
         ("max.request.bytes is 9; raise max_request_bytes here and", "kafka.max.request.size is 9; raise kafka.max.request.size here and"),
         ("within delivery.timeout.ms (5 ms)", "within kafka.delivery.timeout.ms (5 ms)"),
         ("max.message.bytes of the topic, request.timeout.ms", "max.message.bytes of the topic, request.timeout.ms"),
-        ("acks. Acks, my.acks, acks.too", "kafka.acks. Acks, my.acks, acks.too"),
+        ('acks-0: no answer; topic "acks" does not exist', 'acks-0: no answer; topic "acks" does not exist'),
     ],
 )  # fmt: skip
 def test_settings_of_the_producer_are_told_by_their_options(text: str, told: str) -> None:
