@@ -127,8 +127,8 @@ def _column(field: SchemaField, value_type: str, is_strict: bool) -> Column:
 def _check(field: SchemaField, types: Mapping[str, str]) -> None:
     expected = types.get(field.name)
     if expected is None:
-        close = difflib.get_close_matches(field.name.lower(), [name.lower() for name in COLUMN_TYPES], n=1)
-        matches = [name for name in COLUMN_TYPES if close and name.lower() == close[0]]
+        close = difflib.get_close_matches(field.name.lower(), [name.lower() for name in types], n=1)
+        matches = [name for name in types if close and name.lower() == close[0]]
         advice = f'Did you mean "{matches[0]}"?' if matches else f"Columns are: {', '.join(COLUMN_TYPES)}."
         raise ConfigError("schema", field.name, f'format replog has no column "{field.name}". {advice}')
     actual = field.dataType.simpleString()

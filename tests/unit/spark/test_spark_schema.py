@@ -56,6 +56,7 @@ def test_the_arrow_schema_is_what_spark_checks_the_first_batch_against() -> None
     [
         (StructField("val", BinaryType()), 'Did you mean "value"?'),
         (StructField("Offset", LongType()), 'Did you mean "offset"?'),
+        (StructField("_corrupt_record", StringType()), 'Did you mean "_corrupt"?'),  # from_json's name for it
         (StructField("timestamptype", IntegerType()), 'Did you mean "timestampType"?'),
         (StructField("zzz", LongType()), "Columns are: key, value"),
         (StructField("value", StringType()), '`.selectExpr("CAST(value AS string)")`'),
