@@ -2,7 +2,7 @@
 
 Driver, client and brokers are in one loop whose time is a number (`VirtualLoop`), and all that happens is drawn from a seed: kills of
 the driver at each point, leaders that move, brokers that are restarted and tell metadata of the past, topics that come, records that
-are deleted once they were read; and records are written all the while.  The brokers are those of `fake_cluster`.
+are deleted once they were read, in some histories before; and records are written all the while.  The brokers are those of `fake_cluster`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from replog.client import ClusterView
-from replog.records import decode_records, encode_batch
+from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from replog.records import decode_records, encode_batch, parse_header
 from replog.rpc.metadata_messages import MetadataUpdate
 from replog.spark.options import parse_stream_options
 from replog.spark.range_reader import RangeReader
@@ -333,6 +334,42 @@ class NowHistory(History):
         return _offsets(json.loads(logged[max(logged)]), "to") if logged else {}
 
 
+class LossHistory(History):
+    """A query that must tell that records are lost, once some are.
+
+    Attributes:
+        lost: What has happened; "": nothing yet.
+    """
+
+    lost = ""
+
+    def _happen(self, engine: Engine) -> None:
+        if self.lost or not self.checkpoint.is_done_with_its_last_batch or not self._lose(_offsets(engine.end, "to")):
+            super()._happen(engine)
+
+    def _lose(self, stands: dict[tuple[str, int], int]) -> bool:
+        """Loses records of one partition that the query has read, or has not read yet; returns whether there were any."""
+        world, rng = self.world, self.rng
+        topic, partition = key = rng.choice(sorted(stands))
+        log, kind = world.cluster.logs[key], rng.choice(["expired", "cut off", "created anew"])
+        read = [
+            at for batch in log.batches if log.log_start_offset <= (at := parse_header(batch).base_offset) < stands[key]
+        ]
+        if kind == "expired" and stands[key] < log.visible_offset:
+            log.log_start_offset = rng.randint(stands[key] + 1, log.visible_offset)
+        elif kind == "cut off" and read:
+            log.truncate(rng.choice(read))
+            world.cluster.move_leader(topic, partition, log.leader)
+        elif kind == "created anew":
+            world.cluster.delete_topic(topic)
+            world.cluster.create_topic(topic, sum(each == topic for each, _ in stands))
+        else:
+            return False
+        world.history.append(world.cluster.update())
+        self.lost = f"{key}: {kind}"
+        return True
+
+
 def _offsets(offset: Any, side: str) -> dict[tuple[str, int], int]:
     return {
         (topic, int(partition)): number
@@ -360,3 +397,17 @@ def test_each_committed_record_comes_once(seed: int | None, is_async: bool, monk
 def test_a_run_with_available_now_ends_where_the_logs_ended(seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seeds in which a run beside a broker of the past ended without some partition; and a new one."""
     check(secrets.randbits(40) if seed is None else seed, monkeypatch, is_async=False, kind=NowHistory)
+
+
+@pytest.mark.parametrize("seed", [1, 4, 5, None])
+def test_what_is_lost_is_told(seed: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds that show where a topic created anew, records deleted unread, or an unclean election are overlooked; and a new one."""
+    seed = secrets.randbits(40) if seed is None else seed
+    history = LossHistory(seed, is_async=False)
+    history.options["failOnDataLoss"] = "true"
+    told: Exception | None = None
+    try:
+        history.run(monkeypatch)
+    except (LogTruncatedError, OffsetOutOfRangeError, UnknownTopicOrPartitionError) as error:
+        told = error
+    assert bool(told) == bool(history.lost), f"seed {seed}: lost is {history.lost or 'nothing'}, told is {told}"
