@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.router import TopicQueues
+from replog.errors import InvalidRecordError
 from replog.records import Buffer, Columns, RowSource, group_rows
 
 NO_PARTITION = -1
@@ -65,10 +66,19 @@ class ColumnRows:
                 self._ask_for_each(start, end, queues)
         return group_rows(self._numbers, start, end, count, instead)
 
-    def partitions_count_least(self) -> int:
-        """Returns how many partitions a topic has at least that has those of the rows."""
-        given = memoryview(self._given or b"").cast("B")
-        return 1 + max(given[: len(given) // 4 * 4].cast("i"), default=NO_PARTITION)
+    def partitions_count_least(self, partitions_count: int) -> int:
+        """Returns how many partitions a topic has at least that has those of the rows.
+
+        Args:
+            partitions_count: What it has as far as is known: returned, without a look at each row, where that is enough.
+        """
+        given = memoryview(self._given or b"").cast("B")[: 4 * self.source.count]
+        numbers = given[: len(given) // 4 * 4].cast("i")
+        try:
+            group_rows(numbers, 0, len(numbers), partitions_count, 0)
+        except InvalidRecordError:
+            return 1 + max(numbers)
+        return partitions_count
 
     def _ask_for_each(self, start: int, end: int, queues: TopicQueues) -> None:
         for row in range(start, end):

@@ -399,7 +399,8 @@ class Producer:
         self._raise_if_closed()
         now_ms = self._wall_ms() if timestamp_ms is None else timestamp_ms
         rows = ColumnRows(columns, partitions, now_ms, self._partitioner)
-        await self._router.resolve(topic, rows.partitions_count_least())
+        queues = await self._router.resolve(topic)
+        await self._router.resolve(topic, rows.partitions_count_least(len(queues.queues)))
         runs = Runs()
         for start, end, size_bytes in rows.chunks(self._chunk_bytes_max):
             if size_bytes + HEADER_BYTES > self._max_request_bytes:

@@ -80,7 +80,8 @@ class TopicQueues:
         """
         if partition is None:
             partition = partitioner.partition(self.name, key, size_bytes, len(self.queues), self.available)
-        require_partition(self.name, len(self.queues), partition)
+        if type(partition) is not int or not 0 <= partition < len(self.queues):  # without a call for each record
+            require_partition(self.name, len(self.queues), partition)
         return self.queues[partition]
 
 
