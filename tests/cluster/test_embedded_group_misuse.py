@@ -114,6 +114,35 @@ async def test_partitions_that_come_while_a_consumer_unsubscribes_are_not_begun_
     await reading.stop()
 
 
+@pytest.mark.parametrize("is_given_up", [False, True])
+async def test_who_subscribes_while_another_task_unsubscribes_is_told_to_wait(rig: Rig, is_given_up: bool) -> None:
+    listener = Heard()
+    async with rig.consumer() as consumer:
+        await consumer.subscribe(["t"], listener=listener)
+        await read(consumer, 40)
+        listener.gate.clear()
+        leaving = asyncio.create_task(consumer.unsubscribe())
+        await until(lambda: ("revoked", 4) in listener.heard)
+        if is_given_up:  # of two that unsubscribe, the one that only waits for the other
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(consumer.unsubscribe(), 0.01)
+        refusal = (await asyncio.gather(consumer.subscribe(["t"]), return_exceptions=True))[0]
+        listener.gate.set()
+        await leaving
+        assert "this consumer unsubscribes; call assign or subscribe when it has" in str(refusal)
+        await consumer.subscribe(["t"])
+        assert len(await read(consumer, 1)) == 1  # the record that was in hand
+
+
+async def test_who_assigns_while_another_task_subscribes_is_refused(rig: Rig) -> None:
+    async with rig.consumer() as consumer:
+        both = consumer.assign([("t", 0)], start="latest"), consumer.subscribe(["t"])
+        refused, subscribed = await asyncio.gather(*both, return_exceptions=True)
+        assert "its group assigns the partitions" in str(refused)
+        assert subscribed is None
+        assert len(await read(consumer, 40)) == 40
+
+
 @pytest.mark.parametrize("method", ["close", "unsubscribe"])
 async def test_who_ends_while_the_listener_hears_waits_until_it_has(rig: Rig, method: str) -> None:
     listener = Heard()

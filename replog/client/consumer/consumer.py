@@ -230,17 +230,14 @@ class Consumer(ConsumerPositions):
             RequestTimedOutError: A leader did not tell its offsets in time, or, for "latest", there was none; it names the
                 partitions.
         """
-        self._reader.raise_if_closed()
-        if self._group is not None:
-            raise InvalidRequestError(
-                "this consumer is subscribed: its group assigns the partitions; call unsubscribe first"
-            )
+        self._raise_if_not_assignable()
         check_start(start)
         require_limit("timeout_ms", timeout_ms)
         wanted = dict.fromkeys(partitions_of("partitions", partitions))
         await require_partitions(self._view, wanted)
         new = {partition: None for partition in wanted if not self._reader.is_current(partition)}
         positions = await start_positions(self._view, new, start, timeout_ms)
+        self._raise_if_not_assignable()  # another task may have closed or subscribed meanwhile
         for partition in new:
             if (
                 partition.topic not in self._view.image.topics
@@ -379,7 +376,8 @@ class Consumer(ConsumerPositions):
             listener: What hears of partitions that come and go.
 
         Raises:
-            InvalidRequestError: The consumer has no `group_id`, or was assigned partitions; or no topics are named, or a pattern as well.
+            InvalidRequestError: The consumer has no `group_id`, or was assigned partitions, or unsubscribes; or no topics are named, or
+                a pattern as well.
             UnknownTopicOrPartitionError: A topic does not exist.
             RequestTimedOutError: No broker answers.
         """
@@ -400,6 +398,8 @@ class Consumer(ConsumerPositions):
             await self._view.topic_or_raise(name)
         if matcher is not None:  # which topics there are already: those of later begin elsewhere
             await self.start()
+        if self._group is not None:
+            self._group.raise_if_ending()  # else what it subscribes to ended with the member
         if self._group is None:
             member = GroupMember(
                 self._view, self._group_settings, self._reader.wake.set, self._position, self._epoch_before
@@ -423,7 +423,9 @@ class Consumer(ConsumerPositions):
             try:
                 await group.leave()
             finally:
-                if self._group is group:  # else another task has unsubscribed, and subscribed anew
+                if (
+                    self._group is group and group.is_over
+                ):  # else another task unsubscribes, or has, and has subscribed anew
                     self._group = None
                     self._reader.want(None)
 
@@ -474,6 +476,13 @@ class Consumer(ConsumerPositions):
         return found[wanted].offset if wanted in found else None
 
     # ---- helpers ---------------------------------------------------------------------------------------------------
+
+    def _raise_if_not_assignable(self) -> None:
+        self._reader.raise_if_closed()
+        if self._group is not None:
+            raise InvalidRequestError(
+                "this consumer is subscribed: its group assigns the partitions; call unsubscribe first"
+            )
 
     def _positions(self) -> dict[TopicPartition, int]:
         states = self._reader.states.values()

@@ -89,6 +89,11 @@ class GroupReading:
         """Whether there is something to attend to before the next record."""
         return self.member.needs_reader or bool(self._unheard) or self._is_leaving
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the leaving has ended, whatever has become of it."""
+        return self._left.is_set()
+
     def is_free_to_go_on(self) -> bool:
         """Counts a record that was polled before as asked for.  Returns whether it may be handed out without attending first.
 
@@ -147,7 +152,7 @@ class GroupReading:
         member, watch = self.member, self.member.watch
         if self._now_s() >= self._turn_due_s:
             await self._give_turn()
-        self._raise_if_ending()
+        self.raise_if_ending()
         if self._is_attending:
             raise InvalidRequestError(
                 "a listener may seek and commit, and cannot read: its consumer waits for it, and one task at a time may read"
@@ -158,10 +163,10 @@ class GroupReading:
         try:
             if member.taken_back is not None:
                 await self.give_back(member.taken_back)
-                self._raise_if_ending()
+                self.raise_if_ending()
             if member.ready or self._unheard:
                 await self._begin()
-                self._raise_if_ending()
+                self.raise_if_ending()
             if member.going is not None:
                 await asyncio.sleep(0)  # what goes has its turn also where the application never waits
         finally:
@@ -170,7 +175,8 @@ class GroupReading:
         if member.failure is not None:
             raise raised_anew(member.failure)
 
-    def _raise_if_ending(self) -> None:
+    def raise_if_ending(self) -> None:
+        """Raises: BrokerClosedError, InvalidRequestError: The consumer closes or unsubscribes: nothing is begun with any more."""
         self._reader.raise_if_closed()
         if self._is_leaving:
             raise InvalidRequestError(
