@@ -7,33 +7,36 @@ whoever names the epoch of the last record that it knows is told (KIP-320).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from replog.records import BatchHeader
 
 NO_EPOCH = -1
 
+SPANS_MAX: Final = 100
+"""Of how many epochs is remembered where they were; of offsets before them the epoch is not known any more."""
+
 
 class EpochSpans:
     """Invariants:
-        - spans are in order of offset and epoch, and there is one for each epoch.
+        - spans are in order of offset and epoch, there is one for each epoch, and `SPANS_MAX` at most.
 
     Args:
         offset: The offset at which reading begins.
         epoch: The leader epoch of the record before it, as somebody has committed it; -1 where it is not known.
-
-    Attributes:
-        is_told: Whether nothing is known but what was committed.
     """
 
     def __init__(self, offset: int, epoch: int = NO_EPOCH) -> None:
-        self.is_told = epoch >= 0
-        self._spans: list[tuple[int, int, int]] = []  # epoch, first offset, exclusive end
-        if epoch >= 0:
-            self._spans.append((epoch, offset - 1, offset))
+        self._told = [(epoch, offset - 1, offset)] if epoch >= 0 else []
+        self._spans = self._told.copy()  # epoch, first offset, exclusive end
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nothing is known but what was committed."""
+        return bool(self._spans) and self._spans == self._told
 
     def add(self, headers: Sequence[BatchHeader]) -> None:
         """Takes in batches that were fetched, in order, one at least; they follow those of before."""
-        self.is_told = False
         first, last = headers[0], headers[-1]
         if self._spans and self._spans[-1][0] == first.partition_leader_epoch == last.partition_leader_epoch:
             self._spans[-1] = (*self._spans[-1][:2], last.next_offset)  # as nearly always
@@ -44,6 +47,17 @@ class EpochSpans:
                 first_offset = self._spans.pop()[1]
             if epoch >= 0:
                 self._spans.append((epoch, first_offset, header.next_offset))
+        del self._spans[:-SPANS_MAX]
+
+    def parting(self, epoch: int, end_offset: int) -> int:
+        """Returns the offset from which on nothing of what was fetched is in a log.
+
+        Args:
+            epoch: The last epoch of the log that is not later than that of the last record that was fetched.
+            end_offset: Where it ends there. What was fetched of later epochs is not there, wherever it was.
+        """
+        firsts = [max(first_offset, 0) for later, first_offset, _ in self._spans if later > epoch]
+        return min([end_offset, *firsts])
 
     def cut(self, offset: int) -> None:
         """Forgets what was fetched from an offset on."""

@@ -206,7 +206,8 @@ class PartitionFetch:
         if self.epochs.is_told and diverging.end_offset >= self.fetch_offset:
             self.epochs = EpochSpans(self.fetch_offset)
         else:
-            self.diverging = diverging
+            end_offset = self.epochs.parting(diverging.epoch, diverging.end_offset)
+            self.diverging = DivergingEpoch(diverging.epoch, end_offset)
 
     def release(self, chunk: FetchedChunk) -> None:
         """Counts `chunk` out of what is buffered: it has been handed out or dropped."""

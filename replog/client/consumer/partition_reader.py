@@ -148,11 +148,14 @@ class PartitionReader:
         for partition, offset in positions.items():
             state = self.states.get(partition)
             if state is not None and offset < state.position:
-                self.backlog.drop(state)
-                state.rewind(offset)
-                self._fetchers.wake(state)
+                self._rewind(state, offset)
         if positions:
             self.follow()  # a topic that was deleted meanwhile is told again
+
+    def _rewind(self, state: PartitionFetch, offset: int) -> None:
+        self.backlog.drop(state)
+        state.rewind(offset)
+        self._fetchers.wake(state)
 
     def follow(self) -> None:
         """Gives each partition to the fetcher that reads it by the newest metadata; stops those of deleted topics."""
@@ -241,7 +244,10 @@ class PartitionReader:
                 "%s: the log was cut from %d to %d by an unclean election; reading on there",
                 state.partition, state.fetch_offset, parted.end_offset,
             )  # fmt: skip
-            self._reset(state, parted.end_offset)
+            self._rewind(
+                state, parted.end_offset
+            )  # what is left is compared again: the logs may have parted before that
+            self._tell_reset(state)
 
     async def _reset_out_of_range(self, deadline_s: float | None) -> None:
         """Asks the leaders where to read on; where they do not tell in time, the next read asks again."""
@@ -265,7 +271,9 @@ class PartitionReader:
                 continue
             if self._reset_policy == "raise":
                 raise state.out_of_range_error(first, end)
-            self._reset(state, first if self._reset_policy == "earliest" else end)
+            offset = first if self._reset_policy == "earliest" else end
+            self.seek(state, offset)
+            self._tell_reset(state)
 
     async def _ends(self, partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
         """Asks the leader for the first offset of a partition, and for its high watermark."""
@@ -273,10 +281,9 @@ class PartitionReader:
         end = await offsets_at(self._view, [partition], LATEST_TIMESTAMP, timeout_ms)
         return first[partition], end[partition]
 
-    def _reset(self, state: PartitionFetch, offset: int) -> None:
-        self.seek(state, offset)
+    def _tell_reset(self, state: PartitionFetch) -> None:
         if self.on_reset is not None:
-            self.on_reset(state.partition, offset)
+            self.on_reset(state.partition, state.position)
 
     def _handle_trouble(self) -> None:
         self._has_trouble = True
