@@ -272,6 +272,10 @@ class PartitionReader:
             if self._reset_policy == "raise":
                 raise state.out_of_range_error(first, end)
             offset = first if self._reset_policy == "earliest" else end
+            _log.warning(
+                "%s: offset %d does not exist, the log has offsets %d to %d; reading on at %d, as auto_offset_reset says",
+                state.partition, state.fetch_offset, first, end, offset,
+            )  # fmt: skip
             self.seek(state, offset)
             self._tell_reset(state)
 

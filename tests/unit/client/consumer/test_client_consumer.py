@@ -279,7 +279,7 @@ async def test_out_of_range_raises_and_names_both_ends() -> None:
 
 
 @pytest.mark.parametrize(("policy", "first"), [("earliest", 4), ("latest", 20)])
-async def test_out_of_range_may_reset(policy: Any, first: int) -> None:
+async def test_out_of_range_may_reset(policy: Any, first: int, caplog: pytest.LogCaptureFixture) -> None:
     cluster = FakeCluster()
     cluster.create_topic("t")
     fill(cluster, "t", 0, 20, per_batch=1)
@@ -290,6 +290,7 @@ async def test_out_of_range_may_reset(policy: Any, first: int) -> None:
         await until(lambda: reading.done() or consumer.position(("t", 0)) == first)
         fill(cluster, "t", 0, 1)
         assert offsets(await reading) == [first]
+    assert f"t-0: offset 1 does not exist, the log has offsets 4 to 20; reading on at {first}" in caplog.text
 
 
 def with_records_of_an_epoch(count: int) -> FakeCluster:
