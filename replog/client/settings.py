@@ -15,39 +15,59 @@ _BROKERS: Final = "the coordinator says it to its members: set {} of the brokers
 _PAUSES: Final = "the pauses before another attempt are 100 ms to 500 ms and cannot be set"
 _NO_SECURITY: Final = "there is neither TLS nor authentication"
 _NO_TRANSACTIONS: Final = "there are no transactions"
+_NO_SOCKETS: Final = "sockets have the buffers that the system gives them"
 _BYTES: Final = "keys and values are bytes: encode and decode them yourself"
 
-INSTEAD: Final[Mapping[str, str]] = {
-    "allow_auto_create_topics": "create topics with Admin.create_topic",
-    "api_version": "clients and brokers agree on a version by themselves",
-    "batch_size": "use batch_size_bytes",
-    "buffer_memory": "use buffer_memory_bytes",
-    "compression_codec": "use compression",
-    "compression_type": "use compression",
-    "consumer_timeout_ms": "give timeout_ms to poll",
-    "group_protocol": "groups are those of KIP-848",
-    "heartbeat_interval_ms": _BROKERS.format("group.consumer.heartbeat.interval.ms"),
-    "key_deserializer": _BYTES,
-    "key_serializer": _BYTES,
-    "max_block_ms": "send waits until there is room: put asyncio.timeout around it",
-    "max_in_flight_requests_per_connection": (
-        "use max_in_flight_per_partition, 1 to 5: the batches of a partition that are sent and not acknowledged"
-    ),
-    "max_poll_records": "give max_records to poll",
-    "max_request_size": "use max_request_bytes",
-    "metadata_max_age_ms": "brokers tell clients of changes as they happen",
-    "partition_assignment_strategy": "the coordinator assigns partitions",
-    "retries": "records are sent again until delivery_timeout_ms is over: set that",
-    "retry_backoff_max_ms": _PAUSES,
-    "retry_backoff_ms": _PAUSES,
-    "security_protocol": _NO_SECURITY,
-    "session_timeout_ms": _BROKERS.format("group.consumer.session.timeout.ms"),
-    "transaction_timeout_ms": _NO_TRANSACTIONS,
-    "transactional_id": _NO_TRANSACTIONS,
-    "value_deserializer": _BYTES,
-    "value_serializer": _BYTES,
+ANY: Final = "client"
+
+INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
+    ANY: {
+        "allow_auto_create_topics": "create topics with Admin.create_topic",
+        "api_version": "clients and brokers agree on a version by themselves",
+        "metadata_max_age_ms": "brokers tell clients of changes as they happen",
+        "receive_buffer_bytes": _NO_SOCKETS,
+        "reconnect_backoff_max_ms": _PAUSES,
+        "reconnect_backoff_ms": _PAUSES,
+        "retries": "what may be tried again is, until its time-out is over",
+        "retry_backoff_max_ms": _PAUSES,
+        "retry_backoff_ms": _PAUSES,
+        "security_protocol": _NO_SECURITY,
+        "send_buffer_bytes": _NO_SOCKETS,
+    },
+    "Admin": {
+        "default_api_timeout_ms": "use timeout_ms",
+    },
+    "Consumer": {
+        "check_crcs": "checksums are always checked",
+        "consumer_timeout_ms": "give timeout_ms to poll",
+        "default_api_timeout_ms": "give timeout_ms to the call",
+        "group_protocol": "groups are those of KIP-848",
+        "heartbeat_interval_ms": _BROKERS.format("group.consumer.heartbeat.interval.ms"),
+        "isolation_level": _NO_TRANSACTIONS,
+        "key_deserializer": _BYTES,
+        "max_poll_records": "give max_records to poll",
+        "partition_assignment_strategy": "the coordinator assigns partitions",
+        "session_timeout_ms": _BROKERS.format("group.consumer.session.timeout.ms"),
+        "value_deserializer": _BYTES,
+    },
+    "Producer": {
+        "batch_size": "use batch_size_bytes",
+        "buffer_memory": "use buffer_memory_bytes",
+        "compression_codec": "use compression",
+        "compression_type": "use compression",
+        "key_serializer": _BYTES,
+        "max_block_ms": "send waits until there is room: put asyncio.timeout around it",
+        "max_in_flight_requests_per_connection": (
+            "use max_in_flight_per_partition, 1 to 5: the batches of a partition that are sent and not acknowledged"
+        ),
+        "max_request_size": "use max_request_bytes",
+        "retries": "records are sent again until delivery_timeout_ms is over: set that",
+        "transaction_timeout_ms": _NO_TRANSACTIONS,
+        "transactional_id": _NO_TRANSACTIONS,
+        "value_serializer": _BYTES,
+    },
 }
-"""What to do about settings of Kafka's clients."""
+"""What to do about settings of Kafka's clients, by the kind of client, without "Sync", and of any."""
 
 
 def refuse_unknown(client: type, unknown: Mapping[str, object]) -> None:
@@ -74,7 +94,9 @@ def _advice(client: type, name: str) -> str:
         return f"write it {plain}"
     if plain.startswith(("sasl_", "ssl_")):
         return _NO_SECURITY
-    if (advice := INSTEAD.get(plain)) is not None:
-        return advice
+    own = client.__name__.removeprefix("Sync")
+    for kind in (own, ANY, *INSTEAD):
+        if (advice := INSTEAD[kind].get(plain)) is not None:
+            return advice if kind in {own, ANY} else f"it is of a {kind}"
     near = difflib.get_close_matches(plain, known, n=1)
     return f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}"

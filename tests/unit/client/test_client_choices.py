@@ -10,7 +10,7 @@ import pytest
 from fake_cluster import FakeCluster
 
 from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
-from replog.client.settings import INSTEAD
+from replog.client.settings import ANY, INSTEAD
 from replog.errors import ConfigError, InvalidRequestError
 from replog.local import open_log
 
@@ -120,6 +120,11 @@ async def test_a_producer_refuses_numbers_that_mean_nothing(settings: dict[str, 
         (Consumer, "ssl_cafile", "there is neither TLS nor authentication"),
         (Consumer, "session_timeout_ms", "set group.consumer.session.timeout.ms of the brokers"),
         (SyncConsumer, "auto_offset_rest", "did you mean auto_offset_reset?"),
+        (SyncConsumer, "retries", "what may be tried again is, until its time-out is over"),
+        (Consumer, "compression_type", "it is of a Producer"),
+        (SyncProducer, "max_poll_records", "it is of a Consumer"),
+        (Consumer, "isolation_level", "there are no transactions"),
+        (Admin, "reconnect_backoff_ms", "cannot be set"),
         (Admin, "request_timeout_ms", "did you mean timeout_ms?"),
         (SyncAdmin, "colour", "it has bootstrap_servers, client_id, timeout_ms, transport"),
     ],
@@ -131,4 +136,5 @@ def test_a_setting_that_there_is_not_says_what_to_use_instead(cls: type[Any], na
 
 def test_what_to_use_instead_is_said_of_no_setting_that_there_is() -> None:
     for cls in (Admin, Consumer, Producer):
-        assert INSTEAD.keys().isdisjoint(inspect.signature(cls).parameters)
+        for kind in (ANY, cls.__name__):
+            assert INSTEAD[kind].keys().isdisjoint(inspect.signature(cls).parameters)
