@@ -31,6 +31,7 @@ from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerIdNotRegisteredError,
+    BrokerNotAvailableError,
     InconsistentClusterIdError,
     MalformedFrameError,
     ReplogError,
@@ -241,6 +242,7 @@ class ClusterView:
 
         Raises:
             UnknownTopicOrPartitionError: Brokers answer, and it is not visible after `within_ms`.
+            BrokerNotAvailableError: The same, and the brokers that answer know of no controller: what they tell may be of the past.
             RequestTimedOutError: No broker answers.
         """
 
@@ -256,7 +258,14 @@ class ClusterView:
         except RetriableError:
             if not self.cluster_id:
                 raise
-        if (topic := self.image.topics.get(name)) is not None:
+        topic = self.image.topics.get(name)
+        if self.image.controller_id < 0:
+            known = "does not exist" if topic is None else f"has {len(topic.partitions)} partitions"
+            raise BrokerNotAvailableError(
+                f'topic "{name}" {known} as far as the brokers that answer know, and they know of no controller: that may have '
+                "changed since they were cut off. Start the controllers that are down, or name more brokers in bootstrap_servers."
+            )
+        if topic is not None:
             return topic
         raise UnknownTopicOrPartitionError(
             f'topic "{name}" does not exist in cluster {self.cluster_id}. '

@@ -14,6 +14,7 @@ from fake_cluster import FakeCluster
 from replog.client import BulkDelivery, Delivery, Producer
 from replog.errors import (
     BrokerClosedError,
+    BrokerNotAvailableError,
     ConfigError,
     ErrorCode,
     InconsistentClusterIdError,
@@ -441,6 +442,22 @@ async def test_a_partition_that_was_just_added_is_waited_for(how: str) -> None:
         cluster.add_partition("t")
         await (await sending)
     assert cluster.logs["t", 1].values() == [b"w"]
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("u", None), ("t", 1)])
+async def test_a_broker_that_is_cut_off_does_not_say_for_good_that_there_is_no_topic(
+    topic: str, partition: int | None
+) -> None:
+    cluster = FakeCluster(1)
+    cluster.create_topic("t")
+    cluster.nodes[1].cut_off(knows_it=True)
+    cluster.create_topic("u")
+    cluster.add_partition("t")
+    async with make(cluster, delivery_timeout_ms=50) as producer:
+        with pytest.raises(BrokerNotAvailableError, match="they know of no controller: that may have changed since"):
+            await producer.send(topic, b"v", partition=partition)
+        cluster.nodes[1].hear_again()
+        await (await producer.send(topic, b"v", partition=partition))
 
 
 async def test_a_deleted_topic_fails_what_is_on_its_way() -> None:
