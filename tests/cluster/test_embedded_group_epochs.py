@@ -79,3 +79,19 @@ async def test_a_member_that_begins_behind_records_that_were_lost_hears_of_it(tm
                     await read(consumer, 1)
                 consumer.seek(P, 10)
             assert [record.offset for record in await read(consumer, 10)] == list(range(10, 20))
+
+
+@pytest.mark.parametrize("policy", ["raise", "earliest", "latest"])
+async def test_an_epoch_that_no_leader_can_place_moves_nobody(tmp_path: Path, policy: str) -> None:
+    """It was committed by a tool, or by who has read from a leader that is ahead of this one."""
+    async with started(tmp_path) as rig:
+        await rig.admin.create_topic("t", 1)
+        await rig.fill(count=10, partitions=1)
+        async with rig.consumer(enable_auto_commit=False) as consumer:
+            await consumer.subscribe(["t"])
+            await read(consumer, 1)
+            assert consumer._group is not None
+            await consumer._group.member.commits.commit({P: Offset(5, 99)})
+        async with rig.consumer(auto_offset_reset=policy) as consumer:
+            await consumer.subscribe(["t"])
+            assert (await read(consumer, 1))[0].offset == 5

@@ -125,6 +125,16 @@ class PartitionFetch:
         self.position = self.fetch_offset = result.log_start_offset
         return True
 
+    def forget_told(self) -> bool:
+        """Gives up the epoch that was committed beside the position, if nothing else is known; returns whether there was one.
+
+        A leader refuses an epoch that it cannot place as it does an offset, which may exist all the same.
+        """
+        if not self.epochs.is_told:
+            return False
+        self.epochs = EpochSpans(self.fetch_offset)
+        return True
+
     def rewind(self, offset: int) -> None:
         """Hands out again from `offset` on: as `seek`, but what was read is still compared with the leaders' logs."""
         epochs = self.epochs
@@ -203,11 +213,10 @@ class PartitionFetch:
         Other clients commit the epoch in which a leader has told them an offset, which may have ended without a record: then
         another one is told, and nothing is lost as long as that reaches up to here.
         """
-        if self.epochs.is_told and diverging.end_offset >= self.fetch_offset:
-            self.epochs = EpochSpans(self.fetch_offset)
-        else:
-            end_offset = self.epochs.parting(diverging.epoch, diverging.end_offset)
-            self.diverging = DivergingEpoch(diverging.epoch, end_offset)
+        if diverging.end_offset >= self.fetch_offset and self.forget_told():
+            return
+        end_offset = self.epochs.parting(diverging.epoch, diverging.end_offset)
+        self.diverging = DivergingEpoch(diverging.epoch, end_offset)
 
     def release(self, chunk: FetchedChunk) -> None:
         """Counts `chunk` out of what is buffered: it has been handed out or dropped."""

@@ -233,7 +233,7 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             return  # whatever it is, the leader knows better
         error = partition_error(result.error, result.message, state.partition)
         if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
-            if state.follow_log_start(result):
+            if state.follow_log_start(result) or state.forget_told():
                 self.wake()
                 return
             state.out_of_range = result
