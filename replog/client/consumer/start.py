@@ -92,8 +92,11 @@ async def offsets_at(
 def first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
     """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
     offsets: dict[TopicPartition, int] = {}
+    topic, number, lowest = "", -1, 0
     for one in found:
-        partition = TopicPartition(one.topic, one.partition)
-        offset = one.offset if isinstance(one, ConsumerRecord) else one.start_offset
-        offsets[partition] = min(offset, offsets.get(partition, offset))
+        offset = one[2]  # where it begins, of both kinds
+        if one.partition != number or offset < lowest or one.topic != topic:  # seldom: of one partition offsets go up
+            topic, number = one.topic, one.partition
+            partition = TopicPartition(topic, number)
+            offsets[partition] = lowest = min(offset, offsets.get(partition, offset))
     return offsets

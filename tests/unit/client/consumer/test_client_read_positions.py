@@ -11,6 +11,8 @@ from fake_cluster import FakeCluster
 from reading_kit import FIRST_OFFSET, HEALTHY, SICK, Account, damage, filled_cluster
 
 from replog.client import Consumer
+from replog.client.consumer.start import first_offsets
+from replog.client.types import FetchedBatches
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError
 from tests.cancelling import WAITS_MAX, cancelled_at_wait
 
@@ -77,3 +79,9 @@ async def test_what_was_found_is_handed_out_before_an_error_of_a_neighbour() -> 
         consumer.seek(HEALTHY[1], 20)
         await read_until(consumer, account, 20)
     assert damaged == 15
+
+
+def test_where_to_read_on_is_the_lowest_offset_in_whatever_order_records_came() -> None:
+    places = [(0, 5), (0, 6), (1, 3), (0, 4), (0, 2), (0, 3)]
+    found = [FetchedBatches("t", partition, offset, offset + 1, 0, b"") for partition, offset in places]
+    assert first_offsets(found) == {("t", 0): 2, ("t", 1): 3}
