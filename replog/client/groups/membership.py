@@ -133,6 +133,7 @@ class Membership:
         self._interval_ms = FIRST_INTERVAL_MS
         self._sent_ms = 0
         self._confirmed_ms = 0  # when the last heartbeat that was answered was sent
+        self._failures_count = 0  # of heartbeats since then
         self._due_ms: int | None = None
         self._has_said_unreleased = False
 
@@ -157,8 +158,11 @@ class Membership:
         return self.state is State.MEMBER and self._told is not None and self._under_way is None
 
     def is_in_doubt(self, now_ms: int) -> bool:
-        """Whether this member has kept silent for so long that it may be out, and has not asked, or heard, since."""
-        return self.state is State.MEMBER and self._told is not None and self._is_late_for(now_ms)
+        """Whether this member has kept silent for so long that it may be out, and has not asked, or heard, since.
+
+        A heartbeat that fails may have been under way for all of the silence; where the next one fails, too, nobody is there who knows.
+        """
+        return self.state is State.MEMBER and self._failures_count < 2 and self._is_late_for(now_ms)
 
     def _is_late_for(self, now_ms: int) -> bool:
         """Whether no heartbeat for two intervals before a time was answered: sessions are longer than one."""
@@ -241,6 +245,7 @@ class Membership:
         self.state = State.MEMBER
         self.epoch = response.member_epoch
         self._confirmed_ms = self._sent_ms
+        self._failures_count = 0
         self._interval_ms = response.heartbeat_interval_ms
         self._told = told = self._known_after(said)
         if self._is_acknowledging:
@@ -279,6 +284,7 @@ class Membership:
         if said is None:
             return ()
         self._told = None
+        self._failures_count += 1
         self._due_ms = now_ms + int(self._backoff.next_s() * 1000)
         is_kept_out = said.member_epoch == JOINING_EPOCH and isinstance(error, GroupIdNotFoundError)
         if isinstance(error, PUT_OUT) and not is_kept_out:

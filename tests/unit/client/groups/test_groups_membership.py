@@ -378,7 +378,21 @@ def test_a_coordinator_that_is_silent_holds_nobody_up() -> None:
     member = joined(0)
     tick(member, 1_000)
     fail(member, RequestTimedOutError("silent"), 6_000)
+    tick(member, 7_000)
+    fail(member, RequestTimedOutError("silent"), 12_000)
     assert not member.core.is_in_doubt(60_000)
+
+
+def test_a_heartbeat_that_was_under_way_while_the_process_stood_still_says_nothing() -> None:
+    """Its time is over when the process goes on; others may have had the partitions for long."""
+    member = joined(0)
+    tick(member, 1_000)
+    fail(member, RequestTimedOutError("silent"), 60_000)
+    assert member.core.is_in_doubt(60_000)
+    tick(member, 61_000)
+    fail(member, UnknownMemberIdError("who?"), 61_010)
+    assert member.giving_back == Lose(parts(0))
+    assert not member.core.is_in_doubt(61_010)
 
 
 @pytest.mark.parametrize(("sent_ms", "was_silent"), [(1_000, False), (50_000, True)])
