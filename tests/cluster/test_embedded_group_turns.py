@@ -88,6 +88,23 @@ async def test_who_could_not_speak_for_a_session_hears_first_that_its_partitions
         assert ["was put out: others read" in line for line in caplog.messages].count(True) == 1
 
 
+async def test_a_loop_without_async_asks_first_too_when_the_process_has_stood_still(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hands out what it has polled before, in a thread of its own."""
+    async with rig.consumer() as consumer:
+        await consumer.subscribe(["t"])
+        await read(consumer, 5)
+        group = consumer._group
+        assert group is not None
+        assert group.is_free_to_go_on()
+        now_ms = group.member._now_ms
+        monkeypatch.setattr(group.member, "_now_ms", lambda: now_ms() + 60_000)
+        work_for(monkeypatch, consumer, 60)
+        assert not group.is_free_to_go_on()
+        monkeypatch.undo()
+
+
 async def test_the_clock_of_a_turn_goes_on_while_the_loop_does_not() -> None:
     """uvloop's tells when it ran last; one that is simulated is not the process's."""
     assert _clock_of(asyncio.get_running_loop()) is time.monotonic

@@ -167,6 +167,11 @@ class GroupMember:
         """Whether the reader has something to take in before it goes on."""
         return self.taken_back is not None or bool(self.ready) or self.failure is not None
 
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether it has been silent for so long that it may be out, and nobody has said yet."""
+        return self._core.is_in_doubt(self._now_ms())
+
     # ---- life ------------------------------------------------------------------------------------------------------
 
     def subscribe(self, topics: Collection[str] | re.Pattern[str]) -> None:
@@ -264,7 +269,7 @@ class GroupMember:
 
     async def confirm(self) -> None:
         """Returns when it is known whether this is a member still: at once where the coordinator was heard lately, or is silent."""
-        while self._core.is_in_doubt(self._now_ms()) and not self._is_out.is_set():
+        while self.is_in_doubt and not self._is_out.is_set():
             self._stepped.clear()
             await self._stepped.wait()
 

@@ -73,6 +73,7 @@ class GroupReading:
         self._unheard: list[TopicPartition] = []  # begun with, and the listener has not heard of it to the end
         self._now_s = _clock_of(asyncio.get_running_loop())
         self._turn_due_s = 0.0
+        self._asked_s = 0.0  # when a record that was polled before was asked for last
         reader.attend = self.attend
 
     # ---- around a read -----------------------------------------------------------------------------------------------
@@ -100,7 +101,9 @@ class GroupReading:
         For the client without async, which polls many and hands out one at a time; from its thread.
         """
         self.member.watch.count += 1
-        return not self.is_wanted
+        now_s = self._now_s()
+        was_s, self._asked_s = self._asked_s, now_s
+        return not self.is_wanted and (now_s - was_s < TURN_S or not self.member.is_in_doubt)
 
     async def fill(self, count: int, deadline_s: float | None) -> None:
         """Waits for records as the reader does; an application that waits is not late."""
