@@ -61,14 +61,18 @@ class ImageSteps:
         """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
 
         They are set aside, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
+        Where this broker has a replica of that name, and nothing tells that the topic of the folder was deleted, the
+        folder is damaged: an empty replica in its place would count as one that has everything.
 
         Args:
             was_deleted: Whether the metadata log tells that a topic was deleted.  Such a replica is deleted: a stop has
                 come in between.
         """
-        manager = self._manager
-        for place, topic_id in manager.local_logs.strays(self._stepper.image):
-            is_kept = topic_id is None or topic_id in self._stepper.image.topics_by_id or not was_deleted(topic_id)
+        manager, image = self._manager, self._stepper.image
+        for place, topic_id in manager.local_logs.strays(image):
+            is_kept = topic_id is None or topic_id in image.topics_by_id or not was_deleted(topic_id)
+            if is_kept and topic_id is not None and manager.local_logs.quarantine_of_another(place, topic_id, image):
+                continue
             target = manager.retirements.add(place, is_kept=is_kept)
             if is_kept:
                 tell_set_aside(place, target)

@@ -10,10 +10,12 @@ from uuid import UUID
 from replog.broker.clock import Clock
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
-from replog.errors import DiskFullError, StorageError
+from replog.errors import CorruptCheckpointError, DiskFullError, StorageError
 from replog.log import CreateJob, Log, LogConfig, LogDirectory, LogManager
+from replog.log.file_names import partition_dir_name
 from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
+from replog_checkpoints import PARTITION_METADATA_FILE, uuid_to_text
 
 METADATA_TOPIC_ID = UUID(int=1)
 
@@ -106,6 +108,29 @@ class ReplicaLogs:
             if known is None or self._config.node_id not in known.replicas:
                 found.append((place, topic_id))
         return found
+
+    def quarantine_of_another(self, place: tuple[str, int], topic_id: UUID, image: MetadataImage) -> bool:
+        """Takes a replica offline whose folder carries the id of another topic, if this broker has a replica of its name.
+
+        Returns:
+            Whether it has.
+        """
+        topic = image.topics_by_name.get(place[0])
+        known = None if topic is None else topic.partitions.get(place[1])
+        home = self._logs.home_of(*place)
+        if topic is None or known is None or home is None or self._config.node_id not in known.replicas:
+            return False
+        if self._logs.offline_error(*place) is None:
+            folder = f"{home.path}/{partition_dir_name(*place)}"
+            reason = (
+                f"the topic id is {uuid_to_text(topic_id)}, that of {place[0]} is {uuid_to_text(topic.topic_id)}, and nothing "
+                "tells that another topic of this name was deleted. Nothing was changed; where the partition has other "
+                "replicas, this one is fetched from its leader again. Else stop the broker, and if the records in this folder "
+                "are those of the topic, write its id here; if they are not, move the folder away and run `replog log "
+                f"repair {folder} --accept-loss`"
+            )
+            self._logs.quarantine(*place, CorruptCheckpointError(f"{folder}/{PARTITION_METADATA_FILE}", 2, reason))
+        return True
 
 
 def tell_set_aside(place: tuple[str, int], path: str | None) -> None:

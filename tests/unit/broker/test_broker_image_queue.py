@@ -374,6 +374,25 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await queue.stop()
 
 
+async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged() -> None:
+    """One digit has flipped: an empty replica in its place would lead, and the others would follow it to nothing."""
+    fs, path = SimulatedFileSystem(), f"{DIRECTORY}/{TOPIC}-0/partition.metadata"
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+    fs.flip_bit(path, 30, 1)
+    async with rig(fs) as it:
+        queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        delta = MetadataDelta(it.image)
+        for record in (*BROKERS, *topic()):
+            delta.replay(record)
+        queue.submit(delta.apply(9, 1), delta.local_changes(1), ())
+        await wait_until(lambda: it.manager.applied_offset == 9)
+        assert not it.stepper.replicas
+        assert path in it.stepper.trouble.offline[TOPIC_ID, 0].reason
+        assert fs.exists(path)
+        await queue.stop()
+
+
 async def test_a_stop_between_two_steps_leaves_no_folder_that_nobody_names() -> None:
     """The replica has no checkpoint line any more: the next start would take its folder for a change of somebody's."""
     async with rig() as it:
