@@ -22,7 +22,6 @@ from replog.errors import (
     StorageError,
     UnsupportedCompressionError,
 )
-from replog.local.damage import located
 from replog.local.iterating import RecordIterator
 from replog.log import Log, ReadJob, is_disk_full
 from replog.log.disk_space import disk_full
@@ -411,7 +410,7 @@ class ReadableLog:
         """Returns the error that the first batch in `data` met, with file and byte."""
         if isinstance(error, InvalidRecordError):  # whole, and nobody can decode it: damage all the same
             error = CorruptRecordError("", 0, str(error))
-        return located(self._fs, self._log, data, error) if isinstance(error, CorruptRecordError) else error
+        return self._log.located(data, error) if isinstance(error, CorruptRecordError) else error
 
     def _arrow_batches(self, columns: ArrowColumns, start_offset: int, end_offset: int) -> Iterator[pa.RecordBatch]:
         offset = start_offset

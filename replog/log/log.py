@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import PurePosixPath
 
-from replog.errors import ReadOnlyLogError, ReplogError, StorageError
+from replog.errors import CorruptRecordError, ReadOnlyLogError, ReplogError, StorageError
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness
@@ -25,6 +25,7 @@ from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.cuts import LogCut
+from replog.log.reading.damage import located
 from replog.log.reading.locating import FileSpan
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
@@ -374,6 +375,10 @@ class Log:
     def locate(self, start_offset: int, end_offset: int, *, spans_max: int) -> list[FileSpan]:
         """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
         return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
+
+    def located(self, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
+        """Returns an error that was found in `data`, which was read from this log, with its file; see `damage.located`."""
+        return located(self._state, data, error)
 
     def offset_for_timestamp(
         self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX

@@ -14,7 +14,14 @@ from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.coordinator.records import EncodedRecord
 from replog.coordinator.runtime.messages import LogRead, ReadFailed, ReadLog
-from replog.errors import BrokerClosedError, DiskFullError, OffsetOutOfRangeError, ReplogError, StorageError
+from replog.errors import (
+    BrokerClosedError,
+    CorruptRecordError,
+    DiskFullError,
+    OffsetOutOfRangeError,
+    ReplogError,
+    StorageError,
+)
 from replog.log import Log, ReadJob
 from replog.records import BatchHeader, check_crc, decode_records, scan
 from replog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
@@ -100,6 +107,8 @@ class LogPieces:
             return LogRead(asked.epoch, asked.offset, (), asked.end_offset)
         try:
             found, next_offset = committed_records(self._replica.log, data, asked.offset, asked.end_offset)
+        except CorruptRecordError as error:
+            return self._failed(asked, self._replica.log.located(data, error))
         except ReplogError as error:
             return self._failed(asked, error)
         self._rest = iter(found)
@@ -139,10 +148,11 @@ def committed_records(
             check_crc(data, header)  # a wrong attribute, or producer, would hide records
             continue
         batch = memoryview(data)[header.position : header.end_position]
-        found += [
-            (each.offset, (each.key or b"", each.value))
-            for each in decode_records(batch, start_offset=start_offset, end_offset=end_offset)
-        ]
+        try:
+            decoded = decode_records(batch, start_offset=start_offset, end_offset=end_offset)
+        except CorruptRecordError as error:  # which counts from the batch
+            raise CorruptRecordError("", header.position, error.reason) from error
+        found += [(each.offset, (each.key or b"", each.value)) for each in decoded]
     return found, next_offset
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.controller.messages import CommittedRecords
-from replog.errors import InvariantViolationError
+from replog.errors import CorruptRecordError, InvariantViolationError
 from replog.log.snapshots.files import SnapshotId
 from replog.metadata.records import MetadataRecord
 from replog.records import BatchHeader, check_crc, decode_batch, scan
@@ -145,6 +145,7 @@ class CommittedLog:
         """Hands over the next piece, if there is one; tells the listener when nothing is left.
 
         Raises:
+            CorruptRecordError: A batch is damaged.
             InvariantViolationError: Committed records are missing from the log, or contradict what came before.
         """
         if self.is_behind and not self._hand_over_kept():
@@ -184,7 +185,13 @@ class CommittedLog:
         if not data:
             raise InvariantViolationError(f"committed metadata at {self.applied} is missing from the log")
         for header in scan(data):
-            if header.last_offset >= self.applied and not self._read_on(_Reading(data, header)):
+            if header.last_offset < self.applied:
+                continue
+            try:
+                reading = _Reading(data, header)
+            except CorruptRecordError as error:
+                raise self._log.log.located(data, error) from error
+            if not self._read_on(reading):
                 return
 
     def _read_on(self, reading: _Reading) -> bool:

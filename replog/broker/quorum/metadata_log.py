@@ -298,9 +298,12 @@ class MetadataLog:
         position = self.log.log_start_offset if latest is None else latest.end_offset
         while position < self.log.log_end_offset:
             data = self.read(position, max_bytes=READ_BYTES, end_offset=self.log.log_end_offset)
-            for header in scan(data):
-                check_crc(data, header)  # a wrong attribute would hide a voter set
-            found += [entry for entry in voter_sets_in(data) if entry[0] >= position]
+            try:
+                for header in scan(data):
+                    check_crc(data, header)  # a wrong attribute would hide a voter set
+                found += [entry for entry in voter_sets_in(data) if entry[0] >= position]
+            except CorruptRecordError as error:
+                raise self.log.located(data, error) from error
             position = _end_of(data)
         return found
 

@@ -19,7 +19,6 @@ from replog.cli.errors import CommandFailedError
 from replog.cli.export.committed import CommittedOnly, Everything
 from replog.cli.export.tail import damage_behind
 from replog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError, StorageError
-from replog.local.damage import located
 from replog.log import Log
 from replog.log.recovery.promises import read_promises
 from replog.records import HEADER_BYTES, check_crc, parse_header, scan
@@ -111,7 +110,7 @@ class LogSource:
                 next_offset = _next_offset(data, offset, end_offset, limit, is_first=offset == start_offset)
                 yield from self._runs_of(data, offset, end_offset, choice)
             except CorruptRecordError as error:
-                raise located(self._fs, self.log, data, error) from error
+                raise self.log.located(data, error) from error
             offset = next_offset
 
     def count_aborted(self, start_offset: int, end_offset: int) -> int | None:
@@ -124,7 +123,7 @@ class LogSource:
     def located(self, run: Run, error: CorruptRecordError | InvalidRecordError) -> Exception:
         """Returns the error that decoding a run met, with file and byte, or with the offset of the run."""
         if isinstance(error, CorruptRecordError):
-            return located(self._fs, self.log, run.data, error)
+            return self.log.located(run.data, error)
         first = next(header.base_offset for header in scan(run.data))
         return CommandFailedError(f"{self.directory}: in the batches from offset {first} on: {error}")
 

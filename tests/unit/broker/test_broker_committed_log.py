@@ -170,7 +170,7 @@ def test_records_that_damage_makes_look_like_a_control_batch_are_not_passed_over
     rig.log._fs.flip_bit(f"{rig.log.log.directory}/{0:020d}.log", position + 22, 5)
     rig.committed.advance(3)
     rig.committed.hand_over()
-    with pytest.raises(CorruptRecordError, match="checksum"):
+    with pytest.raises(CorruptRecordError, match=rf"{0:020d}\.log at byte {position}: checksum"):
         rig.committed.hand_over()
     assert rig.seen == [CommittedRecords(0, 1, 1, ()), CommittedRecords(1, 2, 1, (level(1),))]
 

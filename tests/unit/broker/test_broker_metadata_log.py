@@ -88,7 +88,7 @@ def test_a_voter_set_that_damage_makes_look_like_records_is_not_passed_over(monk
     position = it.log.size_bytes
     it.append_voters(1, voter_set(1, 2), writes_version=False)
     fs.flip_bit(f"{DIRECTORY}/{0:020d}.log", position + 22, 5)
-    with pytest.raises(CorruptRecordError, match="checksum"):
+    with pytest.raises(CorruptRecordError, match=rf"{0:020d}\.log at byte {position}: checksum"):
         MetadataLog(fs, it.log, FakeClock(), lambda: False)
 
 

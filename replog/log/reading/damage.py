@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from replog.errors import CorruptRecordError
-from replog.log import Log
 from replog.log.file_names import LOG_SUFFIX, file_path
 from replog.log.segments.scan import scan_headers
+from replog.log.state import LogState
 from replog.records import parse_header
 from replog_checkpoints import FileSystem, OpenMode
 
 
-def located(fs: FileSystem, log: Log, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
+def located(state: LogState, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
     """Returns the same error with the segment file and the position in it; one that names a file already as it is.
 
     Args:
-        fs: The disk.
-        log: The log that was read.
+        state: The state of the log that was read.
         data: The batches that were read from it.
         error: The error that was found in them; its position counts in `data`.
     """
@@ -23,11 +22,11 @@ def located(fs: FileSystem, log: Log, data: bytes, error: CorruptRecordError) ->
         return error
     try:
         base_offset = parse_header(data, error.position).base_offset
-        bases = [base for base in log.segment_base_offsets if base <= base_offset]
-        path = file_path(log.directory, bases[-1], LOG_SUFFIX)
-        position = _position(fs, path, base_offset)
+        segment = state.segments[state.segments.number_for(base_offset)]
+        path = file_path(state.directory, segment.base_offset, LOG_SUFFIX)
+        position = _position(state.fs, path, base_offset)
     except (CorruptRecordError, IndexError, OSError):
-        return CorruptRecordError(log.directory, error.position, f"in {len(data)} bytes read from it: {error.reason}")
+        return CorruptRecordError(state.directory, error.position, f"in {len(data)} bytes read from it: {error.reason}")
     reason = f"{error.reason} (offset {base_offset}). Nothing was changed: restore the file from a copy"
     return CorruptRecordError(path, position, reason)
 
