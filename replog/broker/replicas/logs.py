@@ -11,7 +11,7 @@ from replog.broker.clock import Clock
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
 from replog.errors import CorruptCheckpointError, DiskFullError, StorageError
-from replog.log import CreateJob, Log, LogConfig, LogDirectory, LogManager
+from replog.log import METADATA_TOPIC, CreateJob, Log, LogConfig, LogDirectory, LogManager
 from replog.log.file_names import partition_dir_name
 from replog.metadata.delta import LocalPartition
 from replog.metadata.image import MetadataImage
@@ -100,7 +100,7 @@ class ReplicaLogs:
         offline = self._logs.offline
         for place in self._logs.replicas:
             topic_id = self._logs.topic_id(*place)
-            if topic_id == METADATA_TOPIC_ID or (topic_id is None and place not in offline):
+            if place[0] == METADATA_TOPIC or (topic_id is None and place not in offline):
                 continue
             topic = image.topics_by_name.get(place[0]) if topic_id is None else None
             looked_for = topic.topic_id if topic is not None else topic_id

@@ -24,7 +24,7 @@ from replog.log.directories.replica_opener import ReplicaOpener
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.file_names import deleted_dir_name, partition_dir_name, stray_dir_name
 from replog.log.log import Log
-from replog_checkpoints import TopicPartition
+from replog_checkpoints import PARTITION_METADATA_FILE, TopicPartition, uuid_to_text
 
 
 class DirectoryReplicas:
@@ -80,8 +80,9 @@ class DirectoryReplicas:
         found = state.topic_ids[key]
         if found != topic_id:
             raise InconsistentTopicIdError(
-                f"{state.path_of(key)} holds topic id {found}, {topic_id} was asked for: the topic was deleted and created "
-                "again. Delete the old replica first"
+                f"{state.path_of(key)}/{PARTITION_METADATA_FILE} holds topic id {found and uuid_to_text(found)}, "
+                f"{uuid_to_text(topic_id)} was asked for: the file is damaged or another's, then restore it; or the topic was "
+                "deleted and created again. Delete the old replica first"
             )
         if config is not None:
             state.logs[key].set_config(config)

@@ -16,6 +16,7 @@ from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, 
 
 from replog.broker.replicas.image_queue import CREATED_TOGETHER, TAKEN_TOGETHER, ImageQueue
 from replog.broker.replicas.image_steps import LEADERS_TOGETHER
+from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.broker.replicas.stepper import REPLICAS_TOGETHER
 from replog.errors import ErrorCode
 from replog.log import Log, LogDirectory
@@ -33,6 +34,7 @@ from replog.metadata.records import (
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.testing import SimulatedFileSystem
+from replog_checkpoints import PartitionMetadata, write_partition_metadata
 
 BROKERS = (registered(1), registered(2), registered(3))
 OTHER = UUID(int=101)
@@ -374,12 +376,13 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await queue.stop()
 
 
-async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged() -> None:
-    """One digit has flipped: an empty replica in its place would lead, and the others would follow it to nothing."""
+@pytest.mark.parametrize("topic_id", [OTHER, METADATA_TOPIC_ID])
+async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged(topic_id: UUID) -> None:
+    """A digit has flipped, or the file is another's: an empty replica in its place would lead, and the others would follow it to nothing."""
     fs, path = SimulatedFileSystem(), f"{DIRECTORY}/{TOPIC}-0/partition.metadata"
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic())
-    fs.flip_bit(path, 30, 1)
+    write_partition_metadata(fs, path, PartitionMetadata(topic_id))
     async with rig(fs) as it:
         queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
         delta = MetadataDelta(it.image)
