@@ -7,7 +7,6 @@ continues exactly where the last one ended; a change of leader or a seek makes t
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 from uuid import UUID
@@ -191,21 +190,38 @@ class PartitionFetch:
         self.is_at_log_start = False
         self.high_watermark = max(self.high_watermark, result.high_watermark)
         self.log_start_offset = max(self.log_start_offset, result.log_start_offset)
-        headers = [header for header in scan(data) if header.next_offset > self.fetch_offset]
+        headers = self._headers(data)
         if not headers:
             if len(data):
                 raise CorruptRecordError("", 0, f"{self.partition}: no whole batch at or above {self.fetch_offset}")
             return None
-        for earlier, later in itertools.pairwise(headers):
-            if later.base_offset < earlier.next_offset:
-                raise CorruptRecordError(
-                    "", later.position, f"{self.partition}: offset {later.base_offset} follows {earlier.last_offset}"
-                )
+        data = memoryview(data)[: headers[-1].end_position]
         self.fetch_offset = headers[-1].next_offset
         self.epochs.add(headers)
         self.buffered_bytes += len(data)
         self.chunks_count += 1
         return FetchedChunk(self, data, headers, result.high_watermark, owner)
+
+    def _headers(self, data: Buffer) -> list[BatchHeader]:
+        """Returns the headers of what can be read, up to the first that cannot be or cannot follow.
+
+        The next fetch begins there, or at the batch before, whose checksum is looked at first: a broker looks at the
+        checksum only where a read begins, and would not find the damage of a reader that begins anew before it.
+
+        Raises:
+            CorruptRecordError: The first header cannot be.
+        """
+        headers: list[BatchHeader] = []
+        try:
+            for header in scan(data):
+                if headers and header.base_offset < headers[-1].next_offset:
+                    break
+                if header.next_offset > self.fetch_offset:
+                    headers.append(header)
+        except CorruptRecordError:
+            if not headers:
+                raise
+        return headers
 
     def part(self, diverging: DivergingEpoch) -> None:
         """Takes in the answer that the log does not go on from what was read.

@@ -223,7 +223,7 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             self._stop_reading(state, error)
             return
         if chunk is not None:
-            self._held_bytes += len(data)
+            self._held_bytes += len(chunk.data)
             self._partitions.pop(state, None)
             self._partitions[state] = None  # to the end of the line
             self._on_chunk(chunk)
