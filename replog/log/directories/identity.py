@@ -77,18 +77,18 @@ def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: in
     if FORMAT_KEY not in meta.extra:
         raise ForeignDirectoryError(
             f"{path} was formatted by Apache Kafka; this version needs {FORMAT_KEY}={FORMAT}. Nothing was changed: "
-            "use another directory"
+            f"use another directory; {_or_flipped(path)}"
         )
     _require_format(path, meta)
     if cluster_id is not None and meta.cluster_id != cluster_id:
         raise InconsistentClusterIdError(
             f"{path} belongs to cluster {meta.cluster_id}, this node to {cluster_id}. Nothing was changed: "
-            "correct cluster.id, or use another directory"
+            f"correct cluster.id, or use another directory; {_or_flipped(path)}"
         )
     if meta.node_id != node_id:
         raise InconsistentClusterIdError(
             f"{path} belongs to node {meta.node_id}, this is node {node_id}. Nothing was changed: "
-            "correct node.id, or use another directory"
+            f"correct node.id, or use another directory; {_or_flipped(path)}"
         )
     return meta
 
@@ -107,6 +107,10 @@ def refuse_later_format(fs: FileSystem, path: str) -> None:
     found = "" if meta is None else meta.extra.get(FORMAT_KEY, "")
     if meta is not None and found.isascii() and found.isdigit() and found > FORMAT:
         _require_format(path, meta)
+
+
+def _or_flipped(path: str) -> str:
+    return f"where that cannot be, {path}/{checkpoints.META_PROPERTIES_FILE} is damaged: restore it"
 
 
 def _require_format(path: str, meta: MetaProperties) -> None:
