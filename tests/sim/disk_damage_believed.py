@@ -1,0 +1,87 @@
+"""What no file on a disk contradicts: damage to one file of a stopped cluster that a start may believe (docs/RECOVERY.md).
+
+Each case is a rule that looks at the damage alone, and an example that is believed; `test_disk_damage.py` shows each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from replog.records import scan
+from replog.testing.simulated_cluster import LOG_DIRECTORY
+from tests.sim.disk_damage import Damage
+from tests.sim.stopped_cluster import StoppedCluster
+
+LEADER_EPOCH = range(12, 16)
+"""Bytes of a batch that are under no checksum, and say nothing about offsets."""
+
+
+@dataclass(frozen=True, slots=True)
+class Believed:
+    """One case.
+
+    Attributes:
+        reason: why nothing tells.
+        applies: whether damage is one.
+        example: seed and damage.
+    """
+
+    reason: str
+    applies: Callable[[StoppedCluster, Damage], bool]
+    example: tuple[int, str]
+
+
+def _is_a_leader_epoch(stopped: StoppedCluster, damage: Damage) -> bool:
+    if damage.kind != "flip" or not damage.path.endswith(".log"):
+        return False
+    batches = scan(stopped.disks[damage.node].image()[damage.path])
+    return any(damage.numbers[0] - batch.position in LEADER_EPOCH for batch in batches)
+
+
+def _is_a_segment_of_the_same_offsets(stopped: StoppedCluster, damage: Damage) -> bool:
+    if damage.other is None or not damage.path.endswith(".log"):
+        return False
+    node, path = damage.other
+    here = list(scan(stopped.disks[damage.node].image()[damage.path]))
+    there = list(scan(stopped.disks[node].image()[path]))
+    return bool(here and there) and here[-1].next_offset == there[-1].next_offset
+
+
+def _is_beside_a_deletion(stopped: StoppedCluster, damage: Damage) -> bool:
+    """Its `.log.deleted` is that of the segment before a compaction, less than `file.delete.delay.ms` ago."""
+    beside = f"{damage.path}.deleted"
+    return damage.kind == "missing" and damage.path.endswith(".log") and stopped.disks[damage.node].exists(beside)
+
+
+def _is_the_log_starts(_: StoppedCluster, damage: Damage) -> bool:
+    return damage.kind == "missing" and damage.path == f"{LOG_DIRECTORY}/log-start-offset-checkpoint"
+
+
+BELIEVED = (
+    Believed(
+        "no checksum covers the leader epoch of a batch: a fetch that names it is told that the log was cut",
+        _is_a_leader_epoch,
+        (103, "flip 2 /data/flights-0/00000000000000000000.log 860 3"),
+    ),
+    Believed(
+        "a segment does not say which partition it is of: one of the same offsets fits",
+        _is_a_segment_of_the_same_offsets,
+        (102, "swap 1 /data/flights-0/00000000000000000011.log 1 /data/flights-1/00000000000000000011.log"),
+    ),
+    Believed(
+        "a `.log.deleted` beside it says that the segment was being deleted",
+        _is_beside_a_deletion,
+        (112, "missing 1 /data/latest-0/00000000000000000000.log"),
+    ),
+    Believed(
+        "without log starts, which Kafka does not write for all logs, logs begin with their first segments: nothing is hidden",
+        _is_the_log_starts,
+        (1, "missing 1 /data/log-start-offset-checkpoint"),
+    ),
+)
+
+
+def why_believed(stopped: StoppedCluster, damage: Damage) -> str | None:
+    """Returns why damage may be believed; None: it may not."""
+    return next((case.reason for case in BELIEVED if case.applies(stopped, damage)), None)

@@ -1,0 +1,57 @@
+"""One file of a stopped cluster is damaged: what is served is right, or who does not serve names the file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tests.sim import disk_damage_simulation
+from tests.sim.disk_damage import Damage
+from tests.sim.disk_damage_believed import BELIEVED, Believed
+from tests.sim.disk_damage_simulation import DamagedStart, WrongError, check, run_seeds
+from tests.sim.fresh_seeds import fresh_seeds
+from tests.sim.stopped_cluster import StoppedCluster, stopped_cluster
+
+stopped = cache(stopped_cluster)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "flip 3 /data/flights-0/partition.metadata 30 0",  # led from offset 0, and the others followed it to nothing
+        "foreign 2 /data/single-latest-1/partition.metadata 2 /data/__cluster_metadata-0/partition.metadata",
+        "flip 2 /data/meta.properties 90 3",
+        "missing 1 /data/recovery-point-offset-checkpoint",
+        "older 1 /data/__cluster_metadata-0/quorum-state 0",
+        "flip 3 /data/single-2/00000000000000000022.log 40 2",
+    ],
+)
+def test_what_one_damaged_file_leaves(damage: str) -> None:
+    assert not any(name.startswith("believed") for name in check(stopped(1), Damage.parse(damage)))
+
+
+def test_for_fresh_seeds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disk_damage_simulation, "DAMAGES_A_SEED", 2)
+    with fresh_seeds("disk_damage_simulation", 2) as seeds:
+        run_seeds(seeds)
+
+
+@pytest.mark.parametrize("case", BELIEVED, ids=lambda case: case.reason)
+def test_what_is_believed_is_so(case: Believed) -> None:
+    """Else its line is left over."""
+    seed, text = case.example
+    cluster: StoppedCluster = stopped(seed)
+    damage = Damage.parse(text)
+    assert case.applies(cluster, damage)
+    with pytest.raises(WrongError):
+        DamagedStart(cluster, damage).run()
