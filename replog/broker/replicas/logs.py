@@ -102,9 +102,9 @@ class ReplicaLogs:
             topic_id = self._logs.topic_id(*place)
             if place[0] == METADATA_TOPIC or (topic_id is None and place not in offline):
                 continue
-            topic = image.topics_by_name.get(place[0]) if topic_id is None else None
-            looked_for = topic.topic_id if topic is not None else topic_id
-            known = None if looked_for is None else image.partition(looked_for, place[1])
+            topic = image.topics_by_name.get(place[0])
+            is_its = topic is not None and topic_id in {None, topic.topic_id}
+            known = topic.partitions.get(place[1]) if topic is not None and is_its else None
             if known is None or self._config.node_id not in known.replicas:
                 found.append((place, topic_id))
         return found

@@ -376,7 +376,7 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await queue.stop()
 
 
-@pytest.mark.parametrize("topic_id", [OTHER, METADATA_TOPIC_ID])
+@pytest.mark.parametrize("topic_id", [UUID(int=102), OTHER, METADATA_TOPIC_ID])
 async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged(topic_id: UUID) -> None:
     """A digit has flipped, or the file is another's: an empty replica in its place would lead, and the others would follow it to nothing."""
     fs, path = SimulatedFileSystem(), f"{DIRECTORY}/{TOPIC}-0/partition.metadata"
@@ -386,11 +386,11 @@ async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damage
     async with rig(fs) as it:
         queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
         delta = MetadataDelta(it.image)
-        for record in (*BROKERS, *topic()):
+        for record in (*BROKERS, *topic(), *topic(name="other", topic_id=OTHER)):
             delta.replay(record)
         queue.submit(delta.apply(9, 1), delta.local_changes(1), ())
         await wait_until(lambda: it.manager.applied_offset == 9)
-        assert not it.stepper.replicas
+        await wait_until(lambda: list(it.stepper.replicas) == [OTHER_KEY])
         assert path in it.stepper.trouble.offline[TOPIC_ID, 0].reason
         assert fs.exists(path)
         await queue.stop()
