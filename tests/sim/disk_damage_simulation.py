@@ -278,7 +278,7 @@ class DamagedStart:
 
     def _check_names(self) -> None:
         for node_id, error in self._failures.errors.items():
-            is_alone = self._damage.is_of_directory or METADATA_FOLDER in self._damage.path
+            is_alone = self._damage.is_of_directory or METADATA_FOLDER in str(self._damage)
             if node_id != self._damage.node or not is_alone or not self._is_named(str(error)):
                 raise WrongError(f"node {node_id} does not go on, or names no file: {error!r}")
 
@@ -325,11 +325,12 @@ class DamagedStart:
             start = consumer.position(partition)
             end = (await consumer.end_offsets([partition]))[TopicPartition(*partition)]
             records: Records = {}
-            while (position := consumer.position(partition)) < end:
+            while consumer.position(partition) < end:
                 try:
                     polled = await consumer.poll(timeout_ms=1_000)
                 except CorruptRecordError:
-                    consumer.seek(partition, position)  # the leader looks at what it is asked for again
+                    # the leader looks at what it is asked for again
+                    consumer.seek(partition, consumer.position(partition))
                     await asyncio.sleep(AGAIN_S)
                 else:
                     records |= {record.offset: (record.key, record.value) for record in polled}
