@@ -98,7 +98,7 @@ class DirectoryCheckpoints:
             job.run()
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
+        """Prepares jobs that write the log starts, what is compacted and the recovery points of all logs; any may be first."""
         points = {key: log.checkpointed_recovery_point for key, log in self._state.logs.items()}
         job = self._recovery_points.prepare({**self._kept(self._recovery_points), **points})
         return self.prepare_log_start_offsets() + self.prepare_cleaner_offsets() + ([] if job is None else [job])
