@@ -401,7 +401,7 @@ class LogDirectory:
     # Checkpoints
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, what is compacted, then the recovery points, of all logs."""
+        """Prepares jobs that write the log starts, what is compacted and the recovery points of all logs."""
         return self._checkpoints.prepare_recovery_points()
 
     def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:

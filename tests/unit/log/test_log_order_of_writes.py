@@ -1,6 +1,6 @@
 """What must be on the disk before what: it holds against every power cut, and is missed where it is taken out.
 
-The model finds none of these in thousands of examples: each needs a few steps in a row, and a cut between two of them.
+Each needs a few steps in a row and a cut between two of them, which the model hardly ever draws, or a disk that its own is not.
 """
 
 from __future__ import annotations
