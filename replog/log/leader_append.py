@@ -20,6 +20,7 @@ from replog.errors import (
 )
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
+from replog.log.epoch_file import epoch_path
 from replog.log.producers.state import ProducedBatch
 from replog.log.reading.reader import LogReader
 from replog.log.segments.segment import LogSegment
@@ -47,14 +48,19 @@ class LeaderAppender:
         """Notes that a leader begins: `epoch` starts at the log end.  Durable when it returns.
 
         Raises:
-            InvariantViolationError: A later epoch has written here.
+            CorruptRecordError: A later epoch has written here, by the batches or by the checkpoint of epochs.
         """
         state = self._state
         state.guard.check()
         if state.last_epoch is not None and epoch < state.last_epoch:
-            raise InvariantViolationError(
-                f"{state.topic_partition}: leader epoch {epoch} after epoch {state.last_epoch} in the same log"
+            segment = state.segments[state.segments.number_for(state.epochs.entries[-1][1])]
+            reason = (
+                f"leader epoch {epoch} begins, and {epoch_path(state.directory)} has records of epoch {state.last_epoch} from "
+                f"offset {state.epochs.entries[-1][1]} on, as made from the batches or not: one of the two is damaged, no checksum "
+                "covers the epoch of a batch. Nothing was changed: restore it; where the partition has other replicas, this "
+                "one is fetched from its leader again"
             )
+            raise CorruptRecordError(segment.path, 0, reason)
         state.begin_epochs([(epoch, state.log_end_offset)])
 
     def append_all(
@@ -125,6 +131,10 @@ class LeaderAppender:
         if state.admission is not None:
             state.admission(size_bytes)
         if leader_epoch != state.last_epoch:
+            if state.last_epoch is not None and leader_epoch < state.last_epoch:  # it has begun, so a later one has too
+                raise InvariantViolationError(
+                    f"{state.topic_partition}: leader epoch {leader_epoch} after epoch {state.last_epoch} in the same log"
+                )
             self.assign_epoch_start(leader_epoch)
         if state.config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
             batch, header = _with_append_time(batch, now_ms)

@@ -545,3 +545,17 @@ async def test_a_deleted_topic_leaves_no_line_in_any_checkpoint() -> None:
         for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
             assert b"flights" not in it.fs.image()[f"{DIRECTORY}/{name}"]
             assert b"other" in it.fs.image()[f"{DIRECTORY}/{name}"]
+
+
+async def test_a_last_batch_of_an_epoch_that_is_yet_to_come_takes_its_replica_offline_and_not_the_node() -> None:
+    """No checksum covers it: one bit would end the broker, with all it has, at each start."""
+    fs, path = SimulatedFileSystem(), f"{DIRECTORY}/{TOPIC}-0/{0:020d}.log"
+    async with rig(fs) as it:
+        await it.apply(registered(1), registered(2), *topic((1, 2)))
+        it.produce()
+        await it.flushed()
+    fs.flip_bit(path, 14, 1)
+    async with rig(fs) as it:
+        await it.apply(registered(1), registered(2), *topic((1, 2), leader_epoch=3))
+        assert path in it.stepper.trouble.offline[KEY].reason
+        assert it.stepper.replicas == {}
