@@ -376,6 +376,10 @@ class Log:
         """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
         return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
 
+    def check_epoch_before(self, offset: int) -> None:
+        """Looks at the leader epoch of the batch that ends at an offset; see `LogReader.check_epoch_before`."""
+        self._reader.check_epoch_before(offset)
+
     def located(self, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
         """Returns an error that was found in `data`, which was read from this log, with its file; see `damage.located`."""
         return located(self._state, data, error)

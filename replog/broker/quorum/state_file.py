@@ -83,7 +83,8 @@ class QuorumStateFile:
             self._path,
             0,
             f"{what}, and the metadata log beside it has records of epoch {last_epoch}: what this voter has promised is "
-            f"forgotten, and it could vote twice. Nothing was changed: restore the file; or move {folder} away, and "
+            f"forgotten, and it could vote twice; or the leader epoch of a batch in {folder} is damaged, which no checksum covers. "
+            f"Nothing was changed: restore the file; or move {folder} away, and "
             f"`replog log repair {folder} --accept-loss` makes the node follow under a new directory id",
         )
 

@@ -27,7 +27,7 @@ from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.config.server_keys import ReplicaSelector
 from replog.errors import BrokerClosedError, DiskFullError, ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import ReadJob
-from replog.replication.fetch_check import check_fetch
+from replog.replication.fetch_check import FetchCheck, check_fetch
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.replication.messages import EpochEnd, FollowerFetched
@@ -268,8 +268,9 @@ class FetchReader:
         if error is not ErrorCode.NONE:
             return refused_fetch(partition, refused_by(replica, error, error.name)), b""
         check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
-        if check.error is not ErrorCode.NONE:
-            return self._out_of_range(partition, replica, role), b""
+        refused = None if check.ok else self._refused_by_log(partition, check, replica, role)
+        if refused is not None:
+            return refused, b""
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
@@ -292,6 +293,23 @@ class FetchReader:
         if data and _is_being_filled(request.replica_id, replica, role):
             self._stepper.leader_throttle.count(len(data))
         return _served(request, partition, replica, role, check.diverging, aborted, preferred), data
+
+    def _refused_by_log(
+        self, partition: FetchPartition, check: FetchCheck, replica: Replica, role: Leader | Follower
+    ) -> FetchResult | None:
+        """Returns the answer to a fetch that does not fit to the log; None: it is to be told where both part.
+
+        The asker may have its epoch from damage here; the replica is offline then.
+        """
+        try:
+            if partition.last_fetched_epoch >= 0:
+                replica.log.check_epoch_before(partition.fetch_offset)
+        except DiskFullError as failure:  # no descriptor is left
+            return refused_fetch(partition, refused_by(replica, failure.code, str(failure)))
+        except StorageError as failure:
+            self._stepper.trouble.storage_failed(replica, failure)  # raises where the node cannot go on
+            return refused_fetch(partition, self.not_leader(partition))
+        return None if check.error is ErrorCode.NONE else self._out_of_range(partition, replica, role)
 
     def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
         """Returns what the throttle leaves for a replica that is being filled; other ones have no limit."""

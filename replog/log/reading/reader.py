@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
+from replog.log.epoch_file import epoch_path
 from replog.log.reading.captured_read import BatchPlace, CapturedRead, Part, ReadOutcome, ReadRequest, read_first
 from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches
@@ -26,7 +27,7 @@ from replog.log.reading.tail_cache import LogTail
 from replog.log.reading.time_search import RecordTime, Search, SearchJob, search_by_time, search_from_offset
 from replog.log.recovery.completeness import hole
 from replog.log.segments.reader import NotCachedError, SegmentRead
-from replog.log.segments.scan import scan_headers
+from replog.log.segments.scan import read_header, scan_headers
 from replog.log.segments.segment import LogSegment
 from replog.log.state import LogState
 from replog.records import DECOMPRESSED_BYTES_MAX, consecutive_end, scan
@@ -298,6 +299,37 @@ class LogReader:
             )
         except OSError as error:
             raise unreadable(state, error) from error
+
+    def check_epoch_before(self, offset: int) -> None:
+        """Looks whether the batch that ends at `offset` has the leader epoch that the checkpoint of epochs says.
+
+        No checksum covers the epoch, so a reader takes a wrong one for true, and is refused by it when it goes on.  It may
+        wait for the disk.
+
+        Raises:
+            CorruptRecordError: It has another one: one of the two is damaged.
+            StorageError: The disk does not give the bytes.
+        """
+        state = self._state
+        if not state.log_start_offset < offset <= state.log_end_offset:
+            return
+        segment = state.segments[state.segments.number_for(offset - 1)]
+        try:
+            with segment.opened_briefly():
+                found = segment.find(offset - 1)
+                header = None if found is None else read_header(segment.file, found.position)
+        except OSError as error:
+            raise unreadable(state, error) from error
+        if found is None or header is None or header.next_offset != offset:
+            return
+        epoch = state.epochs.epoch_for_offset(header.base_offset)
+        if epoch is not None and epoch != header.partition_leader_epoch:
+            reason = (
+                f"the batch at offset {header.base_offset} has leader epoch {header.partition_leader_epoch}, "
+                f"{epoch_path(state.directory)} says {epoch}: one of the two is damaged. Nothing was changed: restore it; where "
+                "the partition has other replicas, this one is fetched from its leader again"
+            )
+            raise CorruptRecordError(segment.path, found.position, reason)
 
     def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
         """Cuts a range of offsets into parts of about equal size; see `cuts`.

@@ -93,3 +93,19 @@ async def test_a_consumer_that_waits_at_a_follower_is_told_when_that_cuts_its_lo
         assert it.replica.log.log_end_offset == (3 if replaced else 1)
         await it.settle()
         assert parting(waiting) == (ErrorCode.NONE, DivergingEpoch(0, 1), 0)
+
+
+async def test_a_consumer_that_has_a_wrong_epoch_from_here_makes_the_damage_known() -> None:
+    """No checksum covers it: else each consumer would be told for ever that the log was cut, and no broker why."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        for _ in range(3):
+            it.produce()
+        await it.settle()
+        path = f"{it.replica.log.directory}/{0:020d}.log"
+        second = it.replica.log.size_bytes // 3
+        it.fs.flip_bit(path, second + 15, 3)
+        right = fetch_from(it, 2, 7, replica_id=CONSUMER_REPLICA_ID, leader_epoch=-1)
+        await it.settle()
+        assert parting(right)[0] is not ErrorCode.OFFSET_OUT_OF_RANGE
+        assert f"{path} at byte {second}" in it.stepper.trouble.offline[TOPIC_ID, 0].reason
