@@ -32,8 +32,8 @@ class Believed:
     example: tuple[int, str]
 
 
-def _is_a_leader_epoch(stopped: StoppedCluster, damage: Damage) -> bool:
-    if damage.kind != "flip" or not damage.path.endswith(".log"):
+def _is_an_epoch_of_the_metadata_log(stopped: StoppedCluster, damage: Damage) -> bool:
+    if damage.kind != "flip" or "/__cluster_metadata-0/" not in damage.path or not damage.path.endswith(".log"):
         return False
     batches = scan(stopped.disks[damage.node].image()[damage.path])
     return any(damage.numbers[0] - batch.position in LEADER_EPOCH for batch in batches)
@@ -60,9 +60,9 @@ def _is_the_log_starts(_: StoppedCluster, damage: Damage) -> bool:
 
 BELIEVED = (
     Believed(
-        "no checksum covers the leader epoch of a batch: a fetch that names it is told that the log was cut",
-        _is_a_leader_epoch,
-        (103, "flip 2 /data/flights-0/00000000000000000000.log 860 3"),
+        "the metadata log has a later epoch than quorum-state: the error names that file and the folder, for either may be damaged",
+        _is_an_epoch_of_the_metadata_log,
+        (2, "flip 3 /data/__cluster_metadata-0/00000000000000000050.log 1590 1"),
     ),
     Believed(
         "a segment does not say which partition it is of: one of the same offsets fits",
