@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from replog.records import scan
 from replog.testing.simulated_cluster import LOG_DIRECTORY
 from tests.sim.disk_damage import Damage
-from tests.sim.stopped_cluster import StoppedCluster
+from tests.sim.stopped_cluster import COMPACTED, StoppedCluster
 
-LEADER_EPOCH = range(12, 16)
-"""Bytes of a batch that are under no checksum, and say nothing about offsets."""
+BASE_OFFSET, LEADER_EPOCH = range(8), range(12, 16)
+"""Bytes of a batch that are under no checksum, without its length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,14 @@ def _is_an_epoch_of_the_metadata_log(stopped: StoppedCluster, damage: Damage) ->
     return any(damage.numbers[0] - batch.position in LEADER_EPOCH for batch in batches)
 
 
+def _is_an_offset_of_a_compacted_log(stopped: StoppedCluster, damage: Damage) -> bool:
+    is_compacted = any(f"/{topic}-" in damage.path for topic in COMPACTED)
+    if damage.kind != "flip" or not is_compacted or not damage.path.endswith(".log"):
+        return False
+    batches = scan(stopped.disks[damage.node].image()[damage.path])
+    return any(damage.numbers[0] - batch.position in BASE_OFFSET for batch in batches)
+
+
 def _is_a_segment_of_the_same_offsets(stopped: StoppedCluster, damage: Damage) -> bool:
     if damage.other is None or not damage.path.endswith(".log"):
         return False
@@ -59,6 +67,11 @@ def _is_the_log_starts(_: StoppedCluster, damage: Damage) -> bool:
 
 
 BELIEVED = (
+    Believed(
+        "no checksum covers the base offset of a batch: in a compacted log a higher one leaves a gap, as compaction does",
+        _is_an_offset_of_a_compacted_log,
+        (703, "flip 2 /data/single-latest-1/00000000000000000029.log 727 3"),
+    ),
     Believed(
         "the metadata log has a later epoch than quorum-state: the error names that file and the folder, for either may be damaged",
         _is_an_epoch_of_the_metadata_log,

@@ -151,6 +151,13 @@ class DamagedStart:
         self.seen[VIRTUAL] += int(self._loop.time())
 
     async def _main(self) -> None:
+        try:
+            await self._live()
+        finally:
+            for node_id in self._cluster.nodes:  # while there is a loop in which its tasks can end
+                self._cluster.crash(node_id, power_cut=False)
+
+    async def _live(self) -> None:
         await self._start()
         await self._look("after the start")
         await self._lead()
