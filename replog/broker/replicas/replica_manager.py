@@ -10,6 +10,7 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Container, Sequence
 from concurrent.futures import Executor
+from typing import Final
 from uuid import UUID
 
 from replog.broker.replicas import partition_events
@@ -35,6 +36,9 @@ from replog.rpc.log_dir_messages import LogDir
 from replog.rpc.node_messages import ReplicaStatus
 
 _log = logging.getLogger(__name__)
+
+LATE_EPOCHS_MAX: Final = 100
+"""How many elections may be made up for, each of which takes a heartbeat."""
 
 
 class ReplicaManager:
@@ -236,8 +240,15 @@ class ReplicaManager:
 
 
 def _require_later_epoch(replica: Replica) -> None:
+    """Asks for another election where the metadata are some epochs behind the log.
+
+    A log that is further ahead has a flipped bit in the epoch of its last batch: the log itself refuses to be led then.
+
+    Raises:
+        LateLeaderEpochError: The metadata are behind.
+    """
     last_epoch, leader_epoch = replica.log.last_epoch, replica.registration.leader_epoch
-    if last_epoch is not None and last_epoch > leader_epoch:
+    if last_epoch is not None and 0 < last_epoch - leader_epoch <= LATE_EPOCHS_MAX:
         raise LateLeaderEpochError(
             f"its leader epoch is {leader_epoch} in the metadata, and its log has records of epoch {last_epoch}: the metadata log "
             "has lost its end, in a repair perhaps. It is elected anew until the epoch is above that"
