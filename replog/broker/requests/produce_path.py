@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -39,7 +40,29 @@ from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceReque
 
 MAX_WAITING_PRODUCES = 100_000
 
+PARTITIONS_AT_ONCE = 250
+"""Batches that are checked and appended in one step of the driver: each is a write of its own."""
+
+BYTES_AT_ONCE = 8 << 20
+"""Bytes of those batches together, unless one alone has more: all are looked at and copied."""
+
 Answer = Callable[[ProduceResponse], None]
+
+
+class _Step(Struct):
+    """What one step of the driver has taken up."""
+
+    partitions: int = 0
+    bytes: int = 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Takes a batch up, unless it is too much; the first one is not, whatever its size."""
+        is_full = self.partitions >= PARTITIONS_AT_ONCE or self.bytes + size_bytes > BYTES_AT_ONCE
+        if self.partitions and is_full:
+            return False
+        self.partitions += 1
+        self.bytes += size_bytes
+        return True
 
 
 class _Open(Struct):
@@ -49,6 +72,14 @@ class _Open(Struct):
     answer: Answer
     results: list[ProduceResult | None] = field(default_factory=list)
     undecided: int = 0
+    taken: int = 0  # how many partitions were looked at
+
+    def take(self, step: _Step) -> range:
+        """Returns the partitions that a step looks at: as many as it takes."""
+        first, batches = self.taken, self.request.batches
+        while self.taken < len(batches) and step.take(len(batches[self.taken])):
+            self.taken += 1
+        return range(first, self.taken)
 
     def decide(self, index: int, result: ProduceResult) -> None:
         self.results[index] = result
@@ -99,7 +130,7 @@ class ProducePath:
         self._serving = serving
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
-        self._queue: list[tuple[ProduceRequest, Answer]] = []
+        self._queue: deque[_Open] = deque()  # the first one may be taken up in part
         self._held: dict[ReplicaKey, list[_Ready]] = {}
         self._reading: dict[ReplicaKey, asyncio.Task[None]] = {}  # looks into batches that are held
         self.on_begin: Callable[[Sequence[Answer]], None] | None = None
@@ -115,30 +146,43 @@ class ProducePath:
 
     def submit(self, request: ProduceRequest, answer: Answer) -> None:
         """Queues a request; `answer` is called once, on the loop."""
-        self._queue.append((request, answer))
+        count = len(request.partitions)
+        self._queue.append(_Open(request, answer, [None] * count, count))
         if len(self._queue) == 1:
             self._stepper.driver.submit(self._produce_queued)
 
     def _produce_queued(self) -> None:
-        """Takes up all that came in while the driver was busy: batches of one partition are appended together."""
-        queue, self._queue = self._queue, []
+        """Takes up what came in while the driver was busy: batches of one partition are appended together.
+
+        What is more than one step may be is left to the next one, in the order in which it came.
+        """
+        taken = self._take_up()
         if self.on_begin is not None:
-            self.on_begin([answer for _, answer in queue])
+            self.on_begin([state.answer for state, indexes in taken if indexes.start == 0])
         ready: dict[Replica, list[_Ready]] = {}
-        for request, answer in queue:
-            self._open_request(request, answer, ready)
+        for state, indexes in taken:
+            for index in indexes:
+                self._check(state, index, state.request.partitions[index], state.request.batches[index], ready)
+            if not state.results:
+                state.answer(ProduceResponse(state.request.correlation_id, ()))
         self._append_all(ready)
         if self.on_appended is not None:
-            self.on_appended([answer for _, answer in queue])
+            self.on_appended([state.answer for state, indexes in taken if indexes.stop == len(state.results)])
+        if self._queue:
+            self._stepper.driver.submit(self._produce_queued)
 
-    def _open_request(self, request: ProduceRequest, answer: Answer, ready: dict[Replica, list[_Ready]]) -> None:
-        count = len(request.partitions)
-        state = _Open(request, answer, [None] * count, count)
-        if count == 0:
-            answer(ProduceResponse(request.correlation_id, ()))
-            return
-        for index, (partition, batch) in enumerate(zip(request.partitions, request.batches, strict=True)):
-            self._check(state, index, partition, batch, ready)
+    def _take_up(self) -> list[tuple[_Open, range]]:
+        """Takes the partitions of one step out of the queue."""
+        taken, step = list[tuple[_Open, range]](), _Step()
+        while self._queue:
+            state = self._queue[0]
+            indexes = state.take(step)
+            if indexes or not state.results:
+                taken.append((state, indexes))
+            if state.taken < len(state.results):
+                break
+            self._queue.popleft()
+        return taken
 
     def _check(
         self,

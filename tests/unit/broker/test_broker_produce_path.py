@@ -113,6 +113,21 @@ async def test_all_partitions_of_a_request_are_answered_together() -> None:
         ]  # fmt: skip
 
 
+async def test_others_have_their_turn_while_many_batches_are_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    async with rig() as it:
+        await one_replica(it)
+        answers: list[ProduceResponse] = []
+        for count in (5, 1):
+            partitions = (ProducePartition(TOPIC_ID, 0),) * count
+            it.produce_path.submit(ProduceRequest(count, 1000, 1, partitions, (batch(),) * count), answers.append)
+        call, log = it.stepper.driver.call, it.replica.log
+        ends = [await call(lambda: log.log_end_offset) for _ in range(4)]
+        assert [end for end in (2, 4, 6) if end in ends] == [2, 4, 6], ends
+        told = {answer.correlation_id: [result.base_offset for result in answer.results] for answer in answers}
+        assert told == {5: [0, 1, 2, 3, 4], 1: [5]}
+
+
 async def test_a_request_for_nothing_is_answered_with_nothing() -> None:
     async with rig() as it:
         answers: list[ProduceResponse] = []
