@@ -65,6 +65,12 @@ class Reader:
 
     def uvarint(self) -> int:
         """Returns an unsigned varint.  Raises: MalformedFrameError: It has more than 32 bits, or the message ends in it."""
+        at = self._at
+        if (
+            at < self._end and (only := self._data[at]) < 0x80
+        ):  # nearly all: counts, lengths, and that there are no tags
+            self._at = at + 1
+            return only
         value = shift = 0
         for _ in range(VARINT_BYTES_MAX):
             byte = self._data[self._take(1)]
@@ -158,9 +164,11 @@ class Reader:
         Raises:
             MalformedFrameError: Tags do not rise, the message ends in them, or has more than `ELEMENTS_MAX` elements.
         """
+        count = self.uvarint()
+        if not count:
+            return []
         fields: list[tuple[int, Reader]] = []
         last = -1
-        count = self.uvarint()
         self._add_elements(count)
         for _ in range(count):
             tag, size = self.uvarint(), self.uvarint()
