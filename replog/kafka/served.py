@@ -84,8 +84,8 @@ BATCH_ELEMENTS_MAX = 3 * MAX_PARTITIONS
 """Of a Produce: it is read and begun in one piece, so that none overtakes another.  Java's max.request.size is 1 MiB, and a
 batch has 61 bytes at least; what is a little too much has an answer that says so."""
 
-READ_AT_ONCE_BYTES = 32 << 10
-"""Size up to which a request is read at once; a larger one, with a thousand names, is left to a thread unless it may overlap."""
+READ_AT_ONCE_BYTES = 16 << 10
+"""Size up to which a request is read at once; a larger one, with hundreds of names, is left to a thread unless it may overlap."""
 
 
 class Request(Protocol):
@@ -186,7 +186,7 @@ SERVED: tuple[Served, ...] = (
         group_offsets.offset_commit,
         group_offsets.refuse_offset_commit,
         last_version=group_offsets.LAST_VERSION,
-        overlapping_bytes_max=READ_AT_ONCE_BYTES,
+        overlapping_bytes_max=group_offsets.OVERLAPPING_BYTES_MAX,
     ),
     Served(
         OffsetFetchRequest,

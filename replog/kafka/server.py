@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.element_counts import elements_count
+from replog.kafka.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
 from replog.kafka.handlers.produce import has_failed
 from replog.kafka.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -107,13 +108,13 @@ class KafkaServer:
             run = _runner(api, len(frame))
             request = await run(_read, api, reader, version)
             response = await self._handle(api, request, call, run)
-            written = await run(_written, response, version)
+            if isinstance(request, ProduceRequest) and request.acks == 0:
+                return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
+            written = await _written_in_turns(response, version)
         except BaseException:  # also where the client has gone
             if unread is not None:
                 unread.close()
             raise
-        if isinstance(request, ProduceRequest) and request.acks == 0:
-            return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
         answer = _framed(correlation_id, written, has_tags=has_tags)
         return answer if unread is None else answer._replace(unread=unread)
 
@@ -125,7 +126,7 @@ class KafkaServer:
             request = await run(_read, api, Reader(body, api.elements_max), call.version)
             response = await self._handle(api, request, call, run)
             is_repeated = api.is_repeated is not None and api.is_repeated(response)
-            return Answered(await run(_written, response, call.version), is_repeated)
+            return Answered(await _written_in_turns(response, call.version), is_repeated)
 
         return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
 
@@ -161,7 +162,7 @@ async def _at_once(function: Callable[P, T], /, *args: P.args, **others: P.kwarg
 
 
 def _runner(api: Served, size: int) -> _Run:
-    """Returns what reads and writes: a large request, which may name thousands of things, is left to a thread.
+    """Returns what reads and refuses: a large request, which may name thousands of things, is left to a thread.
 
     One that may overlap others is not, for it would be overtaken.
     """
@@ -172,6 +173,10 @@ def _read(api: Served, reader: Reader, version: int) -> object:
     """Returns the message.  What is left behind it is not looked at, as in Kafka: librdkafka sends bytes too many there."""
     request: object = api.request.read(reader, version)
     return request
+
+
+async def _written_in_turns(response: Response, version: int) -> Buffers:
+    return await beside(elements_count(response, AT_ONCE_MAX), _written, response, version)
 
 
 def _written(response: Response, version: int) -> Buffers:

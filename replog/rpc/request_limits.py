@@ -55,13 +55,18 @@ def check_partitions(count: int) -> None:
 def _check_of(cls: type) -> _Check | None:
     """Returns what checks a message; None where nothing in it is text."""
     hints = typing.get_type_hints(cls)
-    checks = [(name, _of_field(f"{cls.__name__}.{name}", hints[name])) for name in _fields(cls)]
-    texts = [(name, check) for name, check in checks if check is not None]
-    if not texts:
+    texts = [name for name in _fields(cls) if hints[name] in {str, str | None}]
+    checks = [(name, _of_field(f"{cls.__name__}.{name}", hints[name])) for name in _fields(cls) if name not in texts]
+    others = [(name, check) for name, check in checks if check is not None]
+    if not texts and not others:
         return None
 
     def check_all(value: Any) -> None:
-        for name, check in texts:
+        for name in texts:  # without a call for each: a request may name ten thousand things
+            text = getattr(value, name)
+            if text is not None and len(text) > MAX_TEXT_CHARACTERS:
+                check_text(f"{cls.__name__}.{name}", text)
+        for name, check in others:
             check(getattr(value, name))
 
     return check_all

@@ -6,15 +6,28 @@ What is served has configurations of topics, of brokers, and of the cluster (a b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from replog.controller.requests import AlterableConfig, AlterConfigs, AlterConfigsResource, ConfigOperation
+from replog.controller.requests import (
+    AlterableConfig,
+    AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResult,
+    ConfigOperation,
+)
 from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
-from replog.errors import ConfigError, InvalidRequestError, InvalidTopicError, ReplogError, UnsupportedVersionError
+from replog.errors import (
+    ConfigError,
+    InvalidRequestError,
+    InvalidTopicError,
+    PolicyViolationError,
+    ReplogError,
+    UnsupportedVersionError,
+)
 from replog.kafka.handlers.known_configs import KnownConfig, source_number
 from replog.kafka.handlers.metadata import reachable
-from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, in_steps, require_few, text
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, in_steps, require_few
 from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.kafka.messages.incremental_alter_configs import (
@@ -53,6 +66,8 @@ UNCHANGEABLE: Mapping[str, str] = {
 A tool that copies a topic, such as MirrorMaker 2, names all configurations that the topic has.
 """
 
+R = TypeVar("R")
+
 AskedResource = DescribeConfigsRequest.DescribeConfigsResource
 Described = DescribeConfigsResponse.DescribeConfigsResult
 DescribedConfig = DescribeConfigsResponse.DescribeConfigsResourceResult
@@ -69,9 +84,20 @@ class _Altered(_Resource, Protocol):
     def configs(self) -> Sequence[Any]: ...
 
 
-class _Answer(Protocol):
-    error_code: int
-    error_message: str | None
+class _Wish(NamedTuple):
+    """What a request wants to be altered.
+
+    Attributes:
+        resources: The resources, with what is named of their configurations.
+        alterable: The function that returns a configuration as the controller takes it.
+        replaces: Whether what is not named is removed.
+        validate_only: Whether it is only judged.
+    """
+
+    resources: Sequence[_Altered]
+    alterable: Callable[[Any], AlterableConfig]
+    replaces: bool
+    validate_only: bool
 
 
 # ---- describe --------------------------------------------------------------------------------------------------------
@@ -145,14 +171,9 @@ async def incremental_alter_configs(
     node: KafkaNode, request: IncrementalAlterConfigsRequest, _call: Call
 ) -> IncrementalAlterConfigsResponse:
     """Sets and removes what is named, and adds to and takes from lists; the rest stays."""
-    answers = [
-        IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=one.resource_type, resource_name=one.resource_name
-        )
-        for one in request.resources
-    ]
-    await _alter(node, request.resources, answers, _increment, replaces=False, validate_only=request.validate_only)
-    return IncrementalAlterConfigsResponse(responses=answers)
+    answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    wish = _Wish(request.resources, _increment, replaces=False, validate_only=request.validate_only)
+    return IncrementalAlterConfigsResponse(responses=await _altered(node, wish, answer))
 
 
 def refuse_incremental_alter_configs(
@@ -169,14 +190,9 @@ def refuse_incremental_alter_configs(
 
 async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, _call: Call) -> AlterConfigsResponse:
     """Gives resources the configurations that are named, and no others: what is not named is removed."""
-    answers = [
-        AlterConfigsResponse.AlterConfigsResourceResponse(
-            resource_type=one.resource_type, resource_name=one.resource_name
-        )
-        for one in request.resources
-    ]
-    await _alter(node, request.resources, answers, _set, replaces=True, validate_only=request.validate_only)
-    return AlterConfigsResponse(responses=answers)
+    answer = AlterConfigsResponse.AlterConfigsResourceResponse
+    wish = _Wish(request.resources, _set, replaces=True, validate_only=request.validate_only)
+    return AlterConfigsResponse(responses=await _altered(node, wish, answer))
 
 
 def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> AlterConfigsResponse:
@@ -189,31 +205,39 @@ def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> Alte
     )
 
 
-async def _alter(
-    node: KafkaNode,
-    resources: Sequence[_Altered],
-    answers: Sequence[_Answer],
-    alterable: Callable[[Any], AlterableConfig],
-    *,
-    replaces: bool,
-    validate_only: bool,
-) -> None:
-    """Lets the controller alter what may be altered, and fills in the answers, which are in the order of the request."""
-    repeated = Counter((one.resource_type, one.resource_name) for one in resources)
-    asked: list[AlterConfigsResource] = []
-    waiting: list[_Answer] = []
-    for resource, answer in zip(resources, answers, strict=True):
+async def _altered(node: KafkaNode, wish: _Wish, answer: Callable[[int, str | None, int, str], R]) -> list[R]:
+    """Lets the controller alter what may be altered; returns the answers, in the order of the request."""
+    count = sum(max(1, len(one.configs)) for one in wish.resources)
+    require_few(count, "configurations", PolicyViolationError)
+    judged = await beside(count, _judged, wish)
+    asked = tuple(one for one in judged if isinstance(one, AlterConfigsResource))
+    results: Iterator[AlterConfigsResult] = iter(())
+    if asked:
+        altered = await node.change(AlterConfigs(asked, wish.validate_only), ConfigsAltered, NO_TIMEOUT)
+        results = iter(altered.resources)
+    told = (_outcome(next(results)) if isinstance(one, AlterConfigsResource) else one for one in judged)
+    return [
+        answer(one.code, one.message or None, resource.resource_type, resource.resource_name)
+        for resource, one in zip(wish.resources, told, strict=True)
+    ]
+
+
+def _judged(wish: _Wish) -> list[AlterConfigsResource | Failure]:
+    """Returns what the controller is asked of each resource, or why it is not asked."""
+    repeated = Counter((one.resource_type, one.resource_name) for one in wish.resources)
+    judged: list[AlterConfigsResource | Failure] = []
+    for resource in wish.resources:
         try:
             if repeated[resource.resource_type, resource.resource_name] > 1:
                 raise InvalidRequestError("a resource stands twice in the request: name it once")
-            asked.append(_resource(resource, alterable, replaces=replaces))
-            waiting.append(answer)
+            judged.append(_resource(resource, wish.alterable, replaces=wish.replaces))
         except ReplogError as error:
-            answer.error_code, answer.error_message = error.code, str(error)
-    if asked:
-        altered = await node.change(AlterConfigs(tuple(asked), validate_only), ConfigsAltered, NO_TIMEOUT)
-        for answer, result in zip(waiting, altered.resources, strict=True):
-            answer.error_code, answer.error_message = result.error, text(result.message)
+            judged.append(Failure(error.code, str(error)))
+    return judged
+
+
+def _outcome(result: AlterConfigsResult) -> Failure:
+    return Failure(result.error, result.message)
 
 
 def _resource(
@@ -222,8 +246,9 @@ def _resource(
     resource_type = _type_of(resource)
     named = [alterable(config) for config in resource.configs]
     names = [config.name for config in named]
-    if twice := _twice(names):
-        raise InvalidRequestError(f'configuration "{twice[0]}" stands twice in the request: name it once')
+    if len(set(names)) < len(names):
+        twice = Counter(names).most_common(1)[0][0]
+        raise InvalidRequestError(f'configuration "{twice}" stands twice in the request: name it once')
     for config in named:
         if config.value is None and config.operation is not ConfigOperation.DELETE:
             raise InvalidRequestError(f'configuration "{config.name}" has no value: give one, or delete it')
@@ -294,10 +319,15 @@ async def list_config_resources(
         raise UnsupportedVersionError(f"there are no resources of the types {sorted(unknown)}")
     found: list[ListConfigResourcesResponse.ConfigResource] = []
     if ResourceType.TOPIC in asked:
-        found += _resources(ResourceType.TOPIC, sorted(node.image.topics_by_name))
+        topics = node.image.topics_by_name
+        found += await beside(len(topics), _topics, topics)
     if ResourceType.BROKER in asked:
         found += _resources(ResourceType.BROKER, map(str, reachable(node)))
     return ListConfigResourcesResponse(config_resources=found)
+
+
+def _topics(names: Iterable[str]) -> list[ListConfigResourcesResponse.ConfigResource]:
+    return _resources(ResourceType.TOPIC, sorted(names))
 
 
 def refuse_list_config_resources(_request: ListConfigResourcesRequest, failure: Failure) -> ListConfigResourcesResponse:
@@ -323,7 +353,3 @@ def _type_of(resource: _Resource) -> ResourceType:
     if (trouble := topic_name_trouble(resource.resource_name)) is not None:
         raise InvalidTopicError(trouble)
     return ResourceType.TOPIC
-
-
-def _twice(names: Iterable[str]) -> list[str]:
-    return [name for name, times in Counter(names).items() if times > 1]

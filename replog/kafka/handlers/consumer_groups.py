@@ -16,7 +16,7 @@ from replog.coordinator.describing.requests import (
 from replog.errors import ErrorCode, InvalidGroupIdError, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.kafka.handlers.metadata import GROUP_OPERATIONS
-from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few, text
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
 from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.kafka.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -34,7 +34,8 @@ _MEMBER_TYPES: Mapping[GroupType, int] = {GroupType.CLASSIC: 0, GroupType.CONSUM
 
 async def heartbeat(node: KafkaNode, request: Heartbeat, call: Call) -> ConsumerGroupHeartbeatResponse:
     """Takes in the heartbeat of a member."""
-    names = request.subscribed_topic_names
+    names, owned = request.subscribed_topic_names, request.topic_partitions
+    count = sum(1 + len(each.partitions) for each in owned or ())
     asked = ConsumerHeartbeat(
         request.group_id,
         request.member_id,
@@ -45,7 +46,7 @@ async def heartbeat(node: KafkaNode, request: Heartbeat, call: Call) -> Consumer
         None if names is None else tuple(names),
         request.subscribed_topic_regex,
         request.server_assignor,
-        None if request.topic_partitions is None else _owned(request.topic_partitions),
+        None if owned is None else await beside(count, _owned, owned),
         call.client_id,
         call.client_host,
     )
@@ -91,7 +92,8 @@ async def describe(node: KafkaNode, request: ConsumerGroupDescribeRequest, call:
     found = await each_or_failure(
         request.group_ids, lambda name: node.coordinate(name, DescribeConsumerGroup(name), TIMEOUT_MS)
     )
-    groups = [_described(node.image, name, told) for name, told in found]
+    count = sum(len(told.members) for _, told in found if not isinstance(told, Failure))
+    groups = await beside(len(found) + count, _all_described, node.image, found)
     for each in groups:
         if request.include_authorized_operations and each.error_code == ErrorCode.NONE:
             each.authorized_operations = GROUP_OPERATIONS
@@ -105,6 +107,12 @@ def refuse_describe(request: ConsumerGroupDescribeRequest, failure: Failure) -> 
 
 def _without(name: str, failure: Failure) -> Describe.DescribedGroup:
     return Describe.DescribedGroup(group_code(failure.code), text(failure.message), name)
+
+
+def _all_described(
+    image: MetadataImage, found: Iterable[tuple[str, DescribedConsumerGroup | Failure]]
+) -> list[Describe.DescribedGroup]:
+    return [_described(image, name, told) for name, told in found]
 
 
 def _described(image: MetadataImage, name: str, told: DescribedConsumerGroup | Failure) -> Describe.DescribedGroup:

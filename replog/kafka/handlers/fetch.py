@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.kafka.fetch_sessions import FetchKey, SessionRefusal
 from replog.kafka.handlers.metadata import reachable
-from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, beside
 from replog.kafka.handlers.partitions import FOLLOWER, LEADER_CHANGES, endpoints, told_code
 from replog.kafka.messages.fetch import FetchRequest, FetchResponse
 from replog.metadata.image import MetadataImage
 from replog.metadata.topic_names import topic_name_trouble
 from replog.rpc.messages import CONSUMER_REPLICA_ID, Buffer, FetchPartition, FetchResult
 from replog.rpc.messages import FetchRequest as NodeRequest
+from replog.rpc.messages import FetchResponse as NodeResponse
 from replog.rpc.request_limits import check_partitions
 
 BY_ID_FROM = 13
@@ -24,6 +25,9 @@ STORAGE_ERROR_FROM = 6
 """The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+
+NOTHING = NodeResponse(0, (), ())
+"""What a node tells that is asked for nothing."""
 
 Told = FetchResponse.PartitionData
 
@@ -76,18 +80,30 @@ async def _read(
     node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], call: Call
 ) -> dict[FetchKey, Told]:
     """Returns what there is of each partition, in the order in which they are asked for."""
-    placed = {key: _placed(node.image, key, partition) for key, partition in asked.items()}
+    placed = await beside(len(asked), _all_placed, node.image, asked)
     known = tuple(partition for partition in placed.values() if partition is not None)
-    answers: Iterator[tuple[FetchResult, Buffer]] = iter(())
+    answered = NOTHING
     if known:
         answered = await node.fetch(_node_request(node, request, known), call.unread)
-        answers = zip(answered.results, answered.batches, strict=True)
     is_committed = request.isolation_level == READ_COMMITTED
-    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)
+    return await beside(len(asked), _all_told, placed, answered, call.version, is_committed=is_committed)
+
+
+def _all_placed(
+    image: MetadataImage, asked: Mapping[FetchKey, FetchRequest.FetchPartition]
+) -> dict[FetchKey, FetchPartition | None]:
+    return {key: _placed(image, key, partition) for key, partition in asked.items()}
+
+
+def _all_told(
+    placed: Mapping[FetchKey, FetchPartition | None], answered: NodeResponse, version: int, *, is_committed: bool
+) -> dict[FetchKey, Told]:
+    answers = zip(answered.results, answered.batches, strict=True)
+    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, version)
     return {
         key: _refused(key[1], unknown)
         if partition is None
-        else _told(*next(answers), call.version, is_committed=is_committed)
+        else _told(*next(answers), version, is_committed=is_committed)
         for key, partition in placed.items()
     }
 

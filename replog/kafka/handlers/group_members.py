@@ -13,7 +13,7 @@ from replog.coordinator.classic.requests import LeaveGroupResponse as Left
 from replog.coordinator.classic.requests import SyncGroupResponse as Synced
 from replog.errors import ErrorCode, JoinRefusal, MemberIdRequiredError, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
-from replog.kafka.handlers.node import Call, Failure, KafkaNode
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, beside
 from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
@@ -41,7 +41,7 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, call: Call) -> 
         request.group_id,
         request.member_id,
         request.protocol_type,
-        tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols),
+        await beside(len(request.protocols), _protocols, request),
         request.session_timeout_ms,
         request.session_timeout_ms if rebalance_ms < 0 else rebalance_ms,
         request.group_instance_id,
@@ -74,6 +74,10 @@ async def join_group(node: KafkaNode, request: JoinGroupRequest, call: Call) -> 
             for each in joined.members
         ],
     )
+
+
+def _protocols(request: JoinGroupRequest) -> tuple[Protocol, ...]:
+    return tuple(Protocol(each.name, bytes(each.metadata)) for each in request.protocols)
 
 
 def refuse_join_group(request: JoinGroupRequest, failure: Failure) -> JoinGroupResponse:

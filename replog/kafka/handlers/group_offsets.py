@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import structs
+
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
@@ -18,13 +20,14 @@ from replog.coordinator.offsets.requests import (
     FetchOffsetsResponse,
     OffsetToCommit,
     PartitionOutcome,
+    TopicOffsets,
     TopicToCommit,
     TopicToFetch,
     TopicToForget,
 )
 from replog.errors import ErrorCode, ReplogError
 from replog.kafka.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
-from replog.kafka.handlers.node import Call, Failure, KafkaNode, require_few
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -42,6 +45,16 @@ SEVERAL_FROM = 8
 GROUP_ERROR_FROM = 2
 """The first version of OffsetFetch with a field for an error of the whole group."""
 
+OVERLAPPING_BYTES_MAX = 16 << 10
+"""Size of the largest commit that may be in flight beside others of its connection."""
+
+OVERLAPPING_ELEMENTS_MAX = OVERLAPPING_BYTES_MAX // 3
+"""How many topics and partitions it may name: the shortest one has three bytes."""
+
+ASKED_AT_ONCE = 1_000
+"""Topics and partitions that a coordinator looks up in one step."""
+
+_FetchedTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
 _CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 _CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
 _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
@@ -53,10 +66,12 @@ _Groups = OffsetFetchRequest.OffsetFetchRequestGroup
 
 async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
     """Keeps offsets of a group."""
-    image = node.image
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    may_overlap = count <= OVERLAPPING_ELEMENTS_MAX  # it takes its place before it waits for anything
+    topics = await beside(0 if may_overlap else count, _all_to_commit, node.image, request.topics)
     asked = CommitOffsets(
         request.group_id,
-        tuple(_to_commit(image, topic) for topic in request.topics),
+        topics,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
@@ -66,13 +81,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Cal
         answer: CommitOffsetsResponse = await node.coordinate(request.group_id, asked, TIMEOUT_MS)
     except ReplogError as error:
         return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
-    told = zip(request.topics, asked.topics, answer.topics, strict=True)
-    return OffsetCommitResponse(
-        topics=[
-            _CommitTopic(topic.name, topic.topic_id, _committed(topic, kept, outcome.partitions))
-            for topic, kept, outcome in told
-        ]
-    )
+    return await beside(count, _all_committed, request, topics, answer)
 
 
 def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> OffsetCommitResponse:
@@ -88,6 +97,12 @@ def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> Offs
     )
 
 
+def _all_to_commit(
+    image: MetadataImage, topics: Iterable[OffsetCommitRequest.OffsetCommitRequestTopic]
+) -> tuple[TopicToCommit, ...]:
+    return tuple(_to_commit(image, topic) for topic in topics)
+
+
 def _to_commit(image: MetadataImage, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> TopicToCommit:
     """Returns the offsets of those partitions that there are."""
     found = image.topics_by_name.get(topic.name)
@@ -101,6 +116,18 @@ def _to_commit(image: MetadataImage, topic: OffsetCommitRequest.OffsetCommitRequ
         if each.partition_index in found.partitions
     )
     return TopicToCommit(topic.name, found.topic_id, tuple(offsets))
+
+
+def _all_committed(
+    request: OffsetCommitRequest, kept: Iterable[TopicToCommit], answer: CommitOffsetsResponse
+) -> OffsetCommitResponse:
+    told = zip(request.topics, kept, answer.topics, strict=True)
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(topic.name, topic.topic_id, _committed(topic, some, outcome.partitions))
+            for topic, some, outcome in told
+        ]
+    )
 
 
 def _committed(
@@ -148,23 +175,11 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call)
         asked_for = (first[name] for name in dict.fromkeys(group.group_id for group in request.groups))
         groups = [await _group(node, image, group, call.version) for group in asked_for]
         return OffsetFetchResponse(groups=groups)
-    topics = request.topics
-    asked = None if topics is None else tuple(_to_fetch(image, each.name, each.partition_indexes) for each in topics)
     try:
-        answer: FetchOffsetsResponse = await node.coordinate(
-            request.group_id, FetchOffsets(request.group_id, asked), TIMEOUT_MS
-        )
+        found = await _fetched(node, FetchOffsets(request.group_id, None), image, request.topics)
     except ReplogError as error:
         return refuse_offset_fetch(request, failure_of(error))
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                topic.topic,
-                [OffsetFetchResponse.OffsetFetchResponsePartition(*_told(each)) for each in topic.partitions],
-            )
-            for topic in answer.topics
-        ]
-    )
+    return OffsetFetchResponse(topics=await beside(_size(found), _old_topics, found))
 
 
 def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> OffsetFetchResponse:
@@ -191,33 +206,79 @@ def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> Offset
 async def _group(
     node: KafkaNode, image: MetadataImage, group: _Groups, version: int
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    topics = group.topics
     asked = FetchOffsets(
         group.group_id,
-        None if topics is None else tuple(_to_fetch(image, each.name, each.partition_indexes) for each in topics),
+        None,
         group.member_id if version >= NEW_MEMBERS_FROM else None,
         group.member_epoch if version >= NEW_MEMBERS_FROM else -1,
     )
     try:
-        answer: FetchOffsetsResponse = await node.coordinate(group.group_id, asked, TIMEOUT_MS)
+        found = await _fetched(node, asked, image, group.topics)
     except ReplogError as error:
         return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=group_code(error.code))
-    return OffsetFetchResponse.OffsetFetchResponseGroup(
-        group.group_id,
-        [
-            OffsetFetchResponse.OffsetFetchResponseTopics(
-                topic.topic,
-                topic.topic_id,
-                [OffsetFetchResponse.OffsetFetchResponsePartitions(*_told(each)) for each in topic.partitions],
-            )
-            for topic in answer.topics
-        ],
-    )
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, await beside(_size(found), _topics, found))
 
 
-def _to_fetch(image: MetadataImage, name: str, partitions: Iterable[int]) -> TopicToFetch:
-    found = image.topics_by_name.get(name)
-    return TopicToFetch(name, NO_TOPIC_ID if found is None else found.topic_id, tuple(partitions))
+async def _fetched(
+    node: KafkaNode, asked: FetchOffsets, image: MetadataImage, topics: Sequence[_FetchedTopic] | None
+) -> list[TopicOffsets]:
+    """Returns what the coordinator tells of topics, some at a time; None: of all that the group has."""
+    if topics is None:
+        every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
+        return list(every.topics)
+    found: dict[int, TopicOffsets] = {}
+    for piece in await beside(sum(1 + len(each.partition_indexes) for each in topics), _pieces, image, topics):
+        some = structs.replace(asked, topics=tuple(topic for _, topic in piece))
+        answer: FetchOffsetsResponse = await node.coordinate(asked.group_id, some, TIMEOUT_MS)
+        for (place, _), told in zip(piece, answer.topics, strict=True):
+            before = found[place].partitions if place in found else ()
+            found[place] = structs.replace(told, partitions=before + told.partitions)
+    return list(found.values())
+
+
+def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[tuple[int, TopicToFetch]]]:
+    """Returns what the coordinator is asked, one time after the other, each topic or part of one with its place.
+
+    It is asked once at least, since it also judges who asks.
+    """
+    pieces: list[list[tuple[int, TopicToFetch]]] = [[]]
+    left = ASKED_AT_ONCE
+    for place, topic in enumerate(topics):
+        known = image.topics_by_name.get(topic.name)
+        topic_id, numbers = NO_TOPIC_ID if known is None else known.topic_id, topic.partition_indexes
+        for first in range(0, max(1, len(numbers)), ASKED_AT_ONCE):
+            some = tuple(numbers[first : first + ASKED_AT_ONCE])
+            if left <= 0:
+                pieces.append([])
+                left = ASKED_AT_ONCE
+            pieces[-1].append((place, TopicToFetch(topic.name, topic_id, some)))
+            left -= 1 + len(some)
+    return pieces
+
+
+def _size(found: Iterable[TopicOffsets]) -> int:
+    return sum(1 + len(topic.partitions) for topic in found)
+
+
+def _topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponse.OffsetFetchResponseTopics(
+            topic.topic,
+            topic.topic_id,
+            [OffsetFetchResponse.OffsetFetchResponsePartitions(*_told(each)) for each in topic.partitions],
+        )
+        for topic in found
+    ]
+
+
+def _old_topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponse.OffsetFetchResponseTopic(
+            topic.topic,
+            [OffsetFetchResponse.OffsetFetchResponsePartition(*_told(each)) for each in topic.partitions],
+        )
+        for topic in found
+    ]
 
 
 def _told(offset: CommittedOffset) -> tuple[int, int, int, str]:
@@ -229,25 +290,35 @@ def _told(offset: CommittedOffset) -> tuple[int, int, int, str]:
 
 async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:  # noqa: ARG001 -- the shape of handlers
     """Forgets offsets of a group, of topics that no member reads."""
-    image = node.image
-    topics = tuple(TopicToForget(each.name, tuple(_known(image, each))) for each in request.topics)
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    topics = await beside(count, _to_forget, node.image, request.topics)
     try:
         answer: DeleteOffsetsResponse = await node.coordinate(
             request.group_id, DeleteOffsets(request.group_id, topics), TIMEOUT_MS
         )
     except ReplogError as error:
         return refuse_offset_delete(request, failure_of(error))
+    return await beside(count, _all_deleted, request, answer)
+
+
+def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
+    """Returns the answer to a request that failed as a whole."""
+    return OffsetDeleteResponse(error_code=group_code(failure.code))
+
+
+def _to_forget(
+    image: MetadataImage, topics: Iterable[OffsetDeleteRequest.OffsetDeleteRequestTopic]
+) -> tuple[TopicToForget, ...]:
+    return tuple(TopicToForget(each.name, tuple(_known(image, each))) for each in topics)
+
+
+def _all_deleted(request: OffsetDeleteRequest, answer: DeleteOffsetsResponse) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=[
             _DeleteTopic(topic.name, _deleted(topic, outcome.partitions))
             for topic, outcome in zip(request.topics, answer.topics, strict=True)
         ]
     )
-
-
-def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
-    """Returns the answer to a request that failed as a whole."""
-    return OffsetDeleteResponse(error_code=group_code(failure.code))
 
 
 def _known(image: MetadataImage, topic: OffsetDeleteRequest.OffsetDeleteRequestTopic) -> Iterable[int]:

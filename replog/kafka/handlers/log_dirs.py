@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError
-from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, require_few
+from replog.kafka.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, require_few
 from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.log import METADATA_TOPIC
@@ -31,8 +31,19 @@ async def describe_log_dirs(node: KafkaNode, request: DescribeLogDirsRequest, _c
     """Returns all directories, with the replicas that are asked for, or with all of them."""
     wanted: Mapping[str, Collection[int]] | None = None
     if request.topics is not None:
-        wanted = {one.topic: set(one.partitions) for one in request.topics}
-    return DescribeLogDirsResponse(results=[describe_directory(one, wanted) for one in await _directories(node)])
+        count = sum(1 + len(one.partitions) for one in request.topics)
+        wanted = await beside(count, _wanted, request.topics)
+    directories = await _directories(node)
+    count = sum(len(one.replicas) for one in directories)
+    return DescribeLogDirsResponse(results=await beside(count, _described, directories, wanted))
+
+
+def _wanted(topics: Iterable[DescribeLogDirsRequest.DescribableLogDirTopic]) -> dict[str, set[int]]:
+    return {one.topic: set(one.partitions) for one in topics}
+
+
+def _described(directories: Iterable[LogDir], wanted: Mapping[str, Collection[int]] | None) -> list[Directory]:
+    return [describe_directory(one, wanted) for one in directories]
 
 
 def refuse_describe_log_dirs(_request: DescribeLogDirsRequest, failure: Failure) -> DescribeLogDirsResponse:

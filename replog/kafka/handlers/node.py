@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
@@ -22,6 +22,7 @@ from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, Pro
 from replog.unread_answers import UnreadAnswer
 
 A = TypeVar("A")
+P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
@@ -43,6 +44,9 @@ _LEFT_OUT = " [...] "
 
 STEP = 50
 """Things that are answered at a time, before others have their turn."""
+
+AT_ONCE_MAX = 1_000
+"""Things up to which a request or an answer is worked on at once, some milliseconds; more are left to a thread."""
 
 
 class KafkaNode(Protocol):
@@ -219,20 +223,31 @@ def fitting(message: str) -> str:
     return f"{message[: MESSAGE_CHARACTERS_MAX - end - len(_LEFT_OUT)]}{_LEFT_OUT}{message[-end:]}"
 
 
-def require_few(count: int, what: str) -> None:
+def require_few(count: int, what: str, error: type[ReplogError] = InvalidRequestError) -> None:
     """Refuses a request that names more than `NAMED_MAX` things.
 
     Args:
         count: The number of things.
         what: What they are, in the plural.
+        error: The class of the error; of what the controller decides it is PolicyViolationError, as in Kafka.
 
     Raises:
-        InvalidRequestError: There are more.
+        ReplogError: There are more.
     """
     if count > NAMED_MAX:
-        raise InvalidRequestError(
-            f"one request names at most {NAMED_MAX:,} {what}, not {count:,}; ask in several requests"
-        )
+        raise error(f"one request names at most {NAMED_MAX:,} {what}, not {count:,}; ask in several requests")
+
+
+async def beside(count: int, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:
+    """Returns what a function returns that needs nothing but its arguments: of many things, in a thread beside the loop.
+
+    Args:
+        count: The number of things that it is about, or more.
+        function: The function; what it raises is raised.
+        args: Its arguments.
+        others: Its arguments by name.
+    """
+    return function(*args, **others) if count <= AT_ONCE_MAX else await asyncio.to_thread(function, *args, **others)
 
 
 async def in_steps(things: Iterable[T], answer: Callable[[T], A]) -> list[A]:

@@ -8,6 +8,7 @@ from replog.errors import ErrorCode
 from replog.kafka.handlers.metadata import find_topic
 from replog.kafka.handlers.node import STEP, Call, Failure, KafkaNode, require_few, text
 from replog.kafka.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from replog.kafka.written_steps import Steps
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import TopicImage
 
@@ -21,9 +22,11 @@ async def describe_producers(
 ) -> DescribeProducersResponse:
     """Returns what the leader of each partition knows of its producers; a client asks the leader."""
     require_few(sum(len(topic.partition_indexes) for topic in request.topics), "partitions")
-    return DescribeProducersResponse(
-        topics=[TopicAnswer(topic.name, await _described(node, topic)) for topic in request.topics]
-    )
+    steps, answers = Steps(), list[TopicAnswer]()
+    for topic in request.topics:
+        answers.append(TopicAnswer(topic.name, await _described(node, topic)))
+        await steps.next()
+    return DescribeProducersResponse(topics=answers)
 
 
 def refuse_describe_producers(request: DescribeProducersRequest, failure: Failure) -> DescribeProducersResponse:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from replog.errors import ErrorCode, InconsistentClusterIdError, InvalidRequestError
-from replog.kafka.handlers.node import NO_TIMEOUT, NO_TOPIC_ID, Call, Failure, KafkaNode
+from replog.kafka.handlers.node import NO_TIMEOUT, NO_TOPIC_ID, Call, Failure, KafkaNode, beside
 from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from replog.kafka.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -31,21 +31,41 @@ PartitionAnswer = DescribeQuorumResponse.PartitionData
 
 
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, _call: Call) -> DescribeQuorumResponse:
-    """Returns voters and observers as the leader of the quorum knows them; there is one such partition."""
-    wanted = {(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions}
-    told = await node.call(MembersAsked(), MembersTold, NO_TIMEOUT) if (METADATA_TOPIC, 0) in wanted else None
-    answer = DescribeQuorumResponse(
-        error_message="", nodes=[] if told is None else [_node(member) for member in told.members if member.endpoint]
+    """Returns voters and observers as the leader of the quorum knows them; there is one such partition.
+
+    A partition that is named several times is answered once: a short request would be a giant answer.
+    """
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    wanted = await beside(count, _wanted, request.topics)
+    told = None
+    if 0 in wanted.get(METADATA_TOPIC, ()):
+        told = await node.call(MembersAsked(), MembersTold, NO_TIMEOUT)
+    return DescribeQuorumResponse(
+        error_message="",
+        nodes=[] if told is None else [_node(member) for member in told.members if member.endpoint],
+        topics=await beside(count, _answers, wanted, told, node.wall_ms()),
     )
-    for topic in request.topics:
-        answers = [
-            _unknown(one.partition_index)
-            if told is None or (topic.topic_name, one.partition_index) != (METADATA_TOPIC, 0)
-            else _described(told, node.wall_ms())
-            for one in topic.partitions
-        ]
-        answer.topics.append(TopicAnswer(topic.topic_name, answers))
-    return answer
+
+
+def _wanted(topics: Iterable[DescribeQuorumRequest.TopicData]) -> dict[str, dict[int, None]]:
+    """Returns the partitions of each topic, once and in order."""
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in topics:
+        wanted.setdefault(topic.topic_name, {}).update(dict.fromkeys(one.partition_index for one in topic.partitions))
+    return wanted
+
+
+def _answers(wanted: Mapping[str, Iterable[int]], told: MembersTold | None, now_ms: int) -> list[TopicAnswer]:
+    return [
+        TopicAnswer(
+            name,
+            [
+                _unknown(number) if told is None or (name, number) != (METADATA_TOPIC, 0) else _described(told, now_ms)
+                for number in numbers
+            ],
+        )
+        for name, numbers in wanted.items()
+    ]
 
 
 def refuse_describe_quorum(request: DescribeQuorumRequest, failure: Failure) -> DescribeQuorumResponse:

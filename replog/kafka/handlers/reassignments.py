@@ -13,8 +13,8 @@ from replog.controller.requests import (
 )
 from replog.controller.requests import AlterPartitionReassignmentsResponse as ReassignmentsAltered
 from replog.controller.requests import ElectLeadersResponse as LeadersElected
-from replog.errors import InvalidRequestError
-from replog.kafka.handlers.node import Call, Failure, KafkaNode, text
+from replog.errors import InvalidRequestError, PolicyViolationError
+from replog.kafka.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
 from replog.kafka.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -46,6 +46,8 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, _call: Ca
     election = _ELECTIONS.get(request.election_type)
     if election is None:
         raise InvalidRequestError(f"there is no election of type {request.election_type}: 0 is preferred, 1 unclean")
+    count = sum(len(one.partitions) for one in request.topic_partitions or ())
+    require_few(count, "partitions", PolicyViolationError)
     named = None if request.topic_partitions is None else tuple(_named(request))
     elected = await node.change(ElectLeaders(election, named), LeadersElected, request.timeout_ms)
     return ElectLeadersResponse(
@@ -80,11 +82,9 @@ async def alter(
     node: KafkaNode, request: AlterPartitionReassignmentsRequest, _call: Call
 ) -> AlterPartitionReassignmentsResponse:
     """Begins, alters and cancels reassignments; it answers when the wish is taken down, not when the data has moved."""
-    items = tuple(
-        Reassignment(topic.name, one.partition_index, None if one.replicas is None else tuple(one.replicas))
-        for topic in request.topics
-        for one in topic.partitions
-    )
+    count = sum(len(topic.partitions) for topic in request.topics)
+    require_few(count, "partitions", PolicyViolationError)
+    items = await beside(count, _wishes, request)
     may_change_factor = request.allow_replication_factor_change
     altered = await node.change(
         AlterPartitionReassignments(items, may_change_factor), ReassignmentsAltered, request.timeout_ms
@@ -96,6 +96,14 @@ async def alter(
             MovedTopic(topic, [MovedPartition(one.partition_id, one.error, text(one.message)) for one in results])
             for topic, results in _by_topic(altered.partitions).items()
         ],
+    )
+
+
+def _wishes(request: AlterPartitionReassignmentsRequest) -> tuple[Reassignment, ...]:
+    return tuple(
+        Reassignment(topic.name, one.partition_index, None if one.replicas is None else tuple(one.replicas))
+        for topic in request.topics
+        for one in topic.partitions
     )
 
 
@@ -120,16 +128,22 @@ async def list_moving(
 ) -> ListPartitionReassignmentsResponse:
     """Returns what moves, as of a moment after the request came: who asks wants to know whether a wish is fulfilled."""
     await node.catch_up(request.timeout_ms)
-    topics = node.image.topics_by_name
+    topics, named = node.image.topics_by_name, request.topics
+    sizes = (len(topic.partitions) for topic in topics.values())
+    count = sum(sizes) if named is None else sum(1 + len(topic.partition_indexes) for topic in named)
+    return ListPartitionReassignmentsResponse(
+        error_message=None, topics=await beside(count, _moving_topics, topics, request)
+    )
+
+
+def _moving_topics(topics: Mapping[str, TopicImage], request: ListPartitionReassignmentsRequest) -> list[MovingTopic]:
     asked: Mapping[str, Iterable[int] | None]
     if request.topics is None:
         asked = dict.fromkeys(sorted(topics))
     else:
         asked = {topic.name: topic.partition_indexes for topic in request.topics}
     found = ((name, _moving(topics[name], numbers)) for name, numbers in asked.items() if name in topics)
-    return ListPartitionReassignmentsResponse(
-        error_message=None, topics=[MovingTopic(name, partitions) for name, partitions in found if partitions]
-    )
+    return [MovingTopic(name, partitions) for name, partitions in found if partitions]
 
 
 def refuse_list(_request: ListPartitionReassignmentsRequest, failure: Failure) -> ListPartitionReassignmentsResponse:

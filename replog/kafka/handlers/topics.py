@@ -6,7 +6,7 @@ The active controller decides about topics: any broker passes a request on to it
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from replog.controller.requests import (
     ConfigEntry,
@@ -20,10 +20,16 @@ from replog.controller.requests import (
 from replog.controller.requests import CreatePartitionsResponse as PartitionsCreated
 from replog.controller.requests import CreateTopicsResponse as TopicsCreated
 from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
-from replog.errors import ErrorCode, InvalidReplicaAssignmentError, InvalidRequestError, ReplogError
+from replog.errors import (
+    ErrorCode,
+    InvalidReplicaAssignmentError,
+    InvalidRequestError,
+    PolicyViolationError,
+    ReplogError,
+)
 from replog.kafka.handlers.configs import is_so
 from replog.kafka.handlers.known_configs import source_number
-from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps, text
+from replog.kafka.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, beside, in_steps, require_few, text
 from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -56,14 +62,9 @@ DeletedRecordsAnswer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
     """Creates topics, or judges only whether they could be."""
-    repeated = _repeated(topic.name for topic in request.topics)
-    answers: dict[str, NewTopicAnswer] = {}
-    wanted: list[NewTopic] = []
-    for topic in request.topics:
-        try:
-            wanted.append(_new_topic(topic, repeated))
-        except ReplogError as error:
-            answers[topic.name] = _not_created(topic.name, error.code, str(error))
+    count = sum(1 + len(topic.assignments) + len(topic.configs) for topic in request.topics)
+    require_few(count, "topics, assignments and configurations", PolicyViolationError)
+    wanted, answers = await beside(count, _new_topics, request.topics)
     if wanted:
         asked = CreateTopics(tuple(wanted), request.validate_only)
         created = await node.change(asked, TopicsCreated, request.timeout_ms)
@@ -77,6 +78,21 @@ def refuse_create_topics(request: CreateTopicsRequest, failure: Failure) -> Crea
     """Returns the answer to a request that failed as a whole."""
     names = dict.fromkeys(topic.name for topic in request.topics)
     return CreateTopicsResponse(topics=[_not_created(name, failure.code, failure.message) for name in names])
+
+
+def _new_topics(
+    topics: Sequence[CreateTopicsRequest.CreatableTopic],
+) -> tuple[list[NewTopic], dict[str, NewTopicAnswer]]:
+    """Returns the topics that the controller is asked for, and the answers of those that it is not."""
+    repeated = _repeated(topic.name for topic in topics)
+    wanted: list[NewTopic] = []
+    answers: dict[str, NewTopicAnswer] = {}
+    for topic in topics:
+        try:
+            wanted.append(_new_topic(topic, repeated))
+        except ReplogError as error:
+            answers[topic.name] = _not_created(topic.name, error.code, str(error))
+    return wanted, answers
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic, repeated: Collection[str]) -> NewTopic:
@@ -130,12 +146,10 @@ def _configs_of(node: KafkaNode, topic: NewTopic) -> list[CreateTopicsResponse.C
 
 async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, _call: Call) -> CreatePartitionsResponse:
     """Gives topics more partitions, or judges only whether they could have them."""
+    count = sum(1 + len(topic.assignments or ()) for topic in request.topics)
+    require_few(count, "topics and assignments", PolicyViolationError)
     repeated = _repeated(topic.name for topic in request.topics)
-    wanted = tuple(
-        NewPartitions(topic.name, topic.count, tuple(tuple(one.broker_ids) for one in topic.assignments or ()))
-        for topic in request.topics
-        if topic.name not in repeated
-    )
+    wanted = await beside(count, _new_partitions, request.topics, repeated)
     answers = [GrownTopicAnswer(name, ErrorCode.INVALID_REQUEST, GIVEN_TWICE) for name in repeated]
     if wanted:
         grown = await node.change(
@@ -143,6 +157,16 @@ async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, _
         )
         answers += [GrownTopicAnswer(one.name, one.error, text(one.message)) for one in grown.topics]
     return CreatePartitionsResponse(results=answers)
+
+
+def _new_partitions(
+    topics: Iterable[CreatePartitionsRequest.CreatePartitionsTopic], repeated: Collection[str]
+) -> tuple[NewPartitions, ...]:
+    return tuple(
+        NewPartitions(topic.name, topic.count, tuple(tuple(one.broker_ids) for one in topic.assignments or ()))
+        for topic in topics
+        if topic.name not in repeated
+    )
 
 
 def refuse_create_partitions(request: CreatePartitionsRequest, failure: Failure) -> CreatePartitionsResponse:
@@ -158,6 +182,7 @@ def refuse_create_partitions(request: CreatePartitionsRequest, failure: Failure)
 
 async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
     """Deletes topics by name or, where the version has them, by id."""
+    require_few(len(request.topics) + len(request.topic_names), "topics", PolicyViolationError)
     states = _to_delete(request, call.version)
     answers = [_misnamed(state) for state in states if (state.name is None) == (state.topic_id == NO_TOPIC_ID)]
     named = [state for state in states if (state.name is None) != (state.topic_id == NO_TOPIC_ID)]
@@ -200,7 +225,8 @@ def _deleted(result: TopicResult) -> DeletedTopicAnswer:
 
 async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, _call: Call) -> DeleteRecordsResponse:
     """Deletes records from the front of partitions that this broker leads; a client asks the leader of each."""
-    response, known = _opened(node.image, request)
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    response, known = await beside(count, _opened, node.image, request)
     if known:
         asked = RecordsToDelete(tuple(partition for partition, _ in known))
         deleted = await node.call(asked, RecordsDeleted, request.timeout_ms)

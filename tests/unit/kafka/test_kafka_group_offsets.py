@@ -15,7 +15,9 @@ from replog.controller.requests import (
     DeleteTopicsResponse,
     NewPartitions,
 )
+from replog.coordinator.offsets.manager import OffsetManager
 from replog.errors import ErrorCode
+from replog.kafka.handlers import group_offsets
 from replog.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
@@ -202,3 +204,28 @@ async def test_asking_for_it_does_not_make_it() -> None:
         answer = await it.ask(MetadataRequest(named, allow_auto_topic_creation=True), 12, MetadataResponse)
         assert answer.topics[0].error_code == UNKNOWN
         assert not it.kafka.image.topics_by_name
+
+
+@pytest.mark.parametrize("version", [7, 9])
+async def test_a_coordinator_is_asked_for_many_offsets_some_at_a_time(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_offsets, "ASKED_AT_ONCE", 2)
+    async with serving() as it:
+        await ready(it)
+        await commit(it, 9, ("t", 0, 5), ("t", 1, 6))
+        steps: list[int] = []
+        real = OffsetManager.fetch
+        monkeypatch.setattr(
+            OffsetManager,
+            "fetch",
+            lambda me, asked: steps.append(sum(1 + len(each.partitions) for each in asked.topics)) or real(me, asked),
+        )
+        told = await fetch(it, version, {"u": [], "t": [0, 1, 2, 0, 7], "v": [1]})
+        assert max(steps) <= 4, steps
+        assert len(steps) >= 3
+        found = {(5, 0): "at 5", (6, 0): "at 6"}
+        assert [each[:3] for each in told] == [
+            ("t", 0, 5), ("t", 1, 6), ("t", 2, -1), ("t", 0, 5), ("t", 7, -1), ("v", 1, -1),
+        ]  # fmt: skip
+        assert [each[3] for each in told if (each[2], each[4]) in found] == ["at 5", "at 6", "at 5"]

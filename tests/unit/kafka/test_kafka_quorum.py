@@ -51,6 +51,14 @@ async def test_the_quorum_tells_its_voters(version: int) -> None:
             assert (node.node_id, f"{listener.host}:{listener.port}") == (1, it.node.peer_address)
 
 
+async def test_a_partition_that_is_named_several_times_is_answered_once() -> None:
+    async with serving() as it:
+        topics = [Topic("__cluster_metadata", [Partition(0), Partition(1), Partition(0)]), Topic("t", [Partition(3)])]
+        answer = await it.ask(DescribeQuorumRequest(topics * 3), 2, DescribeQuorumResponse)
+        named = [(topic.topic_name, [one.partition_index for one in topic.partitions]) for topic in answer.topics]
+        assert named == [("__cluster_metadata", [0, 1]), ("t", [3])]
+
+
 async def test_voters_are_changed_in_the_cluster_that_is_meant() -> None:
     async with serving() as it:
         here = [Listener("CONTROLLER", "127.0.0.1", 9)]
