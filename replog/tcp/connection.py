@@ -62,6 +62,7 @@ class ConnectionLimits(Struct, frozen=True):
 
     Attributes:
         frame_bytes_max: The size of the largest frame.
+        recordless_bytes_max: The size of the largest one that brings no records: it is held while its answer is waited for.
         in_flight_max: How many requests are in flight before reading pauses.
         first_request_s: The time within which the first request has come.
         idle_s: The time after which a connection without requests ends.
@@ -69,6 +70,7 @@ class ConnectionLimits(Struct, frozen=True):
     """
 
     frame_bytes_max: int = 64 << 20
+    recordless_bytes_max: int = 8 << 20
     in_flight_max: int = 64
     first_request_s: float = 10.0
     idle_s: float = 600.0
@@ -309,11 +311,24 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._wait_for_room(len(self._arrived[0]))
                 break
             self._begin(self._arrived.popleft(), room)
+        self._refuse_large()
         if not self._arrived and self._reader.trouble and not self._is_ending:
             self._end_after_answers(self._answers.begin(), self._reader.trouble)
-        if not self._arrived and self._reader.wanted_bytes and self._may_take_room():
+        if not self._arrived and self._reader.wanted_bytes and self._may_take_room() and self._may_read_large():
             self._read_large(self._reader.wanted_bytes)
         self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
+
+    def _refuse_large(self) -> None:
+        """Notes that a frame is too large for one without records."""
+        size, most = self._reader.wanted_bytes, self._limits.recordless_bytes_max
+        if size > most and not self._server.carries_records(self._reader.wanted_start):
+            self._reader.refuse(f"a request without records is said to have {size} bytes, and has at most {most}")
+
+    def _may_read_large(self) -> bool:
+        """Whether a large frame could begin when it is whole: one that waits for the answers before it, a fetch that waits for
+        records perhaps, would keep room from others for as long."""
+        is_first = not len(self._answers)
+        return is_first or (not self._is_alone and self._server.carries_records(self._reader.wanted_start))
 
     def _room_for(self, frame: memoryview) -> ByteSemaphore | None:
         """Returns where a frame is held from here on; None: there is no room."""

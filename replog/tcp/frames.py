@@ -92,6 +92,11 @@ class FrameReader:
         return self._large is None and not self._filled
 
     @property
+    def wanted_start(self) -> memoryview:
+        """The first bytes of the frame that waits for `admit`: as many as the smallest one has, or more."""
+        return self._shared[SIZE_BYTES : self._filled]
+
+    @property
     def come_bytes(self) -> int:
         """How much of the large frame has come that was admitted; 0 where none was."""
         return self._large_filled
@@ -131,6 +136,11 @@ class FrameReader:
         self.wanted_bytes = 0
         self._drop(self._filled)
 
+    def refuse(self, trouble: str) -> None:
+        """Refuses the frame that waits for `admit`, and whatever follows it."""
+        self.trouble, self.wanted_bytes = trouble, 0
+        self._drop(self._filled)
+
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
     def _cut(self) -> list[memoryview]:
@@ -142,7 +152,8 @@ class FrameReader:
                 self.trouble = self._described_trouble(size, at)
                 break
             if size > SHARED_BYTES - SIZE_BYTES:
-                self.wanted_bytes = size
+                if self._filled - at >= SIZE_BYTES + self._bytes_min:  # what it is stands in its first bytes
+                    self.wanted_bytes = size
                 break
             end = at + SIZE_BYTES + size
             if end > self._filled:

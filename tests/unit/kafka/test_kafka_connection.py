@@ -309,6 +309,38 @@ async def test_a_large_request_that_comes_in_time_is_waited_for(monkeypatch: pyt
         assert (await first.answers(1), await second.answers(1)) == ([0], [1])
 
 
+async def test_a_large_request_behind_one_that_waits_takes_no_memory_of_others() -> None:
+    """Example: a fetch that waits a minute for records, and 64 MiB behind it."""
+    async with serving(reading_bytes_max=1_000_000) as it:
+        waiting, other = await it.client(), await it.client()
+        waiting.writer.write(request(0, kind=ALONE))
+        await it.script.until(lambda: 0 in it.script.gates)
+        waiting.writer.write(request(1, size=900_000))
+        await quiet_for(0.03)
+        other.writer.write(request(2, size=900_000))
+        await it.script.until(lambda: 2 in it.script.gates)
+        other.writer.write(request(3, kind=ALONE, size=900_000))  # behind an append whose answer is waited for
+        await quiet_for(0.03)
+        third = await it.client()
+        third.writer.write(request(4, size=900_000))
+        await it.script.until(lambda: 4 in it.script.gates)
+        it.script.is_open = True
+        it.script.finish(0, 2, 4)
+        assert (await waiting.answers(2), await other.answers(2), await third.answers(1)) == ([0, 1], [2, 3], [4])
+
+
+async def test_only_records_are_very_large(caplog: pytest.LogCaptureFixture) -> None:
+    """Example: a fetch that waits a minute, with 64 MiB of anything behind its last field: all memory for produces."""
+    async with serving(limits=replace(LIMITS, recordless_bytes_max=200_000)) as it:
+        it.script.is_open = True
+        client, other = await it.client(), await it.client()
+        client.writer.write(request(0, size=300_000) + request(1, kind=ALONE, size=200_000))
+        other.writer.write(request(2) + request(3, kind=ALONE, size=300_000)[:100])
+        assert (await client.answers(2), await other.answers(1)) == ([0, 1], [2])
+        assert await other.until_ended() == b""
+    assert "a request without records is said to have 300000 bytes, and has at most 200000" in caplog.text
+
+
 async def test_a_client_that_sends_and_does_not_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     """Example: it leaves an answer of 32 MiB where it is, and sends a byte now and then."""
     monkeypatch.setattr(connection_module, "CHECK_S", 0.02)
