@@ -6,16 +6,31 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
 from replog.controller.messages import ControllerResponse
-from replog.errors import BrokerClosedError, BrokerNotAvailableError, InvariantViolationError, ReplogError
+from replog.errors import (
+    BrokerClosedError,
+    BrokerNotAvailableError,
+    InvariantViolationError,
+    MalformedFrameError,
+    ReplogError,
+)
 from replog.rpc import calls
 from replog.rpc.call_stream import CallSession, ItemStream
 from replog.rpc.client_messages import ClientResponse
 from replog.rpc.transport import NodeHandlers, RequestContext
+
+CALL_BYTES_MAX = 16 << 20
+"""Of one call: the offsets of 200,000 partitions, the most that a cluster has, are asked for with 9 MB."""
+
+AT_ONCE_BYTES = 16 << 10
+"""Size up to which a call is decoded, and its answer encoded, at once: a millisecond."""
+
+B = TypeVar("B", bytes, bytes | memoryview)
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
@@ -48,11 +63,14 @@ async def answer_client_call(handlers: NodeHandlers, body: bytes | memoryview, c
     """
 
     async def answer() -> ClientResponse:
-        call = calls.decode_client_request(body)
+        call = await _decoded(calls.decode_client_request, body)
         return await handlers.handle_client_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
 
+    response = await outcome(answer)
+    if len(body) > AT_ONCE_BYTES:  # it tells of as many things
+        return await asyncio.to_thread(calls.encode_client_response, response)
     parts: list[bytes] = []
-    for part in calls.encode_client_response_in_parts(await outcome(answer)):
+    for part in calls.encode_client_response_in_parts(response):
         if parts:
             await asyncio.sleep(0)  # others get their turn
         parts.append(part)
@@ -67,10 +85,26 @@ async def answer_controller_call(handlers: NodeHandlers, body: bytes, context: R
     """
 
     async def answer() -> ControllerResponse:
-        call = calls.decode_controller_request(body)
+        call = await _decoded(calls.decode_controller_request, body)
         return await handlers.handle_controller_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
 
-    return calls.encode_controller_response(await outcome(answer))
+    response = await outcome(answer)
+    if len(body) > AT_ONCE_BYTES:
+        return await asyncio.to_thread(calls.encode_controller_response, response)
+    return calls.encode_controller_response(response)
+
+
+async def _decoded(decode: Callable[[B], T], body: B) -> T:
+    """Returns what is in a call; of a large one, which may name thousands of things, a thread finds out.
+
+    Raises:
+        MalformedFrameError: It is none, or larger than one may be.
+    """
+    if len(body) > CALL_BYTES_MAX:
+        raise MalformedFrameError(
+            f"a call has {len(body):,} bytes, and may have {CALL_BYTES_MAX:,}: name fewer things, in several calls"
+        )
+    return decode(body) if len(body) <= AT_ONCE_BYTES else await asyncio.to_thread(decode, body)
 
 
 async def serve_client_calls(handlers: NodeHandlers, stream: ItemStream, context: RequestContext) -> None:

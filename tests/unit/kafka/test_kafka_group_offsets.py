@@ -16,6 +16,7 @@ from replog.controller.requests import (
     NewPartitions,
 )
 from replog.coordinator.offsets.manager import OffsetManager
+from replog.coordinator.offsets.requests import FetchOffsets, FetchOffsetsResponse
 from replog.errors import ErrorCode
 from replog.kafka.handlers import group_offsets
 from replog.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -216,11 +217,12 @@ async def test_a_coordinator_is_asked_for_many_offsets_some_at_a_time(
         await commit(it, 9, ("t", 0, 5), ("t", 1, 6))
         steps: list[int] = []
         real = OffsetManager.fetch
-        monkeypatch.setattr(
-            OffsetManager,
-            "fetch",
-            lambda me, asked: steps.append(sum(1 + len(each.partitions) for each in asked.topics)) or real(me, asked),
-        )
+
+        def noted(me: OffsetManager, asked: FetchOffsets) -> FetchOffsetsResponse:
+            steps.append(sum(1 + len(each.partitions) for each in asked.topics or ()))
+            return real(me, asked)
+
+        monkeypatch.setattr(OffsetManager, "fetch", noted)
         told = await fetch(it, version, {"u": [], "t": [0, 1, 2, 0, 7], "v": [1]})
         assert max(steps) <= 4, steps
         assert len(steps) >= 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 from uuid import UUID
 
@@ -85,6 +86,35 @@ def test_a_long_list_of_groups_is_encoded_in_parts(monkeypatch: pytest.MonkeyPat
 
     assert calls.decode_client_response(asyncio.run(main())) == ListGroupsResponse(groups)
     assert turns >= (count - 1) // 10
+
+
+async def test_large_calls_are_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Example: a million and a half partitions in 64 MiB, which took five seconds of the loop that serves everybody."""
+    threads: set[int] = set()
+
+    class Listing(Handlers):
+        async def handle_client_call(self, call: Any, context: Any) -> Any:
+            return ListGroupsResponse(())
+
+    def noting(name: str) -> None:
+        real = getattr(calls, name)
+
+        def noted(message: Any) -> Any:
+            threads.add(threading.get_ident())
+            return real(message)
+
+        monkeypatch.setattr(calls, name, noted)
+
+    noting("decode_client_request")
+    noting("encode_client_response")
+    asked = ListOffsetsRequest(tuple(ListOffsetsPartition(UUID(int=5), number, -1, -1) for number in range(1_000)))
+    body = calls.encode_client_request(asked, cluster_id="", timeout_ms=0)
+    await answer_client_call(Listing(), body, RequestContext("", "", "", "", 0))
+    assert threads
+    assert threading.get_ident() not in threads
+    data = await answer_client_call(Listing(), bytes(17 << 20), RequestContext("", "", "", "", 0))
+    with pytest.raises(InvalidRequestError, match="may have 16,777,216: name fewer things"):
+        calls.decode_client_response(data)
 
 
 def test_a_message_without_fields_arrives() -> None:
