@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
@@ -32,7 +32,7 @@ from replog.broker.requests.fetch_reader import (
 )
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
 from replog.broker.requests.offset_watches import OffsetWatches
-from replog.broker.requests.pending_fetch import read_wholly
+from replog.broker.requests.pending_fetch import PendingFetch, read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.broker.requests.segment_locations import SegmentLocations
@@ -57,6 +57,9 @@ from replog.unread_answers import UnreadAnswer, UnreadAnswers
 
 MAX_WAITING_FETCHES = 10_000
 
+PARTITIONS_AT_ONCE = 500
+"""Partitions that are read in one step of the driver; a fetch of more is answered as soon as one of them has anything."""
+
 ROOM_WAIT_MS = 1_000
 """How long a fetch stands in the line for room, whatever it wants to wait: whoever leaves loses the place."""
 
@@ -77,6 +80,28 @@ class _Asked(Struct, eq=False):
     unread: UnreadAnswer | None = None
     operation_id: int = 0
     is_withdrawn: bool = False
+
+
+class _Reading(Struct, eq=False):
+    """A fetch of many partitions that is read in several steps.
+
+    Attributes:
+        asked: The fetch.
+        request: Its request, within its share.
+        fresh: The partitions whose positions have just arrived.
+        until_ms: The time until which it may wait.
+        left_bytes: The bytes that may still be read.
+        slots: What was found, in the order of the partitions.
+        touched: The partitions that had news meanwhile.
+    """
+
+    asked: _Asked
+    request: FetchRequest
+    fresh: Collection[ReplicaKey]
+    until_ms: int | None
+    left_bytes: int
+    slots: list[Slot] = field(default_factory=list)
+    touched: set[ReplicaKey] = field(default_factory=set)
 
 
 class _OpenSearch(Struct, frozen=True):
@@ -121,6 +146,7 @@ class FetchPath:
         self._line: OrderedDict[int, None] = OrderedDict()  # of operations that wait for room
         self._serves_line = False
         self._touched: set[ReplicaKey] = set()
+        self._readings: set[_Reading] = set()
         self._next_id = 0
         self._wait_for_image = wait_for_image
         stepper.fetches = self
@@ -138,6 +164,10 @@ class FetchPath:
             answer: The function that takes the answer.
             unread: The share of the answer, which holds its bytes; None: it has all the room that it wants.
         """
+        if (
+            len(request.partitions) > PARTITIONS_AT_ONCE
+        ):  # whether there is enough would be a look at all, again and again
+            request = replace(request, min_bytes=min(request.min_bytes, 1))
         asked = _Asked(request, answer, unread)
         self._stepper.driver.submit(lambda: self._fetch(asked))
         return partial(self._withdraw, asked)
@@ -190,6 +220,13 @@ class FetchPath:
                 self._enter_line(asked, until_ms)
                 return
             request = _within(request, share_bytes)
+        if len(request.partitions) > PARTITIONS_AT_ONCE:
+            left_bytes = min(request.max_bytes, MAX_RESPONSE_BYTES)
+            self._hold(asked, left_bytes)  # whoever reads in between takes none of it
+            reading = _Reading(asked, request, fresh, until_ms, left_bytes)
+            self._readings.add(reading)
+            self._read_on(reading)
+            return
         read_wholly(
             self._reader,
             request,
@@ -197,6 +234,42 @@ class FetchPath:
             lambda slots: self._answer_or_park(asked, request, slots, until_ms),
             partial(self._hold, asked),
         )
+
+    def _read_on(self, reading: _Reading) -> None:
+        """Reads the next partitions of a fetch of many; others have their turn in between."""
+        request, slots = reading.request, reading.slots
+        reason = self._serving()
+        if reading.asked.is_withdrawn or reason is not None:
+            self._readings.discard(reading)
+            if reason is not None:
+                reading.asked.answer(_all_refused(request, reason))
+            return
+        partitions = request.partitions[len(slots) : len(slots) + PARTITIONS_AT_ONCE]
+        step = replace(request, partitions=partitions, max_bytes=max(0, reading.left_bytes))
+        is_first = all(slot.data == b"" for slot in slots)
+        found = self._reader.read_warm(step, reading.fresh, is_first=is_first)
+        reading.left_bytes -= _size(found) + sum(slot.max_bytes for slot in found if slot.data is None)
+        slots += found
+        if len(slots) < len(request.partitions):
+            self._stepper.driver.submit(partial(self._read_on, reading))
+            return
+        self._hold(reading.asked, _size(slots) + sum(slot.max_bytes for slot in slots if slot.data is None))
+        PendingFetch(self._reader, request, slots, partial(self._has_read, reading)).start()
+
+    def _has_read(self, reading: _Reading, slots: Sequence[Slot]) -> None:
+        """Answers or parks a fetch of many partitions, unless one of them had news while others were read."""
+        self._readings.discard(reading)
+        request, until_ms = reading.request, reading.until_ms
+        touched = (one for one in request.partitions if (one.topic_id, one.partition_id) in reading.touched)
+        if (
+            until_ms is not None
+            and not is_worth_sending(request, slots)
+            and any(self._reader.has_something(request, one) for one in touched)
+        ):
+            self._hold(reading.asked, 0)
+            self._read(reading.asked, NOT_FRESH, until_ms)
+            return
+        self._answer_or_park(reading.asked, request, slots, until_ms)
 
     def _hold(self, asked: _Asked, size_bytes: int) -> None:
         if asked.unread is not None:
@@ -271,6 +344,8 @@ class FetchPath:
             return
         touched = tuple(self._touched)
         self._touched.clear()
+        for reading in self._readings:
+            reading.touched.update(touched)
         for key in touched:
             for waiting in self._purgatory.check(key):
                 if self._reader.would_answer(waiting.payload.request):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
-from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic
+from broker_kit import KEY, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.requests import fetch_path, fetch_reader
 from replog.errors import ErrorCode
@@ -18,6 +19,7 @@ from replog.replication.messages import FetchAnswered
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    FetchRequest,
     ListOffsetsPartition,
 )
 
@@ -458,3 +460,55 @@ async def test_offsets_are_refused_like_fetches() -> None:
         assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
         it.refused = "cut off"
         assert await list_offset(it, LATEST_TIMESTAMP) == (ErrorCode.BROKER_NOT_AVAILABLE, -1)
+
+
+# ---- many partitions ----------------------------------------------------------------------------------------------------
+
+
+async def test_others_have_their_turn_while_many_partitions_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "PARTITIONS_AT_ONCE", 2)
+    async with rig() as it:
+        await two_replicas(it, records=2)
+        reads: list[int] = []
+        real = fetch_reader.FetchReader.read_warm
+
+        def noted(me: fetch_reader.FetchReader, request: FetchRequest, *others: Any, **named: Any) -> Any:
+            reads.append(len(request.partitions))
+            return real(me, request, *others, **named)
+
+        monkeypatch.setattr(fetch_reader.FetchReader, "read_warm", noted)
+        fetched = it.fetch(0, keys=(KEY,) * 5, max_bytes=len(batch()) * 3)
+        turns = [await it.stepper.driver.call(lambda: len(reads)) for _ in range(3)]
+        await it.settle()
+        assert (reads, turns) == ([2, 2, 1], [1, 2, 3])
+        assert [offsets(data) for data in fetched.response.batches] == [[0, 1], [0], [], [], []]
+
+
+async def test_what_comes_while_many_partitions_are_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "PARTITIONS_AT_ONCE", 2)
+    async with rig() as it:
+        await two_replicas(it)
+        await it.apply(*topic(name="u", topic_id=UUID(int=101)))
+        keys = (KEY, *((UUID(int=101), 0),) * 40)
+        fetched = it.fetch(0, keys=keys, max_wait_ms=60_000, min_bytes=1 << 20)
+        await it.stepper.driver.call(lambda: None)  # the first ones are read
+        appended = it.produce()
+        it.fetch(1, replica_id=2)
+        await appended
+        await wait_until(lambda: fetched.answers)
+        assert offsets(fetched.response.batches[0]) == [0]
+
+
+async def test_a_fetch_of_many_partitions_waits_and_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_path, "PARTITIONS_AT_ONCE", 2)
+    async with rig() as it:
+        await two_replicas(it)
+        fetched = it.fetch(0, keys=(KEY,) * 5, max_wait_ms=60_000)
+        await it.settle()
+        assert fetched.is_parked
+        assert not it.fetch_path._readings
+        appended = it.produce()
+        it.fetch(1, replica_id=2)
+        await it.settle()
+        await appended
+        assert offsets(fetched.response.batches[0]) == [0]
