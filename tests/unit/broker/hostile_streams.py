@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from broker_kit import batch
-from hostile_requests import hostile
+from hostile_requests import LONG, hostile
 
 from replog.pb.v1 import data_pb2
 from replog.records._crc32c import crc32c
@@ -71,7 +71,7 @@ def hostile_frames(good: bytes) -> Iterator[tuple[str, bytes]]:
     for size in (1, 2, len(good) // 2, len(good) - 1):
         yield f"cut to {size}", good[:size]
     yield "with a tail", good + b"tail"
-    yield "large", good + bytes(LARGE)
+    yield "large", good + bytes(LONG)
 
 
 def produce_requests(topic_id: UUID, broker_epoch: int) -> Iterator[tuple[str, bytes]]:

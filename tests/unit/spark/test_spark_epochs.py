@@ -133,7 +133,9 @@ async def test_a_leader_that_says_where_the_logs_part_ends_the_task(cluster: Fak
         cluster.logs["t", 0].parted = DivergingEpoch(2, 10)
         with pytest.raises(LogTruncatedError) as caught:
             await read_on(reader, wanted, [])
-    assert "from offset 10 on" in str(caught.value)
+    assert "from offset 0 on" in str(caught.value), (
+        "all that was read is of a later epoch than what the log has up to 10"
+    )
 
 
 async def test_a_range_without_an_epoch_is_read_as_it_is(cluster: FakeCluster) -> None:
