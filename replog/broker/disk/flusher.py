@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
+from replog.broker.disk.flush_line import FlushLine
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import Log
 
@@ -32,6 +33,7 @@ class LogFlusher:
 
     Args:
         executor: The threads for fsync.
+        at_once: The number of logs that are flushed at a time.
         on_failure: The function that is told once about a bug.
         on_log_failure: The function that is told about a log whose fsync failed; what else is on its disk may be no
             better.
@@ -42,11 +44,13 @@ class LogFlusher:
     def __init__(
         self,
         executor: Executor,
+        at_once: int,
         on_failure: Callable[[BaseException], None],
         on_log_failure: Callable[[Log, StorageError], None],
         on_flush_seconds: Callable[[float], object] | None = None,
     ) -> None:
         self._executor = executor
+        self._line = FlushLine(at_once)
         self._on_failure = on_failure
         self._on_log_failure = on_log_failure
         self._running: dict[Log, asyncio.Task[None]] = {}
@@ -55,20 +59,21 @@ class LogFlusher:
         self._failed = False
         self._on_flush_seconds = on_flush_seconds
 
-    def request(self, log: Log, done: Callable[[int], None]) -> None:
+    def request(self, log: Log, done: Callable[[int], None], *, is_first: bool = False) -> None:
         """Asks for an fsync of everything `log` holds now; does nothing after a failure or `stop`.
 
         Args:
             log: The log to be flushed.
             done: The function that is called on the loop with the flushed offset (exclusive), unless the fsync fails or
                 the log is closed.
+            is_first: Whether the log goes before those of which nobody says so.
         """
         if self._closed or log.failed:
             return
         if log in self._running:
             self._waiting.setdefault(log, []).append(done)
             return
-        self._running[log] = asyncio.create_task(self._flush(log, [done]), name="log-flush")
+        self._running[log] = asyncio.create_task(self._flush(log, [done], is_first=is_first), name="log-flush")
 
     def is_flushing(self, log: Log) -> bool:
         """Whether an fsync of `log` is under way or waiting."""
@@ -106,10 +111,10 @@ class LogFlusher:
         if self._running:
             await asyncio.wait(list(self._running.values()))
 
-    async def _flush(self, log: Log, callbacks: list[Callable[[int], None]]) -> None:
+    async def _flush(self, log: Log, callbacks: list[Callable[[int], None]], *, is_first: bool) -> None:
         try:
             while callbacks:
-                if not await self._flush_now(log):
+                if not await self._flush_now(log, callbacks, is_first=is_first):
                     return
                 for done in callbacks:
                     done(log.flushed_offset)
@@ -127,15 +132,23 @@ class LogFlusher:
             self._waiting.pop(log, None)
             del self._running[log]
 
-    async def _flush_now(self, log: Log) -> bool:
+    async def _flush_now(self, log: Log, callbacks: list[Callable[[int], None]], *, is_first: bool) -> bool:
         """Makes everything durable; where no file can be opened, tries again until one can or the flusher is stopped.
+
+        Args:
+            log: The log.
+            callbacks: Those that wait for it; those that ask while it waits for its turn are added.
+            is_first: Whether the log goes first.
 
         Returns:
             Whether everything is durable.
         """
         is_told = False
         while True:
+            had_to_wait = await self._line.enter(is_first=is_first)
             try:
+                if had_to_wait:
+                    callbacks += self._waiting.pop(log, [])
                 job = log.prepare_flush()
                 if job is not None:
                     with contextlib.suppress(OSError):  # `complete_flush` raises what it means
@@ -147,9 +160,11 @@ class LogFlusher:
                 if not is_told:
                     _log.warning("%s: nothing of it counts as flushed until then: %s", log.topic_partition, error)
                 is_told = True
-                await asyncio.sleep(RETRY_S)
             else:
                 return True
+            finally:
+                self._line.leave()
+            await asyncio.sleep(RETRY_S)
 
     def _timed(self, run: Callable[[], None]) -> Callable[[], None]:
         observe = self._on_flush_seconds

@@ -28,7 +28,7 @@ from replog.broker.loop_lag import LoopLag
 from replog.broker.node.core_settings import controller_config, groups_config, quorum_config, snapshot_limits
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
-from replog.broker.node.resources import NodeResources
+from replog.broker.node.resources import DISK_THREADS, NodeResources
 from replog.broker.quorum.driver import QuorumDriver, QuorumIdentity, QuorumSurroundings
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.broker.quorum.metadata_snapshots import MetadataSnapshots
@@ -74,6 +74,7 @@ def assemble(resources: NodeResources, make_links: Callable[[NodeResources], Par
     metrics = resources.metrics
     flusher = LogFlusher(
         resources.executor,
+        DISK_THREADS,
         resources.on_failure,
         links.log_failed,
         None if metrics is None else metrics.observe_flush,

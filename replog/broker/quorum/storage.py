@@ -105,7 +105,7 @@ class QuorumStorage:
     def appended(self, voter_sets: Sequence[tuple[int, VoterSet]] = ()) -> None:
         """Tells the core that the log has grown, and asks for an fsync."""
         self._post(Appended(self._log.log_end_offset, tuple(voter_sets)))
-        self._flusher.request(self._log.log, lambda offset: self._post(Flushed(offset)))
+        self._flusher.request(self._log.log, lambda offset: self._post(Flushed(offset)), is_first=True)
 
     def read(self, effect: Reading) -> Response:
         """Reads the bytes that were asked for, and returns the answer with them."""

@@ -120,6 +120,7 @@ class Rig:
         self.executor = ThreadPoolExecutor(2)
         self.flusher = LogFlusher(
             self.executor,
+            2,
             self.failures.append,
             lambda log, error: self.stepper.driver.submit(lambda: self.stepper.trouble.log_failed(log, error)),
         )

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, batch, wait_until
 
+from replog.broker.disk.flush_line import FlushLine
 from replog.broker.disk.flusher import LogFlusher
 from replog.errors import StorageError
 from replog.log import Log, LogDirectory
@@ -46,6 +47,7 @@ class Flushing:
         self.flush_seconds: list[float] = []
         self.flusher = LogFlusher(
             self.executor,
+            2,
             self.failures.append,
             lambda log, error: self.failed_logs.append((log, error)),
             self.flush_seconds.append,
@@ -104,6 +106,54 @@ async def test_two_logs_do_not_wait_for_each_other() -> None:
         await wait_until(lambda: len(it.fs.syncs) == 2)
         it.fs.gate.set()
         assert await asyncio.gather(*flushes) == [1, 1]
+
+
+async def test_thousands_of_logs_do_not_keep_the_metadata_log_waiting() -> None:
+    async with flushing() as it:
+        done: list[str] = []
+        it.fs.gate.clear()
+        for name in ("running", "running-too", "b0", "b1", "b2", "metadata"):
+            log = it.open(name)
+            it.flusher.request(log, lambda _, name=name: done.append(name), is_first=name == "metadata")
+        await wait_until(lambda: len(it.fs.syncs) == 2)
+        it.fs.gate.set()
+        await wait_until(lambda: len(done) == 6)
+    syncs = [path.split("/")[2].removesuffix("-0") for path in it.fs.syncs]
+    assert syncs[2] == "metadata"
+    assert syncs[3:6] == ["b0", "b1", "b2"]
+
+
+async def test_who_asks_while_a_log_waits_for_its_turn_is_served_with_it() -> None:
+    async with flushing() as it:
+        it.fs.gate.clear()
+        others = [it.open(name) for name in ("u", "v")]
+        for log in others:
+            it.flusher.request(log, lambda _: None)
+        await wait_until(lambda: len(it.fs.syncs) == 2)
+        done: list[int] = []
+        for _ in range(2):
+            it.flusher.request(it.log, done.append)
+            await asyncio.sleep(0)
+            it.log.append_as_leader(batch(), leader_epoch=0, now_ms=0)
+        it.fs.gate.set()
+        await wait_until(lambda: len(done) == 2)
+        assert done == [3, 3]
+        assert len(it.fs.syncs) == 3
+
+
+@pytest.mark.parametrize("is_given", [True, False], ids=["as its turn comes", "before"])
+async def test_who_is_cancelled_in_the_line_passes_its_turn_on(is_given: bool) -> None:
+    line = FlushLine(1)
+    assert not await line.enter(is_first=False)
+    cancelled, patient = [asyncio.create_task(line.enter(is_first=False)) for _ in range(2)]
+    await asyncio.sleep(0)
+    if is_given:
+        line.leave()  # to who came first
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    if not is_given:
+        line.leave()
+    assert await asyncio.wait_for(patient, 60)
 
 
 async def test_a_failed_fsync_is_told_once_and_never_tried_again() -> None:
