@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 from cli_runs import Done, replog, replog_here
 from test_cli_cluster import ports, settings, until
 
+from replog.client import SyncAdmin
 from replog.cluster import LocalCluster
 
 pytestmark = pytest.mark.cluster
@@ -30,11 +31,17 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def run(directory: Path) -> Run:
-    """A command on that cluster."""
+    """A command on that cluster; it returns when all nodes know what it has changed.
+
+    In this process the next command comes within milliseconds, and may ask a node that has not heard of it yet.
+    """
     servers = ",".join(f"127.0.0.1:{port}" for port in ports(directory))
 
     def call(*arguments: object, stdin: str = "") -> Done:
-        return replog_here(*arguments, stdin=stdin, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+        done = replog_here(*arguments, stdin=stdin, env={"REPLOG_BOOTSTRAP_SERVERS": servers})
+        with SyncAdmin(servers) as admin:
+            until(lambda: len({admin.describe_node(node_id).quorum_high_watermark for node_id in (1, 2, 3)}) == 1)
+        return done
 
     return call
 
@@ -252,9 +259,14 @@ def test_lines_are_compressed_and_read_back(run: Run) -> None:
 def test_log_directories_are_described_and_a_move_to_none_of_them_is_refused(run: Run, directory: Path) -> None:
     good(run, "topics", "create", "placed", "--partitions", 1, "--replication-factor", 3)
     path = str(directory / "node-2" / "data")
-    (one,) = [json.loads(line) for line in good(run, "log-dirs", "describe", "--broker", 2, "--json").splitlines()]
+
+    def described() -> Any:
+        (one,) = [json.loads(line) for line in good(run, "log-dirs", "describe", "--broker", 2, "--json").splitlines()]
+        return one
+
+    until(lambda: "placed" in [replica["topic"] for replica in described()["replicas"]])  # a follower may make it later
+    one = described()
     assert (one["broker_id"], one["path"], one["error"], one["moves"]) == (2, path, "", [])
-    assert "placed" in [replica["topic"] for replica in one["replicas"]]
     assert f"broker 2: {path}: " in good(run, "log-dirs", "describe")
     for to, words in ((path, "is in"), ("/nowhere", "has no log directory /nowhere")):
         done = run("log-dirs", "move", "placed", 0, "--broker", 2, "--to", to)

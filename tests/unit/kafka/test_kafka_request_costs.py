@@ -181,7 +181,7 @@ async def test_no_request_costs_more_than_the_names_in_it() -> None:
     assert await costs(200, CALLS_PER_NAME_MAX * 200) == []
 
 
-@pytest.mark.exhaustive
+@pytest.mark.campaign
 async def test_requests_for_thousands_of_names_leave_turns_to_others() -> None:
     """Half a minute: a handler that goes over all of them in one turn makes 60,000 calls and more."""
     assert await costs(3_000, TURN_CALLS_MAX) == []
