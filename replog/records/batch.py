@@ -48,6 +48,8 @@ RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]
 T = TypeVar("T", bound=tuple[Any, ...])
 
 OFFSET_END = 2**63 - 1
+PLACED_FIELDS_COUNT = 8
+PLACE_FIELDS_COUNT = 3
 BATCH_BYTES_MAX = 2**31 - 1
 RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
 """What a header of a record takes beyond its name and its value."""
@@ -199,9 +201,18 @@ def decode_placed(
     Returns:
         Its records from `start_offset` on, the last first.
 
-    Raises as `decode_batch` does.
+    Raises as `decode_batch` does; also TypeError when `kind` has other fields, or `place` is not of three.
     """
+    if not _holds_placed_records(kind) or len(place) != PLACE_FIELDS_COUNT:
+        raise TypeError(
+            f"{kind.__name__} is no NamedTuple of {PLACED_FIELDS_COUNT} fields, or {place} has not {PLACE_FIELDS_COUNT}"
+        )
     return _codec.decode_placed(buffer, position, start_offset, kind, place, max_decompressed_bytes)
+
+
+def _holds_placed_records(kind: type) -> bool:
+    """Whether a class is a NamedTuple of as many fields as the compiled codec fills without a look."""
+    return issubclass(kind, tuple) and len(getattr(kind, "_fields", ())) == PLACED_FIELDS_COUNT
 
 
 def decode_records(

@@ -55,6 +55,22 @@ class Placed(NamedTuple):
     headers: tuple[r.Header, ...]
 
 
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        (list, ("t", 0, r.TimestampType.CREATE_TIME)),
+        (tuple, ("t", 0, r.TimestampType.CREATE_TIME)),
+        (r.Record, ("t", 0, r.TimestampType.CREATE_TIME)),
+        (Placed, ("t", 0)),
+        (Placed, ()),
+    ],
+)
+def test_what_cannot_hold_a_record_and_its_place_is_refused(implementation: Any, kind: Any, place: Any) -> None:
+    """The compiled codec would write beyond its end."""
+    with pytest.raises(TypeError, match="is no NamedTuple of 8 fields, or"):
+        r.decode_placed(r.encode_batch([(0, None, b"v", ())]), 0, 0, kind, place)
+
+
 @given(rows=rows, options=options)
 @SETTINGS
 def test_what_goes_in_comes_out(implementation: Any, rows: list[Any], options: dict[str, Any]) -> None:
