@@ -66,7 +66,7 @@ class LogFlusher:
             log: The log to be flushed.
             done: The function that is called on the loop with the flushed offset (exclusive), unless the fsync fails or
                 the log is closed.
-            is_first: Whether the log goes before those of which nobody says so.
+            is_first: Whether the log is flushed before all others that wait.
         """
         if self._closed or log.failed:
             return
@@ -137,8 +137,8 @@ class LogFlusher:
 
         Args:
             log: The log.
-            callbacks: Those that wait for it; those that ask while it waits for its turn are added.
-            is_first: Whether the log goes first.
+            callbacks: The functions to be called; those of requests that come while the log waits for its turn are added.
+            is_first: Whether the log is flushed before all others that wait.
 
         Returns:
             Whether everything is durable.
