@@ -29,6 +29,7 @@ from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_node import ClusterObserver
 from replog.testing.virtual_loop import VirtualLoop
+from tests.sim.orderly_stops_simulation import SETTINGS as QUICK
 
 NODES = (1, 2, 3)
 GROUP = "readers"
@@ -41,16 +42,10 @@ RECORDS_A_ROUND = 12
 DELETED_END = 9
 
 SETTINGS = {
-    "controller.quorum.election.timeout.ms": 300,
-    "controller.quorum.fetch.timeout.ms": 800,
-    "controller.quorum.request.timeout.ms": 800,
-    "broker.heartbeat.interval.ms": 200,
-    "broker.session.timeout.ms": 1_000,
-    "replica.lag.time.max.ms": 1_500,
+    **QUICK,
     "replica.fetch.wait.max.ms": 200,
     "replica.fetch.backoff.ms": 200,
     "request.timeout.ms": 2_000,
-    "log.dir.reserve.bytes": 0,
     "flush.policy": "always",
     "min.insync.replicas": 2,
     "default.replication.factor": 3,

@@ -38,7 +38,7 @@ from replog.rpc.node_messages import ReplicaStatus
 _log = logging.getLogger(__name__)
 
 LATE_EPOCHS_MAX: Final = 100
-"""How many elections may be made up for, each of which takes a heartbeat."""
+"""The largest number of leader epochs by which the metadata may lag behind a log: each takes one more election, and a heartbeat."""
 
 
 class ReplicaManager:

@@ -164,9 +164,8 @@ class FetchPath:
             answer: The function that takes the answer.
             unread: The share of the answer, which holds its bytes; None: it has all the room that it wants.
         """
-        if (
-            len(request.partitions) > PARTITIONS_AT_ONCE
-        ):  # whether there is enough would be a look at all, again and again
+        if len(request.partitions) > PARTITIONS_AT_ONCE:
+            # To wait for more bytes would mean to look at all partitions again with each append.
             request = replace(request, min_bytes=min(request.min_bytes, 1))
         asked = _Asked(request, answer, unread)
         self._stepper.driver.submit(lambda: self._fetch(asked))
@@ -222,7 +221,7 @@ class FetchPath:
             request = _within(request, share_bytes)
         if len(request.partitions) > PARTITIONS_AT_ONCE:
             left_bytes = min(request.max_bytes, MAX_RESPONSE_BYTES)
-            self._hold(asked, left_bytes)  # whoever reads in between takes none of it
+            self._hold(asked, left_bytes)  # so that fetches that are read in between leave it alone
             reading = _Reading(asked, request, fresh, until_ms, left_bytes)
             self._readings.add(reading)
             self._read_on(reading)

@@ -206,7 +206,7 @@ class Operations:
             count: The number of partitions that it has afterwards.
             assignments: The replicas of the new ones, in order; empty: the controller places them.
             validate_only: Whether the controller only judges the request, and changes nothing.
-            timeout_ms: The limit of the whole call, in milliseconds.
+            timeout_ms: The limit of the request to the controller, in milliseconds; the wait for news has one of its own.
 
         Raises:
             UnknownTopicOrPartitionError, InvalidPartitionsError, InvalidReplicaAssignmentError: The controller refuses

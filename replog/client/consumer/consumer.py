@@ -423,9 +423,8 @@ class Consumer(ConsumerPositions):
             try:
                 await group.leave()
             finally:
-                if (
-                    self._group is group and group.is_over
-                ):  # else another task unsubscribes, or has, and has subscribed anew
+                # Else another task still unsubscribes, or has done so and subscribed anew.
+                if self._group is group and group.is_over:
                     self._group = None
                     self._reader.want(None)
 

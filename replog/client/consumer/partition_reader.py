@@ -244,9 +244,8 @@ class PartitionReader:
                 "%s: the log was cut from %d to %d by an unclean election; reading on there",
                 state.partition, state.fetch_offset, parted.end_offset,
             )  # fmt: skip
-            self._rewind(
-                state, parted.end_offset
-            )  # what is left is compared again: the logs may have parted before that
+            # What is left is compared again: the logs may have parted even before.
+            self._rewind(state, parted.end_offset)
             self._tell_reset(state)
 
     async def _reset_out_of_range(self, deadline_s: float | None) -> None:
