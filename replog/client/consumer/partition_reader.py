@@ -268,6 +268,9 @@ class PartitionReader:
                 continue  # deleted meanwhile
             if state.out_of_range is not refused:
                 continue
+            if first <= state.fetch_offset <= end:
+                self._ask_again(state)
+                continue
             if self._reset_policy == "raise":
                 raise state.out_of_range_error(first, end)
             offset = first if self._reset_policy == "earliest" else end
@@ -277,6 +280,15 @@ class PartitionReader:
             )  # fmt: skip
             self.seek(state, offset)
             self._tell_reset(state)
+
+    def _ask_again(self, state: PartitionFetch) -> None:
+        """Fetches again, after a pause, an offset that one leader refused and the next one has.
+
+        A leader that is deposed before its followers have heard of a deletion takes the new log start with it.
+        """
+        state.out_of_range = None
+        state.back_off(asyncio.get_running_loop().time())
+        self._fetchers.wake(state)
 
     async def _ends(self, partition: TopicPartition, timeout_ms: int) -> tuple[int, int]:
         """Asks the leader for the first offset of a partition, and for its high watermark."""

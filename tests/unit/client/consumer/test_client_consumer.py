@@ -293,6 +293,23 @@ async def test_out_of_range_may_reset(policy: Any, first: int, caplog: pytest.Lo
     assert f"t-0: offset 1 does not exist, the log has offsets 4 to 20; reading on at {first}" in caplog.text
 
 
+@pytest.mark.parametrize("policy", ["raise", "earliest", "latest"])
+async def test_an_offset_that_only_a_former_leader_refused_is_read_from_its_successor(
+    policy: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 6, per_batch=1)
+    cluster.logs["t", 0].log_start_offset = 4
+    async with make(cluster, auto_offset_reset=policy) as consumer:
+        await consumer.assign([("t", 0)], start={("t", 0): 1})
+        await until(lambda: bool(cluster.nodes[1].fetched))
+        cluster.logs["t", 0].log_start_offset = 0  # the successor has not heard of the deletion
+        cluster.move_leader("t", 0, 2)
+        assert offsets(await read(consumer, 5)) == [1, 2, 3, 4, 5]
+    assert "reading on" not in caplog.text
+
+
 def with_records_of_an_epoch(count: int) -> FakeCluster:
     cluster = FakeCluster()
     cluster.create_topic("t")
