@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT))
 
 from bench.systems.maven import PeerUnavailableError, jars  # noqa: E402
 from tools.kafka_definitions import CODES, SIZES, Field, Message, Span, Struct, definitions, parse, snake_case  # noqa: E402
+from tools.kafka_private_fields import add_private_fields  # noqa: E402
 
 APIS = (
     *("Produce", "Fetch", "ListOffsets", "Metadata", "ApiVersions", "CreateTopics", "DeleteTopics", "DeleteRecords"),
@@ -315,6 +316,7 @@ def module(names: tuple[str, ...], found: dict[str, Any]) -> str:
 
 def message_modules(found: dict[str, Any]) -> dict[str, str]:
     """Returns the text of each module of requests and answers by its file's name."""
+    add_private_fields(found)
     made = {"headers.py": module(HEADERS, found)}
     for api in APIS:
         made[f"{snake_case(api)}.py"] = module((f"{api}Request", f"{api}Response"), found)

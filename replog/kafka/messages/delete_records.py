@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import ClassVar
+from uuid import UUID
 
 from msgspec import Struct, field
 
@@ -12,6 +13,7 @@ from replog.wire import Reader, Writer
 _i = struct.Struct(">i")
 _iq = struct.Struct(">iq")
 _iqh = struct.Struct(">iqh")
+ZERO_UUID = UUID(int=0)
 
 
 class DeleteRecordsRequest(Struct):
@@ -41,6 +43,7 @@ class DeleteRecordsRequest(Struct):
     class DeleteRecordsTopic(Struct):
         name: str = ""
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field(default_factory=list)
+        topic_id: UUID = ZERO_UUID
 
         @classmethod
         def read(cls, r: Reader, version: int) -> DeleteRecordsRequest.DeleteRecordsTopic:
@@ -51,7 +54,10 @@ class DeleteRecordsRequest(Struct):
                 DeleteRecordsRequest.DeleteRecordsPartition.read(r, version) for _ in range(r.count(flexible, 12))
             ]
             if version >= 2:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.topic_id = value.uuid()
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -61,7 +67,12 @@ class DeleteRecordsRequest(Struct):
             for each_partitions in self.partitions:
                 each_partitions.write(w, version)
             if version >= 2:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.topic_id != ZERO_UUID:
+                    value = Writer()
+                    value.uuid(self.topic_id)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = field(default_factory=list)
     timeout_ms: int = 0
@@ -97,19 +108,30 @@ class DeleteRecordsResponse(Struct):
         partition_index: int = 0
         low_watermark: int = 0
         error_code: int = 0
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
+            flexible = version >= 2
             it = cls()
             (it.partition_index, it.low_watermark, it.error_code) = r.fixed(_iqh)
             if version >= 2:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
+            flexible = version >= 2
             w.fixed(_iqh, self.partition_index, self.low_watermark, self.error_code)
             if version >= 2:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class DeleteRecordsTopicResult(Struct):
         name: str = ""

@@ -306,6 +306,9 @@ class FetchResponse(Struct):
         aborted_transactions: list[FetchResponse.AbortedTransaction] | None = field(default_factory=list)
         preferred_read_replica: int = -1
         records: memoryview | bytes | None = None
+        error_message: str = ""
+        start_offset: int = -1
+        end_offset: int = -1
 
         @classmethod
         def read(cls, r: Reader, version: int) -> FetchResponse.PartitionData:
@@ -332,6 +335,15 @@ class FetchResponse(Struct):
                         value.finish()
                     elif tag == 2:
                         it.snapshot_id = FetchResponse.SnapshotId.read(value, version)
+                        value.finish()
+                    elif tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
+                    elif tag == 10001:
+                        it.start_offset = value.fixed(_q)[0]
+                        value.finish()
+                    elif tag == 10002:
+                        it.end_offset = value.fixed(_q)[0]
                         value.finish()
             return it
 
@@ -360,6 +372,18 @@ class FetchResponse(Struct):
                     value = Writer()
                     self.snapshot_id.write(value, version)
                     tags.append((2, value))
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                if self.start_offset != -1:
+                    value = Writer()
+                    value.fixed(_q, self.start_offset)
+                    tags.append((10001, value))
+                if self.end_offset != -1:
+                    value = Writer()
+                    value.fixed(_q, self.end_offset)
+                    tags.append((10002, value))
                 w.tagged(tags)
 
     class FetchableTopicResponse(Struct):

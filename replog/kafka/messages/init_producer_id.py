@@ -68,20 +68,31 @@ class InitProducerIdResponse(Struct):
     producer_epoch: int = 0
     ongoing_txn_producer_id: int = -1
     ongoing_txn_producer_epoch: int = -1
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> InitProducerIdResponse:
+        flexible = version >= 2
         it = cls()
         (it.throttle_time_ms, it.error_code, it.producer_id, it.producer_epoch) = r.fixed(_ihqh)
         if version >= 6:
             (it.ongoing_txn_producer_id, it.ongoing_txn_producer_epoch) = r.fixed(_qh)
         if version >= 2:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.error_message = value.text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
+        flexible = version >= 2
         w.fixed(_ihqh, self.throttle_time_ms, self.error_code, self.producer_id, self.producer_epoch)
         if version >= 6:
             w.fixed(_qh, self.ongoing_txn_producer_id, self.ongoing_txn_producer_epoch)
         if version >= 2:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10000, value))
+            w.tagged(tags)

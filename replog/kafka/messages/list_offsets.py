@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import ClassVar
+from uuid import UUID
 
 from msgspec import Struct, field
 
@@ -13,6 +14,7 @@ _b = struct.Struct(">b")
 _i = struct.Struct(">i")
 _ihqq = struct.Struct(">ihqq")
 _q = struct.Struct(">q")
+ZERO_UUID = UUID(int=0)
 
 
 class ListOffsetsRequest(Struct):
@@ -26,6 +28,7 @@ class ListOffsetsRequest(Struct):
         partition_index: int = 0
         current_leader_epoch: int = -1
         timestamp: int = 0
+        from_offset: int = 0
 
         @classmethod
         def read(cls, r: Reader, version: int) -> ListOffsetsRequest.ListOffsetsPartition:
@@ -35,7 +38,10 @@ class ListOffsetsRequest(Struct):
                 (it.current_leader_epoch,) = r.fixed(_i)
             (it.timestamp,) = r.fixed(_q)
             if version >= 6:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.from_offset = value.fixed(_q)[0]
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -44,11 +50,17 @@ class ListOffsetsRequest(Struct):
                 w.fixed(_i, self.current_leader_epoch)
             w.fixed(_q, self.timestamp)
             if version >= 6:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.from_offset != 0:
+                    value = Writer()
+                    value.fixed(_q, self.from_offset)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class ListOffsetsTopic(Struct):
         name: str = ""
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field(default_factory=list)
+        topic_id: UUID = ZERO_UUID
 
         @classmethod
         def read(cls, r: Reader, version: int) -> ListOffsetsRequest.ListOffsetsTopic:
@@ -59,7 +71,10 @@ class ListOffsetsRequest(Struct):
                 ListOffsetsRequest.ListOffsetsPartition.read(r, version) for _ in range(r.count(flexible, 12))
             ]
             if version >= 6:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.topic_id = value.uuid()
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -69,7 +84,12 @@ class ListOffsetsRequest(Struct):
             for each_partitions in self.partitions:
                 each_partitions.write(w, version)
             if version >= 6:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.topic_id != ZERO_UUID:
+                    value = Writer()
+                    value.uuid(self.topic_id)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     replica_id: int = 0
     isolation_level: int = 0
@@ -117,23 +137,34 @@ class ListOffsetsResponse(Struct):
         timestamp: int = -1
         offset: int = -1
         leader_epoch: int = -1
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> ListOffsetsResponse.ListOffsetsPartitionResponse:
+            flexible = version >= 6
             it = cls()
             (it.partition_index, it.error_code, it.timestamp, it.offset) = r.fixed(_ihqq)
             if version >= 4:
                 (it.leader_epoch,) = r.fixed(_i)
             if version >= 6:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
+            flexible = version >= 6
             w.fixed(_ihqq, self.partition_index, self.error_code, self.timestamp, self.offset)
             if version >= 4:
                 w.fixed(_i, self.leader_epoch)
             if version >= 6:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class ListOffsetsTopicResponse(Struct):
         name: str = ""

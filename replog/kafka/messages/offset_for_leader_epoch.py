@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from typing import ClassVar
+from uuid import UUID
 
 from msgspec import Struct, field
 
@@ -12,6 +13,7 @@ from replog.wire import Reader, Writer
 _hiiq = struct.Struct(">hiiq")
 _i = struct.Struct(">i")
 _iii = struct.Struct(">iii")
+ZERO_UUID = UUID(int=0)
 
 
 class OffsetForLeaderEpochRequest(Struct):
@@ -42,6 +44,7 @@ class OffsetForLeaderEpochRequest(Struct):
     class OffsetForLeaderTopic(Struct):
         topic: str = ""
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field(default_factory=list)
+        topic_id: UUID = ZERO_UUID
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetForLeaderEpochRequest.OffsetForLeaderTopic:
@@ -53,7 +56,10 @@ class OffsetForLeaderEpochRequest(Struct):
                 for _ in range(r.count(flexible, 12))
             ]
             if version >= 4:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.topic_id = value.uuid()
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -63,7 +69,12 @@ class OffsetForLeaderEpochRequest(Struct):
             for each_partitions in self.partitions:
                 each_partitions.write(w, version)
             if version >= 4:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.topic_id != ZERO_UUID:
+                    value = Writer()
+                    value.uuid(self.topic_id)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     replica_id: int = -2
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = field(default_factory=list)
@@ -104,19 +115,30 @@ class OffsetForLeaderEpochResponse(Struct):
         partition: int = 0
         leader_epoch: int = -1
         end_offset: int = -1
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetForLeaderEpochResponse.EpochEndOffset:
+            flexible = version >= 4
             it = cls()
             (it.error_code, it.partition, it.leader_epoch, it.end_offset) = r.fixed(_hiiq)
             if version >= 4:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
+            flexible = version >= 4
             w.fixed(_hiiq, self.error_code, self.partition, self.leader_epoch, self.end_offset)
             if version >= 4:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class OffsetForLeaderTopicResult(Struct):
         topic: str = ""

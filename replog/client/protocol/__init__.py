@@ -1,0 +1,1 @@
+"""How a client reaches brokers: Kafka's protocol, and our own APIs in its framing where a broker offers them."""

@@ -1,0 +1,1 @@
+"""Each question of a client, in Kafka's messages."""

@@ -1,0 +1,53 @@
+"""The tagged fields that replog adds to messages of Kafka's: whoever does not know them skips them (KIP-482).
+
+Kafka's own tags count up from 0.  Each struct that has some begins at `FIRST_TAG`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+FIRST_TAG = 10_000
+
+_TEXT = ("ErrorMessage", "string", "")
+_TOPIC_ID = ("TopicId", "uuid", None)
+
+PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
+    "ApiVersionsResponse": {"": (("ClusterId", "string", ""), ("NodeId", "int32", -1))},
+    "FetchResponse": {"PartitionData": (_TEXT, ("StartOffset", "int64", -1), ("EndOffset", "int64", -1))},
+    "ListOffsetsRequest": {"ListOffsetsTopic": (_TOPIC_ID,), "ListOffsetsPartition": (("FromOffset", "int64", 0),)},
+    "ListOffsetsResponse": {"ListOffsetsPartitionResponse": (_TEXT,)},
+    "OffsetForLeaderEpochRequest": {"OffsetForLeaderTopic": (_TOPIC_ID,)},
+    "OffsetForLeaderEpochResponse": {"EpochEndOffset": (_TEXT,)},
+    "DeleteRecordsRequest": {"DeleteRecordsTopic": (_TOPIC_ID,)},
+    "DeleteRecordsResponse": {"DeleteRecordsPartitionResult": (_TEXT,)},
+    "InitProducerIdResponse": {"": (_TEXT,)},
+}
+"""By message and struct ("": the message itself): name, type and default of each field, in the order of their tags."""
+
+
+def add_private_fields(found: dict[str, Any]) -> None:
+    """Adds the fields to definitions by name, in place.  Raises: KeyError: Kafka has no such message or struct."""
+    for message, structs in PRIVATE_FIELDS.items():
+        definition = found[message]
+        for struct, fields in structs.items():
+            place = _struct_fields(definition["fields"], struct) if struct else definition["fields"]
+            if place is None:
+                raise KeyError(f"{message} has no struct {struct}")
+            flexible = definition["flexibleVersions"]
+            for tag, (name, kind, default) in enumerate(fields, FIRST_TAG):
+                place.append(
+                    {"name": name, "type": kind, "versions": flexible, "taggedVersions": flexible, "tag": tag}
+                    | ({} if default is None else {"default": default})
+                )
+
+
+def _struct_fields(fields: list[dict[str, Any]], struct: str) -> list[dict[str, Any]] | None:
+    for each in fields:
+        if "fields" in each:
+            if each["type"].removeprefix("[]") == struct:
+                inner: list[dict[str, Any]] = each["fields"]
+                return inner
+            if (found := _struct_fields(each["fields"], struct)) is not None:
+                return found
+    return None
