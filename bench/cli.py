@@ -18,7 +18,7 @@ from bench.model import Scenario, WrongResultError
 from bench.page import document, results
 from bench.registry import scenarios
 from replog.errors import ReplogError
-from replog.process_memory import tune_process
+from replog.host.process_memory import tune_process
 
 REPEAT = 5
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
     from replog.cluster import LocalCluster
     from replog.cluster.embedded import EmbeddedCluster, embedded
+    from replog.host.process_memory import tune_process
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
-    from replog.process_memory import tune_process
 
 __all__ = [
     "Admin",
@@ -47,7 +47,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "embedded": "replog.cluster.embedded",
     "open_log": "replog.local",
     "open_log_async": "replog.local",
-    "tune_process": "replog.process_memory",
+    "tune_process": "replog.host.process_memory",
 }
 
 _MODULES: Final = frozenset({"client", "cluster", "errors", "local", "records", "spark", "testing"})

@@ -1,4 +1,4 @@
-"""Writes `replog/kafka/messages/` and `replog/coordinator/messages/` from the definitions in Kafka's own jars.
+"""Writes `replog/wire/messages/` and `replog/coordinator/messages/` from the definitions in Kafka's own jars.
 
 One module for each API of `APIS`: a class for the request and one for the answer, their structs nested in them, each
 with `read` and `write` for every version that Kafka defines.  One module for each record of `GROUP_RECORDS`: a class
@@ -308,7 +308,7 @@ def module(names: tuple[str, ...], found: dict[str, Any]) -> str:
     head += ["from typing import ClassVar"]
     head += ["from uuid import UUID"] if "UUID" in body else []
     head += ["", "from msgspec import Struct" + (", field" if "field(" in body else "")]
-    head += ["", "from replog.wire import Reader, Writer", ""]
+    head += ["", "from replog.wire.primitives import Reader, Writer", ""]
     head += [f'{layout_name(codes)} = struct.Struct(">{codes}")' for codes in sorted(layouts)]
     head += ["ZERO_UUID = UUID(int=0)"] if "ZERO_UUID" in body else []
     return "\n".join([*head, "", "", body, ""])
@@ -368,7 +368,7 @@ class Package:
 
 PACKAGES = (
     Package(
-        path="replog/kafka/messages",
+        path="replog/wire/messages",
         about="The messages of Kafka's protocol, one module an API",
         jar="kafka-clients-",
         modules=message_modules,

@@ -65,7 +65,7 @@ def _tune_memory() -> None:
     with contextlib.suppress(
         ImportError
     ):  # a tree of before that can still run the lines that need no memory to speak of
-        from replog.process_memory import tune_process
+        from replog.host.process_memory import tune_process
 
         tune_process()
 

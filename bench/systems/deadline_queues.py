@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from bench.model import System
-from replog.deadlines import Deadlines
+from replog.waiting.deadlines import Deadlines
 
 TICK_MS = 1
 BUCKETS = 20

@@ -13,8 +13,8 @@ from bench.model import System, WrongResultError
 from bench.systems.group_members import NOT_YET, NOT_YET_S, GroupMember, Partition
 from bench.systems.kafka.protocol import ProtocolConnection
 from bench.systems.shared_brokers import SharedBrokers
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 FIND_VERSION = 4
 COMMIT_VERSION = 9

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from bench.model import WrongResultError
 from bench.systems.kafka.protocol import ProtocolConnection
-from replog.kafka.messages.consumer_group_heartbeat import (
+from replog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )

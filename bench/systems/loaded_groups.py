@@ -15,8 +15,8 @@ from bench.systems.group_members import NOT_YET, NOT_YET_S
 from bench.systems.kafka.protocol import ProtocolConnection
 from bench.systems.replog_brokers import ReplogBrokers
 from replog.broker.coordinator.offsets_topic import partition_of
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 COORDINATORS = 50
 """Partitions of `__consumer_offsets`, by default."""

@@ -9,8 +9,8 @@ from replog.cli.errors import FAILED, INTERRUPTED, READER_GONE, report, tell
 from replog.cli.main import end_process
 from replog.cli.terminal import standard_streams
 from replog.errors import ReplogError
-from replog.extras import install_command
-from replog.process_memory import tune_process
+from replog.host.extras import install_command
+from replog.host.process_memory import tune_process
 
 NODES_MIN = 3
 NODES_MAX = 9

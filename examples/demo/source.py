@@ -17,7 +17,7 @@ from pathlib import Path
 
 from examples.demo.groups import GroupCounter, Groups
 from replog.errors import ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 ROWS_TOTAL = 336_776
 FAST_STEP = 10

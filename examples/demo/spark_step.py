@@ -19,7 +19,7 @@ from examples.demo.groups import Groups, GroupStats
 from examples.demo.ledger import NOBODY, Ledger, ReadCheck, ReadResult
 from replog.cli.errors import CommandFailedError
 from replog.errors import ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from replog.process_memory import tune_process
+from replog.host.process_memory import tune_process
 
 _PR_SET_PDEATHSIG = 1
 

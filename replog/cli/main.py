@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from replog.cli.errors import INTERRUPTED
 from replog.cli.terminal import standard_streams
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         import typer
 
         from replog.cli.app import run
-        from replog.process_memory import tune_process
+        from replog.host.process_memory import tune_process
     except ModuleNotFoundError as error:
         if error.name not in {"typer", "rich"}:
             raise

@@ -1,7 +1,7 @@
 """What a caller may pass to the clients' methods: what is something else is refused at once, by its name.
 
 Why: Python takes a string for a sequence of characters and a dict for a sequence of its keys, and what comes of that is an
-error far away, or none.  Each check here looks at one argument; settings of constructors are in `replog.choices`.
+error far away, or none.  Each check here looks at one argument; settings of constructors are in `replog.errors.choices`.
 """
 
 from __future__ import annotations

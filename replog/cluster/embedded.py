@@ -20,9 +20,9 @@ from replog.broker.node.node import Node
 from replog.client.sync.loop_thread import LoopThread
 from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import KeptPorts
-from replog.cluster_ids import new_cluster_id
 from replog.config.server import ServerConfig
 from replog.errors import BrokerClosedError, InvalidRequestError
+from replog.metadata.cluster_ids import new_cluster_id
 from replog_checkpoints import META_PROPERTIES_FILE
 
 BROKERS_MAX = 9

@@ -32,8 +32,8 @@ from replog.cluster import cluster_file
 from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
-from replog.cluster_ids import new_cluster_id
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
+from replog.metadata.cluster_ids import new_cluster_id
 
 if TYPE_CHECKING:
     from replog.client import Admin

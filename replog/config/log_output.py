@@ -11,7 +11,7 @@ import sys
 from enum import Enum
 
 from replog.errors import ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 

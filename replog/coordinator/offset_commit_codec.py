@@ -25,7 +25,7 @@ from uuid import UUID
 
 from replog.coordinator.messages.offset_commit import ZERO_UUID, OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import EncodedRecord, RecordPart
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 _partition = Struct(">i")
 _head = Struct(">hqi")  # version, offset, leader epoch

@@ -16,7 +16,7 @@ from struct import Struct
 from typing import ClassVar, NamedTuple, Protocol, TypeAlias
 
 from replog.errors import InvariantViolationError, MalformedFrameError, UnsupportedVersionError
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 _prefix = Struct(">h")
 KEY_VERSION = 0

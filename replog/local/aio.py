@@ -17,12 +17,12 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
-from replog.ending import Ending
 from replog.errors import BrokerClosedError, InvariantViolationError
 from replog.local.encoding import Group, RecordLike, record_input, record_inputs
 from replog.local.reading import CHUNK_BYTES, MAX_RECORDS
 from replog.local.writing import WritableLog, Written
 from replog.records import Buffer, Header, Record, RecordInput
+from replog.waiting.ending import Ending
 
 _GROUP_ENTRIES_MAX: Final = 10_000
 """Appends in one group; more wait for the next one, so that the first are not kept waiting for the last."""

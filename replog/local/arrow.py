@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from replog.errors import ConfigError, InvariantViolationError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.records import Buffer, Columns, decode_columns
 from replog.records.arrow import fixed_array, headers_array, key_array, value_array
 

@@ -10,8 +10,8 @@ from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-from replog.choices import require_choice
 from replog.errors import ConfigError
+from replog.errors.choices import require_choice
 from replog.log import LogConfig
 from replog.log.config import UNLIMITED
 from replog.records import Codec, CodecName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 
 from replog.errors import InvalidRecordError, UnsupportedCompressionError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.records.model import Codec
 
 

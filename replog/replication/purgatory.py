@@ -15,8 +15,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError, ThrottledError
+from replog.waiting.deadlines import Deadlines
 
 T = TypeVar("T")
 

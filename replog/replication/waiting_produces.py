@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from sortedcontainers import SortedList
 
-from replog.deadlines import Deadlines
 from replog.errors import InvariantViolationError
+from replog.waiting.deadlines import Deadlines
 
 
 class WaitingProduces:

@@ -18,7 +18,7 @@ class LocateSegmentsRequest(Struct, frozen=True):
 
     Attributes:
         leader_epoch: The leader epoch that the caller knows; -1: any.
-        boot_id: The caller's `replog.host_identity.boot_id`: paths are told to processes of the same machine only.
+        boot_id: The caller's `replog.host.host_identity.boot_id`: paths are told to processes of the same machine only.
     """
 
     topic_id: UUID

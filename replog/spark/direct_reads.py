@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
 from replog.errors import ReplogError, RequestTimedOutError
-from replog.host_identity import boot_id
+from replog.host.host_identity import boot_id
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 from replog.rpc.transport import ConnectionLostError
 from replog.spark.pieces import Encoded

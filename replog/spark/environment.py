@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from replog.errors import ConfigError, InvalidRequestError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.spark.java_runtime import with_java
 from replog.spark.python_runtime import python_for_spark, unneeded_zips
 from replog.spark.script_folders import ScriptFolder

@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from replog.errors import ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 JAVA_VERSION_MIN = 17
 VERSION_TIMEOUT_S = 20.0

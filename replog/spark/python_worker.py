@@ -10,7 +10,7 @@ import gc
 import os
 import sys
 
-from replog.process_memory import tune_process
+from replog.host.process_memory import tune_process
 
 _DAEMON = "pyspark.daemon"
 

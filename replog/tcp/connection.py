@@ -26,11 +26,11 @@ from typing import NamedTuple, Protocol, cast
 
 from msgspec import Struct
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
 from replog.tcp.transfer_room import TransferRoom
-from replog.unread_answers import UnreadAnswer
+from replog.waiting.byte_semaphore import ByteSemaphore
+from replog.waiting.unread_answers import UnreadAnswer
 
 CHECK_S = 5.0
 """How often a connection is looked at for the limits of time."""

@@ -10,11 +10,11 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 TELL_AGAIN_S = 60.0
 """How often at most a line is logged about one address."""

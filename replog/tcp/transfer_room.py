@@ -19,7 +19,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from replog.byte_semaphore import ByteSemaphore
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 GRACE_S = 0.5
 """How long nothing of a frame has to move."""

@@ -14,9 +14,9 @@ from cluster_kit import Cluster, StartCluster, until
 from replog.client import NewTopic
 from replog.cluster import LocalCluster, NodePlace
 from replog.errors import BrokerNotAvailableError, ErrorCode, FeatureUpdateFailedError
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.records import encode_batch
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.kafka.raw_client import raw_client
 
 TOPIC = "flights"

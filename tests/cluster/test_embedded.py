@@ -16,8 +16,8 @@ import pytest
 from replog import embedded
 from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncProducer
 from replog.errors import BrokerClosedError, ConfigError, DirectoryLockedError, InvalidRequestError
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.rpc.messages import LATEST_TIMESTAMP
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kafka.raw_client import raw_client
 
 

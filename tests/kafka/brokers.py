@@ -14,10 +14,10 @@ from raw_client import raw_client
 from served_cluster import ServedCluster, run
 
 from replog.client import Consumer
-from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
-from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.records import decode_batch, scan
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 
 
 @dataclass(slots=True)

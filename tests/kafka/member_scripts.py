@@ -15,19 +15,19 @@ from raw_client import RawClient
 from sides import EXPLAINED, Side, Sides, differences
 from waiting import until
 
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import (
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
 )
-from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest
-from replog.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest
+from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 Make: TypeAlias = Callable[[Side], Any]
 """A function that makes the request for a side."""

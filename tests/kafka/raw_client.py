@@ -8,8 +8,8 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from replog.kafka.messages.headers import RequestHeader, ResponseHeader
-from replog.wire import Reader, Writer
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.primitives import Reader, Writer
 
 API_VERSIONS_KEY = 18
 TIMEOUT_S = 20.0

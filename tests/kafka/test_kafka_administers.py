@@ -13,26 +13,26 @@ from served_cluster import served_cluster
 from waiting import until
 
 from replog.errors import ErrorCode
-from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from replog.kafka.messages.alter_partition_reassignments import (
+from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from replog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from replog.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from replog.kafka.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.kafka.messages.describe_topic_partitions import (
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from replog.kafka.messages.incremental_alter_configs import (
+from replog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from replog.kafka.messages.list_partition_reassignments import (
+from replog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

@@ -12,35 +12,35 @@ from raw_client import raw_client
 from served_cluster import ServedCluster
 from sides import UNKNOWN_ID, Side, Sides, sides
 
-from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from replog.kafka.messages.alter_partition_reassignments import (
+from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from replog.kafka.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
-from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from replog.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from replog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from replog.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.kafka.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
-from replog.kafka.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
-from replog.kafka.messages.describe_topic_partitions import (
+from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from replog.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from replog.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from replog.kafka.messages.incremental_alter_configs import (
+from replog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from replog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from replog.kafka.messages.list_partition_reassignments import (
+from replog.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
+from replog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

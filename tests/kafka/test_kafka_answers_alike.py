@@ -9,10 +9,10 @@ import crc32c
 import pytest
 from sides import CLOSED, UNKNOWN_ID, Question, Side, Sides
 
-from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.records import Codec, TimestampType, encode_batch
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 PRODUCE = ProduceRequest.VERSIONS
 METADATA = MetadataRequest.VERSIONS

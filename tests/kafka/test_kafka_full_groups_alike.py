@@ -15,11 +15,11 @@ from sides import Side, Sides, sides
 from waiting import until
 
 from replog.coordinator.classic.subscription import write_assignment
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupResponse
-from replog.kafka.messages.sync_group import SyncGroupResponse
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupResponse
+from replog.wire.messages.sync_group import SyncGroupResponse
 
 FULL = 81
 OF_I, OF_J, OF_K = ({"group_instance_id": each} for each in "ijk")

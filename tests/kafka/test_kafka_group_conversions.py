@@ -20,17 +20,17 @@ from replog.coordinator.classic.subscription import read_assignment, write_assig
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, GroupType
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from replog.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from tests.unit.coordinator.consumer_bytes import wanting
 from tests.unit.coordinator.shard_kit import Topics, group_host
 

@@ -8,18 +8,18 @@ from typing import Any, TypeAlias
 import pytest
 from member_scripts import FETCH, HEARTBEAT, Identity, Members, settled, speaks, wait_for_rebalance, wait_for_state
 
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from replog.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from replog.kafka.messages.heartbeat import HeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from replog.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from replog.kafka.messages.offset_commit import OffsetCommitResponse
-from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replog.kafka.messages.sync_group import SyncGroupResponse
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from replog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replog.wire.messages.heartbeat import HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from replog.wire.messages.offset_commit import OffsetCommitResponse
+from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.sync_group import SyncGroupResponse
 
 STALE = 113
 OF_I, OF_J = {"group_instance_id": "i"}, {"group_instance_id": "j"}

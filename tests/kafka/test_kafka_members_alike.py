@@ -19,15 +19,15 @@ from member_scripts import (
     wait_until_out,
 )
 
-from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from replog.kafka.messages.heartbeat import HeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchResponse
-from replog.kafka.messages.sync_group import SyncGroupResponse
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replog.wire.messages.heartbeat import HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from replog.wire.messages.offset_fetch import OffsetFetchResponse
+from replog.wire.messages.sync_group import SyncGroupResponse
 
 FENCED, UNRELEASED = 110, 111
 OF_I, OF_J = {"group_instance_id": "i"}, {"group_instance_id": "j"}

@@ -15,9 +15,9 @@ from line_driver import Driver, DriverError, driver
 from raw_client import RawClient, raw_client
 
 from replog.errors import ErrorCode
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("re2", reason="the extra replog[patterns] is not installed")

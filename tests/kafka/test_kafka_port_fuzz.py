@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from raw_client import RawClient
 from served_cluster import ServedCluster, served_cluster
 
-from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest
-from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from replog.kafka.messages.headers import RequestHeader
-from replog.kafka.messages.metadata import MetadataRequest
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
-from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest
-from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest
-from replog.kafka.served import SERVED
+from replog.protocol.served import SERVED
 from replog.records import encode_batch
-from replog.wire import Writer
+from replog.wire.messages.add_raft_voter import AddRaftVoterRequest
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.headers import RequestHeader
+from replog.wire.messages.metadata import MetadataRequest
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
+from replog.wire.messages.unregister_broker import UnregisterBrokerRequest
+from replog.wire.primitives import Writer
 from tests.unit.kafka import kio_messages as kio
 
 TOPIC = "untouched"

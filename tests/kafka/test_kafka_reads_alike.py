@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from sides import UNKNOWN_ID, Question, Side, Sides
 
-from replog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
-from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.records import encode_batch
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 T0_MS = 1_700_000_000_000
 NO_LIST = ("aborted_transactions",)

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from kafka_install import KafkaInstall
 from message_json import differences
 
-from replog.kafka import messages as package
-from replog.wire import Reader, Writer
+from replog.wire import messages as package
+from replog.wire.primitives import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
 EXAMPLES = 3
@@ -24,7 +24,7 @@ APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if modu
 def some_messages() -> Iterator[tuple[str, int, Any]]:
     """Messages of every API and version, with their names in Kafka."""
     for api in APIS:
-        module = importlib.import_module(f"replog.kafka.messages.{api}")
+        module = importlib.import_module(f"replog.wire.messages.{api}")
         for side in ("request", "response"):
             name = "".join(map(str.capitalize, api.split("_"))) + side.capitalize()
             cls = getattr(module, name)

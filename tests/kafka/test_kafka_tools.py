@@ -17,7 +17,7 @@ from kafka_tools import Tools
 from served_cluster import ServedCluster, served_cluster
 from waiting import until
 
-from replog.kafka.served import SERVED
+from replog.protocol.served import SERVED
 
 pytestmark = pytest.mark.cluster
 

@@ -116,7 +116,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def rooms() -> list[str]:
     """Every folder of product code that holds modules, but for generated code."""
     found = {path.parent.relative_to(ROOT).as_posix() for top in PRODUCT for path in (ROOT / top).rglob("*.py")}
-    return sorted(room for room in found if "/pb" not in room and room != "replog/kafka/messages")
+    return sorted(room for room in found if "/pb" not in room and room != "replog/wire/messages")
 
 
 def described(room: str) -> Iterator[tuple[str, ast.stmt, str]]:

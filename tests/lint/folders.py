@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("replog", "pyspark_replog", "timeline", "quorum", "checkpoints", "chaos")
 FILES_MAX = 25
-GENERATED = {"replog/kafka/messages"}
+GENERATED = {"replog/wire/messages"}
 """Rooms of one generated module for each API of Kafka's."""
 
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 from replog.client import Consumer
 from replog.coordinator.classic.subscription import assigned_partitions
 from replog.errors import ErrorCode, ReplogError
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from replog.wire import Reader, Writer
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from replog.wire.primitives import Reader, Writer
 from tests.sim.group_checks import Seat
 from tests.sim.group_log import Author
 from tests.sim.group_members import TOPIC, Member

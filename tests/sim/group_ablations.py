@@ -36,7 +36,7 @@ from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import LogRead, ReplyError, Resigned
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.errors import BrokerNotAvailableError, ReplogError
-from replog.uncommitted.written_batches import WrittenBatches
+from replog.waiting.written_batches import WrittenBatches
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_checks import Violation

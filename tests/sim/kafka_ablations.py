@@ -12,8 +12,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from replog.kafka.handlers import fetch, produce
 from replog.log.producers.state import ProducerStateManager
+from replog.protocol.handlers import fetch, produce
 from replog.rpc.messages import ACKS_ALL
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.tcp.frames import OrderedAnswers

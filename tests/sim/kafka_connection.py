@@ -7,9 +7,9 @@ import struct
 from collections import deque
 from typing import Any
 
-from replog.kafka.messages.headers import RequestHeader, ResponseHeader
 from replog.testing.simulated_tcp import SimulatedTcp
-from replog.wire import Reader, Writer
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.primitives import Reader, Writer
 
 CONNECT_S = 1.5
 SIZE_BYTES = 4

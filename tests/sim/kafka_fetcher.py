@@ -12,10 +12,10 @@ from collections.abc import Callable
 from random import Random
 
 from replog.errors import CorruptRecordError, ErrorCode
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
-from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.records import check_crc, decode_batch, scan
 from replog.testing.history import History
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from tests.sim.event_log import EventLog
 from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
 from tests.sim.kafka_view import KafkaView, Leader, within

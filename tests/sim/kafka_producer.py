@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from random import Random
 
 from replog.errors import ErrorCode
-from replog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.records import BatchBuilder
 from replog.testing.history import History, SentRecord
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.sim.event_log import EventLog
 from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
 from tests.sim.kafka_view import KafkaView, Leader, within

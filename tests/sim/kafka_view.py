@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from replog.errors import ErrorCode
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.testing.simulated_cluster import FIRST_PORT, SimulatedCluster
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
 
 METADATA_VERSIONS = (10, 11, 12, 13)

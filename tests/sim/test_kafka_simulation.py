@@ -11,11 +11,11 @@ from uuid import UUID
 
 import pytest
 
-from replog.kafka.messages.fetch import FetchResponse
 from replog.records import encode_batch
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
+from replog.wire.messages.fetch import FetchResponse
 from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.event_log import EventLog
 from tests.sim.fresh_seeds import fresh_seeds

@@ -17,7 +17,7 @@ from bench.systems.maven import PeerUnavailableError, jars
 from replog.client import LoopThread
 from replog.cluster import LocalCluster
 from replog.errors import ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
 from tests.spark.spark_kit import SparkCluster
 

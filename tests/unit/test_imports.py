@@ -11,7 +11,7 @@ import pytest
 
 EXTRAS = ("prometheus_client", "re2", "typer", "rich", "pyarrow", "pyspark", "cramjam", "pythonjsonlogger")
 OTHERS = ("replog.cli", "replog.spark", "replog.testing", "replog_chaos", "difflib", "multiprocessing")
-NODES = ("grpc", "replog.broker", "replog.cluster", "replog.config", "replog.kafka", "replog.log", "replog_quorum")
+NODES = ("grpc", "replog.broker", "replog.cluster", "replog.config", "replog.protocol", "replog.log", "replog_quorum")
 COUNTED = """
 import gc, json, sys
 classes = [each for each in gc.get_objects() if isinstance(each, type) and "__dataclass_fields__" in vars(each)]

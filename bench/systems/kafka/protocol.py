@@ -7,8 +7,8 @@ import struct
 from collections import deque
 from typing import Any, NamedTuple
 
-from replog.kafka.messages.headers import RequestHeader, ResponseHeader
-from replog.wire import Reader, Writer
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.primitives import Reader, Writer
 
 _size = struct.Struct(">i")
 

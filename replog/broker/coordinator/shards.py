@@ -22,7 +22,6 @@ from replog.coordinator.offsets.requests import CommitOffsetsResponse
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Submit
 from replog.coordinator.runtime.shard import Shard
-from replog.deadlines import Deadlines
 from replog.errors import (
     BrokerClosedError,
     CoordinatorLoadInProgressError,
@@ -33,6 +32,7 @@ from replog.errors import (
 )
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.replication.leader import Leader
+from replog.waiting.deadlines import Deadlines
 
 OPEN_REQUESTS_MAX: Final = 50_000
 """Requests that wait for answers of coordinators, members that wait for others to join among them.  From half of them on

@@ -21,7 +21,7 @@ from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.broker.requests.produce_path import ProducePath
 from replog.errors import ErrorCode
 from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
-from replog.unread_answers import UnreadAnswer
+from replog.waiting.unread_answers import UnreadAnswer
 
 Response = TypeVar("Response")
 

@@ -26,8 +26,8 @@ from replog.coordinator.describing.requests import GroupOffset, ListGroups, Read
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
 from replog.errors import ReplogError
-from replog.kafka.request_counts import RequestCounts
 from replog.metadata.records import ElectionType
+from replog.protocol.request_counts import RequestCounts
 from replog.replication.leader import Leader
 
 TIMEOUT_MS = 1_000

@@ -48,7 +48,6 @@ from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, Produces
-from replog.byte_semaphore import ByteSemaphore
 from replog.controller.controller import Controller
 from replog.controller.requests import CreateTopicsResponse, RegisterController
 from replog.coordinator.group_machine import GroupMachine
@@ -59,6 +58,7 @@ from replog.coordinator.runtime.machine import Timers
 from replog.coordinator.runtime.shard import Shard
 from replog.log import METADATA_TOPIC
 from replog.metadata.features import SUPPORTED_FEATURES
+from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_quorum import Voter, VoterSet
 from replog_timeline import SnapshotRegistry
 

@@ -8,12 +8,11 @@ from functools import partial
 
 from replog.broker.metrics.readings import KafkaReading
 from replog.broker.process import descriptor_limit
-from replog.byte_semaphore import ByteSemaphore
 from replog.config.server import ServerConfig
-from replog.kafka.handlers.node import KafkaNode
-from replog.kafka.request_counts import RequestCounts
-from replog.kafka.server import KafkaServer
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
+from replog.protocol.handlers.node import KafkaNode
+from replog.protocol.request_counts import RequestCounts
+from replog.protocol.server import KafkaServer
 from replog.rpc.tcp.service import ClientStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import ClientHandlers
@@ -21,6 +20,7 @@ from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 READING_BYTES = 128 << 20
 """Of large messages of clients that are being read, before the memory of requests holds them."""

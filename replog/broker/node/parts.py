@@ -28,7 +28,7 @@ from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
-from replog.byte_semaphore import ByteSemaphore
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 
 class MetadataParts(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
 from replog.config.server import ServerConfig
 from replog.errors import ConfigError, DiskFullError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.log import METADATA_TOPIC, LogManager, RecoveryProgress
 from replog.metadata.records import BrokerEndpoint
 from replog.rpc.messages import Hello

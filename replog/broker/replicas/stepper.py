@@ -23,7 +23,6 @@ from replog.broker.replicas.replication_throttle import ReplicationThrottle
 from replog.broker.side_work import SideWork
 from replog.config.server import ServerConfig
 from replog.controller.messages import PartitionIsrResult
-from replog.deadlines import Deadlines
 from replog.errors import ContradictedLogError, CorruptRecordError, DiskFullError, ErrorCode, StorageError
 from replog.log import LogManager, MisfitRecordsError
 from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE
@@ -57,6 +56,7 @@ from replog.replication.messages import (
     TruncateFullyAndStartAt,
     TruncateTo,
 )
+from replog.waiting.deadlines import Deadlines
 
 _log = logging.getLogger(__name__)
 

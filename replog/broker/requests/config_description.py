@@ -20,7 +20,6 @@ from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
 from replog.config.units import INT_MAX
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
-from replog.kafka.handlers.known_configs import ConfigType, KnownConfig
 from replog.metadata.config_keys import (
     BROKER_KEYS,
     CLUSTER_WIDE,
@@ -38,6 +37,7 @@ from replog.metadata.config_keys import (
 )
 from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
 from replog.metadata.records import ResourceType
+from replog.protocol.handlers.known_configs import ConfigType, KnownConfig
 from replog.rpc.config_messages import ConfigDescription
 
 DYNAMIC_KEYS: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)

@@ -3,7 +3,7 @@
 Runs on the replica driver.  A fetch that finds less than it asked for waits in the purgatory; appends and high
 watermarks of the same drain wake it once, after the drain, so that one answer carries everything that arrived
 together.  A follower's stream keeps what it has asked for (`incremental_fetch`); a consumer's fetch stands for itself, and
-is read within what consumers leave of the memory for answers (`replog.unread_answers`).  Where they leave nothing it waits in
+is read within what consumers leave of the memory for answers (`replog.waiting.unread_answers`).  Where they leave nothing it waits in
 a line.
 """
 
@@ -53,7 +53,7 @@ from replog.rpc.messages import (
     ListOffsetsPartition,
     ListOffsetsResult,
 )
-from replog.unread_answers import UnreadAnswer, UnreadAnswers
+from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 
 MAX_WAITING_FETCHES = 10_000
 

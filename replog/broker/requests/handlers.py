@@ -28,7 +28,6 @@ from replog.broker.requests.group_calls import answer_group_call
 from replog.broker.requests.metadata_views import described_topics, watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, FetchSession, Produces, ProduceSession
-from replog.byte_semaphore import ByteSemaphore
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
     AlterConfigs,
@@ -101,6 +100,7 @@ from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, 
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext, Stream
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 P = TypeVar("P")
 R = TypeVar("R")

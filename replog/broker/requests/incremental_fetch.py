@@ -34,9 +34,9 @@ from replog.broker.requests.fetch_reader import (
     refused_fetch,
 )
 from replog.broker.requests.refusals import Refusal
-from replog.deadlines import Deadlines
 from replog.errors import ErrorCode
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
+from replog.waiting.deadlines import Deadlines
 
 Answer: TypeAlias = Callable[[FetchResponse], None]
 

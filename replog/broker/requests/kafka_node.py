@@ -13,22 +13,22 @@ from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.refusals import Refusal
-from replog.byte_semaphore import ByteSemaphore
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, ReplogError, RequestTimedOutError
-from replog.kafka.fetch_sessions import FetchSessions
-from replog.kafka.handlers.known_configs import KnownConfig
-from replog.kafka.handlers.node import Failure
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ResourceType
+from replog.protocol.fetch_sessions import FetchSessions
+from replog.protocol.handlers.known_configs import KnownConfig
+from replog.protocol.handlers.node import Failure
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
-from replog.unread_answers import UnreadAnswer
+from replog.waiting.byte_semaphore import ByteSemaphore
+from replog.waiting.unread_answers import UnreadAnswer
 
 Q = TypeVar("Q")
 R = TypeVar("R")
@@ -46,7 +46,7 @@ _CONTEXT = RequestContext(principal="", client_id="", listener="KAFKA", peer="",
 
 
 class LocalKafkaNode:
-    """See `replog.kafka.handlers.node.KafkaNode`.
+    """See `replog.protocol.handlers.node.KafkaNode`.
 
     Args:
         parts: What the handlers of our own requests hand over to.

@@ -4,7 +4,7 @@ Bounds: the requests of a stream that are not answered hold byte credits of the 
 used up, the reader stops reading and TCP pushes back on the client.  A part of the stream's credit is held until the
 answer has left, so a client that never reads its answers is not read from either.  Answers that are ready together
 leave in one message.  What is read for a consumer holds its share of the memory for that until it has left
-(`replog.unread_answers`).
+(`replog.waiting.unread_answers`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from replog.broker.requests.fetch_path import Withdraw
 from replog.broker.requests.incremental_fetch import IncrementalFetch
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError, ThrottledError
 from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.task_ends import until_one_ends
 from replog.rpc.transport import Stream
-from replog.unread_answers import UnreadAnswer, UnreadAnswers
+from replog.waiting.byte_semaphore import ByteSemaphore
+from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 
 STREAM_CREDIT_BYTES = 16 << 20
 REQUEST_OVERHEAD_BYTES = 1 << 10

@@ -51,7 +51,7 @@ def format_storage(
 @app.command("random-uuid")
 def random_uuid() -> None:
     """Print a new cluster id."""
-    from replog.cluster_ids import new_cluster_id
+    from replog.metadata.cluster_ids import new_cluster_id
 
     typer.echo(new_cluster_id())
 
@@ -65,7 +65,7 @@ def _choose_cluster_id(configured: str | None, given: str | None) -> str:
         raise UsageError(
             "--cluster-id", given, f"--cluster-id is {given}, the file says cluster.id = {configured}. Leave one out"
         )
-    from replog.cluster_ids import new_cluster_id
+    from replog.metadata.cluster_ids import new_cluster_id
 
     return given or configured or new_cluster_id()
 

@@ -11,7 +11,7 @@ from typing import BinaryIO, Protocol, assert_never
 from replog.cli.common import shown_bytes
 from replog.cli.errors import CommandFailedError
 from replog.cli.export.source import Run
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, decode_records
 
 

@@ -7,7 +7,6 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Never, Self
 
-from replog.choices import require_at_least
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.admin.partition_description import PartitionDescription, describe_partition
@@ -40,13 +39,13 @@ from replog.controller.messages import (
     TopicResult,
 )
 from replog.controller.requests import NamedPartition
-from replog.ending import Ending
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
     InvalidRequestError,
     ReplogError,
 )
+from replog.errors.choices import require_at_least
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
 from replog.rpc.error_codes import error_from_code
@@ -60,6 +59,7 @@ from replog.rpc.log_dir_messages import (
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.transport import Transport
+from replog.waiting.ending import Ending
 
 DEFAULT_TIMEOUT_MS = 30_000
 

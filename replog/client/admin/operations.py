@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 from uuid import UUID
 
-from replog.choices import require_choice
 from replog.client.arguments import (
     assignments_of,
     broker_ids_of,
@@ -58,6 +57,7 @@ from replog.errors import (
     ReplogError,
     RequestTimedOutError,
 )
+from replog.errors.choices import require_choice
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.error_codes import error_from_code

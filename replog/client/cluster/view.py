@@ -20,7 +20,6 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from replog.choices import require_kind
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.cluster.connections import DATA, ConnectionPool
@@ -40,6 +39,7 @@ from replog.errors import (
     UnsupportedVersionError,
     raised_anew,
 )
+from replog.errors.choices import require_kind
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.forks import raise_if_carried
 from replog.rpc.messages import Hello, client_hello

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Never, Self, get_args
 
-from replog.choices import require_at_least, require_choice, require_kind
 from replog.client.arguments import (
     numbers_by_partition,
     partition_of,
@@ -40,10 +39,11 @@ from replog.client.home_loop import require_loop
 from replog.client.settings import refuse_unknown
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.coordinator.offsets.requests import CommittedOffset
-from replog.ending import Ending
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
+from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.rpc.forks import tell_at_fork
 from replog.rpc.transport import Transport
+from replog.waiting.ending import Ending
 
 CONNECT_TIMEOUT_MS = 10_000
 POLL_RECORDS_MAX = 500

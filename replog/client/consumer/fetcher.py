@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from replog.choices import INT32_MAX, require_at_least
 from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.errors import ErrorCode, ReplogError, RetriableError
+from replog.errors.choices import INT32_MAX, require_at_least
 from replog.records import Buffer
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,

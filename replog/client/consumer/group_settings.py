@@ -8,11 +8,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from replog.choices import INT32_MAX, require_at_least, require_kind
 from replog.client.arguments import require_text
 from replog.client.consumer.partition_reader import OffsetReset
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, InvalidRequestError
+from replog.errors.choices import INT32_MAX, require_at_least, require_kind
 from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 MAX_POLL_INTERVAL_MS = 300_000

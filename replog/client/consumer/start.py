@@ -6,13 +6,13 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import index
 from typing import Literal, SupportsIndex, get_args
 
-from replog.choices import require_choice
 from replog.client.arguments import partition_of
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ClusterView
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError
+from replog.errors.choices import require_choice
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 OFFSET_MAX = 2**63 - 1

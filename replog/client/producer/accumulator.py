@@ -12,13 +12,13 @@ from typing import Protocol, Self
 
 from msgspec import Struct
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.client.home_loop import HomeLoop
 from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.config import ProducerConfig
 from replog.client.types import TopicPartition
 from replog.errors import ReplogError
 from replog.records import Codec
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""

@@ -6,8 +6,8 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from replog.choices import INT32_MAX, require_at_least, require_choice
 from replog.errors import ConfigError
+from replog.errors.choices import INT32_MAX, require_at_least, require_choice
 from replog.records import Codec, CodecName
 from replog.records.compression import GZIP_LEVEL, ZSTD_LEVEL, require_codec
 from replog.rpc.messages import ACKS_ALL

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 
 class RequestMessage(Protocol):

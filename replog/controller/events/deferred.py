@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replog.controller.messages import Reply, ReplyError
 from replog.errors import NotControllerError, ReplogError, RequestTimedOutError
-from replog.uncommitted.parked_answers import ParkedAnswers
+from replog.waiting.parked_answers import ParkedAnswers
 
 
 class DeferredReplies:

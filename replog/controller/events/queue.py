@@ -14,7 +14,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TypeAlias
 
-from replog.deadlines import Deadlines
+from replog.waiting.deadlines import Deadlines
 
 Run: TypeAlias = Callable[[int], None]
 """Told the time in monotonic milliseconds."""

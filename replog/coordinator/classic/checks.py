@@ -7,7 +7,7 @@ from typing import Final
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.requests import JoinGroup, Protocol
 from replog.errors import InvalidGroupIdError, InvalidRequestError, InvalidSessionTimeoutError
-from replog.wire import TEXT_BYTES_MAX
+from replog.wire.primitives import TEXT_BYTES_MAX
 
 PROTOCOLS_MAX: Final = 100
 """The protocols of one member."""

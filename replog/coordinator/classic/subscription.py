@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Final, NamedTuple, TypeAlias
 
 from replog.errors import ReplogError
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NEWEST_VERSION: Final = 3

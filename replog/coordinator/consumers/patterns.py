@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from replog.errors import InvalidRegularExpressionError
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 PATTERN_CHARS_MAX: Final = 2_000
 """The characters of a pattern."""

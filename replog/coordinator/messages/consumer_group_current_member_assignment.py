@@ -8,7 +8,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 _iib = struct.Struct(">iib")
 ZERO_UUID = UUID(int=0)

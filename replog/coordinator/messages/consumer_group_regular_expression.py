@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct, field
 
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 _qq = struct.Struct(">qq")
 

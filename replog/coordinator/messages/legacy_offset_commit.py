@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from replog.wire import Reader, Writer
+from replog.wire.primitives import Reader, Writer
 
 _i = struct.Struct(">i")
 _q = struct.Struct(">q")

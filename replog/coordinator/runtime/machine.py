@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from replog.coordinator.records import Record
 from replog.coordinator.runtime.messages import Answer
-from replog.deadlines import Deadlines
+from replog.waiting.deadlines import Deadlines
 
 TimerKey: TypeAlias = Hashable
 """What a timer is for, such as a session of a member; whoever has set it knows it again."""

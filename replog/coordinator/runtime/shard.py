@@ -65,8 +65,8 @@ from replog.errors import (
     RetriableError,
     StorageError,
 )
-from replog.uncommitted.parked_answers import ParkedAnswers
-from replog.uncommitted.written_batches import WrittenBatches
+from replog.waiting.parked_answers import ParkedAnswers
+from replog.waiting.written_batches import WrittenBatches
 from replog_timeline import SnapshotRegistry
 
 TIMERS_PER_STEP: Final = 200

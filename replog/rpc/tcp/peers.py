@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from functools import partial
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
@@ -20,6 +19,7 @@ from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_port
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 HELLO_TIMEOUT_S = 5.0
 """How long the way to another node may take, with its hello: a busy one is no dead one."""

@@ -15,13 +15,13 @@ from garbage_kit import VALUE, Garbage, garbage
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.broker.requests.sessions import FetchSession, ProduceSession
-from replog.byte_semaphore import ByteSemaphore
 from replog.client import Admin, Consumer, Producer
 from replog.config.server import ServerConfig
 from replog.errors import CorruptRecordError
 from replog.rpc.messages import FetchPartition, FetchRequest, ProducePartition, ProduceRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import SimulatedFileSystem
+from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_checkpoints import OpenMode
 
 RECORDS = 100

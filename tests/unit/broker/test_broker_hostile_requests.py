@@ -27,7 +27,7 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError, ReplogError
-from replog.host_identity import boot_id
+from replog.host.host_identity import boot_id
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType
 from replog.pb.v1 import controller_pb2, data_pb2

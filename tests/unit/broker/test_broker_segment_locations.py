@@ -18,7 +18,7 @@ from replog.errors import (
     UnknownLeaderEpochError,
     UnknownTopicIdError,
 )
-from replog.host_identity import boot_id
+from replog.host.host_identity import boot_id
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import encode_batch
 from replog.replication.messages import FetchAnswered

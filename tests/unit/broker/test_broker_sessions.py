@@ -13,11 +13,11 @@ from broker_kit import wait_until
 
 from replog.broker.requests import sessions
 from replog.broker.requests.sessions import REQUEST_OVERHEAD_BYTES, FetchSession, ProduceSession
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError, ThrottledError
 from replog.rpc.messages import FetchRequest, FetchResponse, ProducePartition, ProduceRequest, ProduceResponse
 from replog.rpc.transport import ConnectionLostError
-from replog.unread_answers import UnreadAnswer, UnreadAnswers
+from replog.waiting.byte_semaphore import ByteSemaphore
+from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 
 LIMIT = 10 * REQUEST_OVERHEAD_BYTES
 

@@ -9,7 +9,7 @@ from replog.broker.requests import fetch_path
 from replog.errors import ErrorCode
 from replog.records import scan
 from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, FetchResponse
-from replog.unread_answers import UnreadAnswer
+from replog.waiting.unread_answers import UnreadAnswer
 
 MIB = 1 << 20
 VALUE = b"v" * (MIB // 8 - 100)

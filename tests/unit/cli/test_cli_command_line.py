@@ -18,7 +18,7 @@ from replog.cli.app import app
 from replog.cli.errors import CommandFailedError, UsageError, describe, exit_status
 from replog.cli.main import main
 from replog.errors import BrokerNotAvailableError, ConfigError
-from replog.extras import install_command
+from replog.host.extras import install_command
 
 
 def test_help_loads_neither_grpc_nor_the_broker() -> None:

@@ -13,10 +13,10 @@ from replog.broker.node.node import Node
 from replog.config.server import ServerConfig
 from replog.controller.requests import ConfigEntry, CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import KafkaNode
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.protocol.handlers.node import KafkaNode
 from replog.records import encode_batch
 from replog.testing import SimulatedFileSystem
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from tests.kafka.raw_client import RawClient
 
 PRODUCE_VERSION = 12  # the last one with names

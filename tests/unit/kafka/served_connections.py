@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.tcp.connection import Answer, ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 OVERLAPPING, ALONE = 0, 1
 LIMITS = ConnectionLimits()

@@ -15,10 +15,10 @@ import pytest
 from kafka_node_kit import serving
 from msgspec import Struct
 
-from replog.kafka.messages.fetch import FetchRequest
-from replog.kafka.messages.produce import ProduceRequest
-from replog.kafka.served import SERVED
-from replog.wire import Writer
+from replog.protocol.served import SERVED
+from replog.wire.messages.fetch import FetchRequest
+from replog.wire.messages.produce import ProduceRequest
+from replog.wire.primitives import Writer
 
 pytestmark = pytest.mark.exhaustive
 

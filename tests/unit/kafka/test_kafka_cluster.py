@@ -10,17 +10,17 @@ from kafka_node_kit import Served, serving
 from registered_broker import register
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import cluster, topic_partitions
-from replog.kafka.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
-from replog.kafka.messages.describe_topic_partitions import (
+from replog.metadata.features import METADATA_VERSION
+from replog.protocol.handlers import cluster, topic_partitions
+from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from replog.protocol.handlers.node import Failure
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from replog.kafka.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from replog.kafka.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from replog.metadata.features import METADATA_VERSION
+from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
 Feature = UpdateFeaturesRequest.FeatureUpdateKey
 Named = DescribeTopicPartitionsRequest.TopicRequest

@@ -10,18 +10,18 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import configs, node
-from replog.kafka.handlers.known_configs import ConfigType
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from replog.kafka.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.kafka.messages.incremental_alter_configs import (
+from replog.metadata.image import ConfigResource
+from replog.metadata.records import ResourceType
+from replog.protocol.handlers import configs, node
+from replog.protocol.handlers.known_configs import ConfigType
+from replog.protocol.handlers.node import Failure
+from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from replog.kafka.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
-from replog.metadata.image import ConfigResource
-from replog.metadata.records import ResourceType
+from replog.wire.messages.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 Asked = DescribeConfigsRequest.DescribeConfigsResource
 Changed = IncrementalAlterConfigsRequest.AlterConfigsResource

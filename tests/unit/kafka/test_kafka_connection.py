@@ -10,7 +10,6 @@ import struct
 import pytest
 from msgspec.structs import replace
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import MalformedFrameError
 from replog.tcp import connection as connection_module
 from replog.tcp import listener as listener_module
@@ -18,6 +17,7 @@ from replog.tcp import transfer_room as transfer_room_module
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, LIMITS, OVERLAPPING, Client, Script, answer, request, serving
 

@@ -9,14 +9,14 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.consumer_group_heartbeat import (
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
 Heartbeat, Answer = ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 

@@ -6,11 +6,11 @@ import pytest
 from kafka_node_kit import serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.coordinators import find_coordinator, refuse_find_coordinator
-from replog.kafka.handlers.node import Call, Failure
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.wire import Reader, Writer
+from replog.protocol.handlers.coordinators import find_coordinator, refuse_find_coordinator
+from replog.protocol.handlers.node import Call, Failure
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.primitives import Reader, Writer
 
 TRANSACTION, SHARE = 1, 2
 TRANSACTIONAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

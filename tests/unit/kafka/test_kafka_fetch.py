@@ -11,9 +11,9 @@ from kafka_node_kit import Served, batch, serving
 
 from replog.controller.requests import DeleteTopics, DeleteTopicsResponse
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import NO_TOPIC_ID
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
+from replog.protocol.handlers.node import NO_TOPIC_ID
 from replog.records import decode_batch, encode_batch, encode_end_transaction_marker, scan
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
 
 VERSIONS = range(4, 19)
 BY_NAME, BY_ID = 12, 18

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from replog.errors import ErrorCode
-from replog.kafka.fetch_sessions import (
+from replog.protocol.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
     NO_SESSION,
@@ -22,7 +22,7 @@ from replog.kafka.fetch_sessions import (
     FetchTurn,
     SessionRefusal,
 )
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
 
 Told = FetchResponse.PartitionData
 T0, T1, T2 = ("t", 0), ("t", 1), ("t", 2)

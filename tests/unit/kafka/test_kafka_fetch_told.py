@@ -8,14 +8,14 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.fetch import fetch, refuse_fetch
-from replog.kafka.handlers.node import Call, Failure
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
 from replog.metadata.records import BrokerEndpoint
+from replog.protocol.handlers.fetch import fetch, refuse_fetch
+from replog.protocol.handlers.node import Call, Failure
 from replog.rpc.messages import FetchRequest as NodeRequest
 from replog.rpc.messages import FetchResponse as NodeResponse
 from replog.rpc.messages import FetchResult
-from replog.wire import Reader, Writer
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.primitives import Reader, Writer
 
 NEWEST = 18
 

@@ -12,9 +12,9 @@ import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.broker.requests.kafka_node import LocalKafkaNode
-from replog.byte_semaphore import ByteSemaphore
 from replog.log import Log
 from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceRequest, ProduceResponse
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 DATA = batch(b"v" * 1000)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from replog.errors import ErrorCode, RecordTooLargeError
-from replog.kafka.handlers.group_codes import failure_of
-from replog.kafka.handlers.group_offsets import _commit_code
-from replog.kafka.messages.offset_commit import OffsetCommitRequest
+from replog.protocol.handlers.group_codes import failure_of
+from replog.protocol.handlers.group_offsets import _commit_code
+from replog.wire.messages.offset_commit import OffsetCommitRequest
 
 
 @pytest.mark.parametrize("version", [2, 9])

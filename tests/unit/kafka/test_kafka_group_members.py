@@ -24,19 +24,19 @@ from replog.errors import (
     RequestTimedOutError,
     UnknownMemberIdError,
 )
-from replog.kafka.handlers import consumer_groups, group_members, group_offsets, groups
-from replog.kafka.handlers.metadata import NOT_ASKED
-from replog.kafka.handlers.node import Call
-from replog.kafka.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
-from replog.kafka.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from replog.kafka.messages.heartbeat import HeartbeatRequest
-from replog.kafka.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from replog.kafka.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from replog.kafka.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest
-from replog.kafka.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.wire import Reader, Writer
+from replog.protocol.handlers import consumer_groups, group_members, group_offsets, groups
+from replog.protocol.handlers.metadata import NOT_ASKED
+from replog.protocol.handlers.node import Call
+from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
+from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest
+from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from replog.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from replog.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest
+from replog.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from replog.wire.primitives import Reader, Writer
 
 TOPIC_ID = UUID(int=7)
 

@@ -18,17 +18,17 @@ from replog.controller.requests import (
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import FetchOffsets, FetchOffsetsResponse
 from replog.errors import ErrorCode
-from replog.kafka.handlers import group_offsets
-from replog.kafka.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
-from replog.kafka.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from replog.kafka.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
-from replog.kafka.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
 from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.protocol.handlers import group_offsets
 from replog.records import scan
 from replog.testing import SimulatedFileSystem
+from replog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 VERSIONS = range(2, 10)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -10,22 +10,22 @@ import pytest
 from test_kafka_repeated_answers import Node, image
 
 from replog.errors import ErrorCode, MalformedFrameError
-from replog.kafka import server as server_module
-from replog.kafka.handlers import topic_partitions
-from replog.kafka.messages.describe_topic_partitions import (
+from replog.metadata.image import MetadataImage, TopicImage
+from replog.protocol import server as server_module
+from replog.protocol.handlers import topic_partitions
+from replog.protocol.served import BATCH_ELEMENTS_MAX
+from replog.protocol.server import KafkaServer
+from replog.rpc.request_limits import MAX_PARTITIONS
+from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
-from replog.kafka.messages.headers import RequestHeader, ResponseHeader
-from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.messages.offset_commit import OffsetCommitRequest
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
-from replog.kafka.served import BATCH_ELEMENTS_MAX
-from replog.kafka.server import KafkaServer
-from replog.metadata.image import MetadataImage, TopicImage
-from replog.rpc.request_limits import MAX_PARTITIONS
-from replog.wire import Reader, Writer
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.messages.offset_commit import OffsetCommitRequest
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.primitives import Reader, Writer
 
 
 def frame(request: Any, version: int) -> memoryview:

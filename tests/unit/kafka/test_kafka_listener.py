@@ -9,13 +9,13 @@ import socket
 import pytest
 
 from replog.broker.node.client_port import limits_within
-from replog.byte_semaphore import ByteSemaphore
 from replog.errors import ConfigError
 from replog.tcp import listener as listener_module
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 from tests.quiet import quiet_for
 from tests.unit.kafka.served_connections import ALONE, HOST, Script, request, serving
 

@@ -10,9 +10,9 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import MESSAGE_CHARACTERS_MAX, Failure, text
-from replog.kafka.served import SERVED, Served
-from replog.wire import Reader, Writer
+from replog.protocol.handlers.node import MESSAGE_CHARACTERS_MAX, Failure, text
+from replog.protocol.served import SERVED, Served
+from replog.wire.primitives import Reader, Writer
 
 LONG = "a topic named " + "\N{EURO SIGN}" * 100_000 + " is unknown"
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
-from replog.kafka import messages as package
-from replog.wire import Reader, Writer
+from replog.wire import messages as package
+from replog.wire.primitives import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
 EXAMPLES = int(os.environ.get("REPLOG_KAFKA_EXAMPLES", "12"))
@@ -27,7 +27,7 @@ APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if modu
 
 
 def our_class(api: str, side: str) -> Any:
-    module = importlib.import_module(f"replog.kafka.messages.{api}")
+    module = importlib.import_module(f"replog.wire.messages.{api}")
     return getattr(module, "".join(map(str.capitalize, api.split("_"))) + side.capitalize())
 
 

@@ -9,10 +9,10 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode, NotControllerError
-from replog.kafka.handlers import metadata, missing_topics
-from replog.kafka.handlers.node import KafkaNode
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.metadata.image import MetadataImage
+from replog.protocol.handlers import metadata, missing_topics
+from replog.protocol.handlers.node import KafkaNode
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
 Named = MetadataRequest.MetadataRequestTopic
 MISSING, SOON = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE

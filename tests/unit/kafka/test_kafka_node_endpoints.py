@@ -12,9 +12,6 @@ import pytest
 
 from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.errors import ErrorCode
-from replog.kafka.handlers.metadata import metadata, reachable
-from replog.kafka.handlers.node import Call
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
     CLIENT_LISTENER,
@@ -25,7 +22,10 @@ from replog.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
-from replog.wire import Reader, Writer
+from replog.protocol.handlers.metadata import metadata, reachable
+from replog.protocol.handlers.node import Call
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.primitives import Reader, Writer
 
 
 def at(port: int) -> BrokerEndpoint:

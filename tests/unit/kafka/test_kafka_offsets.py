@@ -6,16 +6,16 @@ import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import Call, Failure
-from replog.kafka.handlers.offsets import (
+from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.offsets import (
     list_offsets,
     refuse_list_offsets,
     refuse_offset_for_leader_epoch,
 )
-from replog.kafka.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from replog.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from replog.rpc.messages import ListOffsetsResponse as NodeResponse
 from replog.rpc.messages import ListOffsetsResult
+from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from replog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
 LATEST, EARLIEST, LARGEST, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 NEWEST = 10

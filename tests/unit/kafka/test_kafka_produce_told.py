@@ -6,13 +6,13 @@ import pytest
 from kafka_node_kit import batch, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import Call
-from replog.kafka.handlers.produce import produce
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.protocol.handlers.node import Call
+from replog.protocol.handlers.produce import produce
 from replog.records import encode_batch
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
 from replog.rpc.messages import ProduceResult
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
 @pytest.mark.parametrize(

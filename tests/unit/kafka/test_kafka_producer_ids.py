@@ -8,11 +8,11 @@ import pytest
 from kafka_node_kit import PRODUCE_VERSION, Served, batch, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers.node import Call, Failure
-from replog.kafka.handlers.producer_ids import init_producer_id, refuse_init_producer_id
-from replog.kafka.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from replog.kafka.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from replog.kafka.messages.produce import ProduceRequest, ProduceResponse
+from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.handlers.producer_ids import init_producer_id, refuse_init_producer_id
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 IDEMPOTENT = InitProducerIdRequest(transactional_id=None)
 BUMPED = InitProducerIdRequest(transactional_id=None, producer_id=7, producer_epoch=3)

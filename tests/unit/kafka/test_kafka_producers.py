@@ -5,9 +5,9 @@ from __future__ import annotations
 from kafka_node_kit import batch, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import producers
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from replog.protocol.handlers import producers
+from replog.protocol.handlers.node import Failure
+from replog.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 Asked = DescribeProducersRequest.TopicRequest
 

@@ -8,11 +8,11 @@ import pytest
 from kafka_node_kit import serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import quorum
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-from replog.kafka.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.kafka.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from replog.protocol.handlers import quorum
+from replog.protocol.handlers.node import Failure
+from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
 Topic = DescribeQuorumRequest.TopicData
 Partition = DescribeQuorumRequest.PartitionData

@@ -12,14 +12,14 @@ from kafka_node_kit import Served, serving
 from registered_broker import register
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import reassignments
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.alter_partition_reassignments import (
+from replog.protocol.handlers import reassignments
+from replog.protocol.handlers.node import Failure
+from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
-from replog.kafka.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from replog.kafka.messages.list_partition_reassignments import (
+from replog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from replog.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )

@@ -9,15 +9,15 @@ from uuid import UUID
 import pytest
 
 from replog.errors import ErrorCode, MalformedFrameError
-from replog.kafka import repeated_answers, server, written_steps
-from replog.kafka.messages.headers import RequestHeader, ResponseHeader
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
-from replog.kafka.repeated_answers import Answered, Asked, RepeatedAnswers, Source
-from replog.kafka.server import KafkaServer
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
-from replog.wire import Reader, Writer
+from replog.protocol import repeated_answers, server, written_steps
+from replog.protocol.repeated_answers import Answered, Asked, RepeatedAnswers, Source
+from replog.protocol.server import KafkaServer
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
+from replog.wire.primitives import Reader, Writer
 
 VERSION = 12
 

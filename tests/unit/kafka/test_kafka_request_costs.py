@@ -23,7 +23,7 @@ from kafka_node_kit import Served, serving
 from msgspec import Struct
 from test_kafka_large_requests import frame
 
-from replog.kafka.served import SERVED
+from replog.protocol.served import SERVED
 from tests.kafka.raw_client import RawClient
 
 CALLS_PER_NAME_MAX = 120

@@ -9,16 +9,16 @@ import pytest
 from kafka_node_kit import Served, batch, serving
 
 from replog.errors import ErrorCode
-from replog.kafka.handlers import topics
-from replog.kafka.handlers.configs import UNCHANGEABLE
-from replog.kafka.handlers.node import Failure
-from replog.kafka.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from replog.kafka.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from replog.kafka.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from replog.kafka.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from replog.metadata.image import TopicImage
 from replog.metadata.records import ResourceType
+from replog.protocol.handlers import topics
+from replog.protocol.handlers.configs import UNCHANGEABLE
+from replog.protocol.handlers.node import Failure
 from replog.rpc.messages import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
+from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 
 NewTopic = CreateTopicsRequest.CreatableTopic
 Config = CreateTopicsRequest.CreatableTopicConfig

@@ -13,9 +13,9 @@ import served_connections
 from kafka_node_kit import batch
 from served_connections import ALONE, Client, Served, answer, request
 
-from replog.kafka.messages.fetch import FetchRequest, FetchResponse
 from replog.tcp.connection import Answer
-from replog.unread_answers import UnreadAnswers
+from replog.waiting.unread_answers import UnreadAnswers
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
 
 SIZE = 32 << 20
 MIB = 1 << 20

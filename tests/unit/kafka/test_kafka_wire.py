@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
-from replog.wire import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
+from replog.wire.primitives import ELEMENTS_MAX, SMALL_BYTES_MAX, TEXT_BYTES_MAX, Reader, Writer
 
 UUID_1 = UUID(int=1)
 flexibles = pytest.mark.parametrize("flexible", [False, True])

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
-from replog.byte_semaphore import ByteSemaphore
 from replog.rpc.tcp.service import ClientStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import ClientHandlers
@@ -16,6 +15,7 @@ from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
 from replog.tcp.transfer_room import TransferRoom
+from replog.waiting.byte_semaphore import ByteSemaphore
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ import pytest
 from replog.client import Admin, Consumer, Producer
 from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode, StorageError
-from replog.kafka.messages.metadata import MetadataRequest, MetadataResponse
 from replog.testing import Operation, simulate
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedClient, SimulatedCluster
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.virtual_loop import VirtualLoop
+from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.sim.kafka_connection import KafkaConnection, KafkaConnectionLostError, read
 

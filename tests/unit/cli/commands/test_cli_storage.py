@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from cli_kit import Replog
 
-from replog.cluster_ids import new_cluster_id
 from replog.log import LogDirectory
+from replog.metadata.cluster_ids import new_cluster_id
 from replog_checkpoints import OsFileSystem, read_meta_properties
 
 CLUSTER_ID = "abcdefghijklmnopqrstuv"

@@ -25,7 +25,7 @@ from replog.cli.export import arrow_sinks
 from replog.cli.export.columns import record_batch
 from replog.cli.export.source import LogSource, Run
 from replog.errors import StorageError
-from replog.extras import install_command
+from replog.host.extras import install_command
 from replog.log import Log, LogConfig, LogDirectory
 from replog.records import decode_records, encode_batch, encode_end_transaction_marker
 from replog_checkpoints import OsFileSystem

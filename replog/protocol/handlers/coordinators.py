@@ -1,0 +1,63 @@
+"""FindCoordinator: says which broker coordinates a group.  Of transactions none does.
+
+A consumer of librdkafka's looks for its group also where it is assigned its partitions, and hands out any error that is not
+one of the moment instead of a record; so whatever keeps a group from its coordinator is COORDINATOR_NOT_AVAILABLE.
+"""
+
+from __future__ import annotations
+
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
+from replog.protocol.handlers.produce import TRANSACTIONAL
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+SEVERAL_FROM = 4
+"""The first version in which several keys are asked for at once."""
+
+GROUP, TRANSACTION = 0, 1
+"""The type of a key that is a group, and of one that is a transactional id."""
+
+Coordinator = FindCoordinatorResponse.Coordinator
+
+
+async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
+    """Returns the coordinators of groups; of anything else that there is none, and what to do without."""
+    keys = request.coordinator_keys if call.version >= SEVERAL_FROM else [request.key]
+    require_few(len(keys), "groups")
+    if request.key_type == TRANSACTION:
+        failure = Failure(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
+        found = [_without(key, failure) for key in keys]
+    elif request.key_type == GROUP:
+        brokers = await node.find_coordinators(keys)
+        found = [_told(node, key, broker) for key, broker in zip(keys, brokers, strict=True)]
+    else:
+        raise InvalidRequestError(f"there are no coordinators of type {request.key_type} here, but those of groups")
+    return _shaped(found, of_several=call.version >= SEVERAL_FROM)
+
+
+def refuse_find_coordinator(request: FindCoordinatorRequest, failure: Failure) -> FindCoordinatorResponse:
+    """Returns the answer to a request that failed as a whole."""
+    keys = request.coordinator_keys
+    return _shaped([_without(key, failure) for key in keys or [request.key]], of_several=bool(keys))
+
+
+def _told(node: KafkaNode, key: str, broker: int | ReplogError) -> Coordinator:
+    if isinstance(broker, ReplogError):
+        return _without(key, Failure(broker.code, str(broker)))
+    at = node.endpoint(broker)
+    if at is None:
+        return _without(key, Failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker} is not reached just now"))
+    return Coordinator(key, broker, at.host, at.port)
+
+
+def _without(key: str, failure: Failure) -> Coordinator:
+    return Coordinator(key, -1, "", -1, failure.code, failure.message)
+
+
+def _shaped(found: list[Coordinator], *, of_several: bool) -> FindCoordinatorResponse:
+    if of_several:
+        return FindCoordinatorResponse(coordinators=found)
+    (one,) = found
+    return FindCoordinatorResponse(
+        error_code=one.error_code, error_message=one.error_message, node_id=one.node_id, host=one.host, port=one.port
+    )

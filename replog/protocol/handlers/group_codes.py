@@ -1,0 +1,52 @@
+"""Codes that members of groups can act on, and the bounds of what they ask."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
+
+from replog.errors import ErrorCode, ReplogError
+from replog.protocol.handlers.node import Failure
+
+R = TypeVar("R")
+
+TIMEOUT_MS: Final = 5_000
+"""How long a change of a group waits for its commit, as Kafka's offsets.commit.timeout.ms."""
+
+_TOLD: Final = {
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,  # but of a commit
+}
+
+
+def group_code(code: ErrorCode) -> ErrorCode:
+    """Returns the code that a member is told: of the partition behind its coordinator it knows nothing."""
+    return _TOLD.get(code, code)
+
+
+def failure_of(error: ReplogError) -> Failure:
+    """Returns what a client is told of an error."""
+    return Failure(group_code(error.code), str(error))
+
+
+async def each_or_failure(names: Sequence[str], ask: Callable[[str], Awaitable[R]]) -> list[tuple[str, R | Failure]]:
+    """Returns each group with its answer, or with why there is none: what is wrong with one concerns no other.
+
+    A group that is named again is answered once: a short request for a large one a thousand times would be a giant answer.
+
+    Args:
+        names: The groups.
+        ask: The function that asks for one.
+    """
+    found: list[tuple[str, R | Failure]] = []
+    for name in dict.fromkeys(names):
+        try:
+            found.append((name, await ask(name)))
+        except ReplogError as error:
+            found.append((name, failure_of(error)))
+    return found

@@ -1,0 +1,337 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: where groups are in their topics.
+
+Whether a topic exists is decided here, from the metadata; the coordinator takes every name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec import structs
+
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    CommitOffsets,
+    CommitOffsetsResponse,
+    CommittedOffset,
+    DeleteOffsets,
+    DeleteOffsetsResponse,
+    FetchOffsets,
+    FetchOffsetsResponse,
+    OffsetToCommit,
+    PartitionOutcome,
+    TopicOffsets,
+    TopicToCommit,
+    TopicToFetch,
+    TopicToForget,
+)
+from replog.errors import ErrorCode, ReplogError
+from replog.metadata.image import MetadataImage
+from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
+from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+
+LAST_VERSION = 9
+"""The last version of OffsetCommit and OffsetFetch that is served: the next one names topics by their ids."""
+
+NEW_MEMBERS_FROM = 9
+"""The first version of both that members of KIP-848 may use."""
+
+SEVERAL_FROM = 8
+"""The first version of OffsetFetch that may ask for several groups."""
+
+GROUP_ERROR_FROM = 2
+"""The first version of OffsetFetch with a field for an error of the whole group."""
+
+OVERLAPPING_BYTES_MAX = 16 << 10
+"""Size of the largest commit that may be in flight beside others of its connection."""
+
+OVERLAPPING_ELEMENTS_MAX = OVERLAPPING_BYTES_MAX // 3
+"""How many topics and partitions it may name: the shortest one has three bytes."""
+
+ASKED_AT_ONCE = 1_000
+"""Topics and partitions that a coordinator looks up in one step."""
+
+_FetchedTopic = OffsetFetchRequest.OffsetFetchRequestTopic | OffsetFetchRequest.OffsetFetchRequestTopics
+_CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
+_CommitPartition = OffsetCommitResponse.OffsetCommitResponsePartition
+_DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
+_DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
+_Groups = OffsetFetchRequest.OffsetFetchRequestGroup
+
+# ---- commit -----------------------------------------------------------------------------------------------------------
+
+
+async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Call) -> OffsetCommitResponse:
+    """Keeps offsets of a group."""
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    may_overlap = count <= OVERLAPPING_ELEMENTS_MAX  # it takes its place before it waits for anything
+    topics = await beside(0 if may_overlap else count, _all_to_commit, node.image, request.topics)
+    asked = CommitOffsets(
+        request.group_id,
+        topics,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+    )
+    try:
+        answer: CommitOffsetsResponse = await node.coordinate(request.group_id, asked, TIMEOUT_MS)
+    except ReplogError as error:
+        return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
+    return await beside(count, _all_committed, request, topics, answer)
+
+
+def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> OffsetCommitResponse:
+    """Returns the answer to a request that failed as a whole."""
+    code = group_code(failure.code)
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(
+                topic.name, topic.topic_id, [_CommitPartition(each.partition_index, code) for each in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _all_to_commit(
+    image: MetadataImage, topics: Iterable[OffsetCommitRequest.OffsetCommitRequestTopic]
+) -> tuple[TopicToCommit, ...]:
+    return tuple(_to_commit(image, topic) for topic in topics)
+
+
+def _to_commit(image: MetadataImage, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> TopicToCommit:
+    """Returns the offsets of those partitions that there are."""
+    found = image.topics_by_name.get(topic.name)
+    if found is None:
+        return TopicToCommit(topic.name, NO_TOPIC_ID, ())
+    offsets = (
+        OffsetToCommit(
+            each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or ""
+        )
+        for each in topic.partitions
+        if each.partition_index in found.partitions
+    )
+    return TopicToCommit(topic.name, found.topic_id, tuple(offsets))
+
+
+def _all_committed(
+    request: OffsetCommitRequest, kept: Iterable[TopicToCommit], answer: CommitOffsetsResponse
+) -> OffsetCommitResponse:
+    told = zip(request.topics, kept, answer.topics, strict=True)
+    return OffsetCommitResponse(
+        topics=[
+            _CommitTopic(topic.name, topic.topic_id, _committed(topic, some, outcome.partitions))
+            for topic, some, outcome in told
+        ]
+    )
+
+
+def _committed(
+    topic: OffsetCommitRequest.OffsetCommitRequestTopic, kept: TopicToCommit, outcomes: Sequence[PartitionOutcome]
+) -> list[_CommitPartition]:
+    """Returns what has become of each partition that the client has named, in its order."""
+    known = {offset.partition: outcome.error for offset, outcome in zip(kept.partitions, outcomes, strict=True)}
+    return [
+        _CommitPartition(
+            each.partition_index,
+            _code(known[each.partition_index])
+            if each.partition_index in known
+            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        )
+        for each in topic.partitions
+    ]
+
+
+def _code(error: ReplogError | None) -> ErrorCode:
+    return ErrorCode.NONE if error is None else group_code(error.code)
+
+
+def _commit_code(code: ErrorCode, request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Returns an error of a commit as clients of the request's version know it."""
+    if code is ErrorCode.MESSAGE_TOO_LARGE:
+        return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+    if version >= NEW_MEMBERS_FROM:
+        return code
+    if code is ErrorCode.GROUP_ID_NOT_FOUND and request.generation_id_or_member_epoch >= 0:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.UNSUPPORTED_VERSION if code is ErrorCode.STALE_MEMBER_EPOCH else code
+
+
+# ---- fetch ------------------------------------------------------------------------------------------------------------
+
+
+async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
+    """Tells offsets of groups."""
+    image = node.image
+    if call.version >= SEVERAL_FROM:
+        require_few(len(request.groups), "groups")
+        first = {
+            group.group_id: group for group in reversed(request.groups)
+        }  # each is answered once, however often named
+        asked_for = (first[name] for name in dict.fromkeys(group.group_id for group in request.groups))
+        groups = [await _group(node, image, group, call.version) for group in asked_for]
+        return OffsetFetchResponse(groups=groups)
+    try:
+        found = await _fetched(node, FetchOffsets(request.group_id, None), image, request.topics)
+    except ReplogError as error:
+        return refuse_offset_fetch(request, failure_of(error))
+    return OffsetFetchResponse(topics=await beside(_size(found), _old_topics, found))
+
+
+def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> OffsetFetchResponse:
+    """Returns the answer to a request that failed as a whole; in the first version each partition says so."""
+    code = group_code(failure.code)
+    return OffsetFetchResponse(
+        error_code=code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                topic.name,
+                [
+                    OffsetFetchResponse.OffsetFetchResponsePartition(number, -1, -1, "", code)
+                    for number in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ],
+        groups=[
+            OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=code) for group in request.groups
+        ],
+    )
+
+
+async def _group(
+    node: KafkaNode, image: MetadataImage, group: _Groups, version: int
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    asked = FetchOffsets(
+        group.group_id,
+        None,
+        group.member_id if version >= NEW_MEMBERS_FROM else None,
+        group.member_epoch if version >= NEW_MEMBERS_FROM else -1,
+    )
+    try:
+        found = await _fetched(node, asked, image, group.topics)
+    except ReplogError as error:
+        return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=group_code(error.code))
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, await beside(_size(found), _topics, found))
+
+
+async def _fetched(
+    node: KafkaNode, asked: FetchOffsets, image: MetadataImage, topics: Sequence[_FetchedTopic] | None
+) -> list[TopicOffsets]:
+    """Returns what the coordinator tells of topics, some at a time; None: of all that the group has."""
+    if topics is None:
+        every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
+        return list(every.topics)
+    found: dict[int, TopicOffsets] = {}
+    for piece in await beside(sum(1 + len(each.partition_indexes) for each in topics), _pieces, image, topics):
+        some = structs.replace(asked, topics=tuple(topic for _, topic in piece))
+        answer: FetchOffsetsResponse = await node.coordinate(asked.group_id, some, TIMEOUT_MS)
+        for (place, _), told in zip(piece, answer.topics, strict=True):
+            before = found[place].partitions if place in found else ()
+            found[place] = structs.replace(told, partitions=before + told.partitions)
+    return list(found.values())
+
+
+def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[tuple[int, TopicToFetch]]]:
+    """Returns what the coordinator is asked, one time after the other, each topic or part of one with its place.
+
+    It is asked once at least, since it also judges who asks.
+    """
+    pieces: list[list[tuple[int, TopicToFetch]]] = [[]]
+    left = ASKED_AT_ONCE
+    for place, topic in enumerate(topics):
+        known = image.topics_by_name.get(topic.name)
+        topic_id, numbers = NO_TOPIC_ID if known is None else known.topic_id, topic.partition_indexes
+        for first in range(0, max(1, len(numbers)), ASKED_AT_ONCE):
+            some = tuple(numbers[first : first + ASKED_AT_ONCE])
+            if left <= 0:
+                pieces.append([])
+                left = ASKED_AT_ONCE
+            pieces[-1].append((place, TopicToFetch(topic.name, topic_id, some)))
+            left -= 1 + len(some)
+    return pieces
+
+
+def _size(found: Iterable[TopicOffsets]) -> int:
+    return sum(1 + len(topic.partitions) for topic in found)
+
+
+def _topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    return [
+        OffsetFetchResponse.OffsetFetchResponseTopics(
+            topic.topic,
+            topic.topic_id,
+            [OffsetFetchResponse.OffsetFetchResponsePartitions(*_told(each)) for each in topic.partitions],
+        )
+        for topic in found
+    ]
+
+
+def _old_topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopic]:
+    return [
+        OffsetFetchResponse.OffsetFetchResponseTopic(
+            topic.topic,
+            [OffsetFetchResponse.OffsetFetchResponsePartition(*_told(each)) for each in topic.partitions],
+        )
+        for topic in found
+    ]
+
+
+def _told(offset: CommittedOffset) -> tuple[int, int, int, str]:
+    return offset.partition, offset.offset, offset.leader_epoch, offset.metadata
+
+
+# ---- delete -----------------------------------------------------------------------------------------------------------
+
+
+async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Call) -> OffsetDeleteResponse:  # noqa: ARG001 -- the shape of handlers
+    """Forgets offsets of a group, of topics that no member reads."""
+    count = sum(1 + len(topic.partitions) for topic in request.topics)
+    topics = await beside(count, _to_forget, node.image, request.topics)
+    try:
+        answer: DeleteOffsetsResponse = await node.coordinate(
+            request.group_id, DeleteOffsets(request.group_id, topics), TIMEOUT_MS
+        )
+    except ReplogError as error:
+        return refuse_offset_delete(request, failure_of(error))
+    return await beside(count, _all_deleted, request, answer)
+
+
+def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
+    """Returns the answer to a request that failed as a whole."""
+    return OffsetDeleteResponse(error_code=group_code(failure.code))
+
+
+def _to_forget(
+    image: MetadataImage, topics: Iterable[OffsetDeleteRequest.OffsetDeleteRequestTopic]
+) -> tuple[TopicToForget, ...]:
+    return tuple(TopicToForget(each.name, tuple(_known(image, each))) for each in topics)
+
+
+def _all_deleted(request: OffsetDeleteRequest, answer: DeleteOffsetsResponse) -> OffsetDeleteResponse:
+    return OffsetDeleteResponse(
+        topics=[
+            _DeleteTopic(topic.name, _deleted(topic, outcome.partitions))
+            for topic, outcome in zip(request.topics, answer.topics, strict=True)
+        ]
+    )
+
+
+def _known(image: MetadataImage, topic: OffsetDeleteRequest.OffsetDeleteRequestTopic) -> Iterable[int]:
+    found = image.topics_by_name.get(topic.name)
+    numbers = (each.partition_index for each in topic.partitions)
+    return (number for number in numbers if found is not None and number in found.partitions)
+
+
+def _deleted(
+    topic: OffsetDeleteRequest.OffsetDeleteRequestTopic, outcomes: Sequence[PartitionOutcome]
+) -> list[_DeletePartition]:
+    known = {outcome.partition: _code(outcome.error) for outcome in outcomes}
+    return [
+        _DeletePartition(each.partition_index, known.get(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        for each in topic.partitions
+    ]

@@ -1,0 +1,265 @@
+"""What the handlers of Kafka's requests hand over to: the node, in its own messages."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from uuid import UUID
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from replog.controller.requests import ControllerRequest
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.log.producers.snapshot import ProducerSnapshotEntry
+from replog.metadata.image import MetadataImage
+from replog.metadata.records import BrokerEndpoint, ResourceType
+from replog.protocol.fetch_sessions import FetchSessions
+from replog.protocol.handlers.known_configs import KnownConfig
+from replog.rpc.client_messages import ClientRequest
+from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.waiting.unread_answers import UnreadAnswer
+
+A = TypeVar("A")
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+NO_TOPIC_ID = UUID(int=0)
+"""The topic id of a topic that is named, or of none."""
+
+
+NO_TIMEOUT = 0
+"""The time-out of requests that name none."""
+
+
+NAMED_MAX = 10_000
+"""Things that one request may name where each of them is some work; as many as the controller takes."""
+
+MESSAGE_CHARACTERS_MAX = 8_000
+"""Of an error message in an answer; four bytes each fit into the shortest string of the protocol."""
+
+_LEFT_OUT = " [...] "
+
+STEP = 50
+"""Things that are answered at a time, before others have their turn."""
+
+AT_ONCE_MAX = 1_000
+"""Things up to which a request or an answer is worked on at once, some milliseconds; more are left to a thread."""
+
+
+class KafkaNode(Protocol):
+    """One node, as the handlers see it."""
+
+    @property
+    def node_id(self) -> int:
+        """The id of the node."""
+        ...
+
+    @property
+    def cluster_id(self) -> str:
+        """The id of the cluster."""
+        ...
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as the node knows them now."""
+        ...
+
+    @property
+    def request_timeout_ms(self) -> int:
+        """How long a request takes at most that names no time."""
+        ...
+
+    @property
+    def fetch_sessions(self) -> FetchSessions:
+        """The fetch sessions of the node's consumers."""
+        ...
+
+    @property
+    def creates_missing_topics(self) -> bool:
+        """Whether a topic is created because a client asks for it (`auto.create.topics.enable`)."""
+        ...
+
+    def controller_id(self) -> int:
+        """Returns the active controller; -1: the node knows none."""
+        ...
+
+    def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
+        """Returns where Kafka's clients reach a broker; None: nowhere, or it is fenced."""
+        ...
+
+    async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
+        """Returns this node's answer to a call.
+
+        Args:
+            request: The request.
+            answer: The class of the answer.
+            timeout_ms: The time within which the caller wants it; 0 or less: `request_timeout_ms`.
+
+        Raises:
+            ReplogError: The node refuses, or there was no answer in time.
+        """
+        ...
+
+    async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
+        """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    async def catch_up(self, timeout_ms: int) -> None:
+        """Waits until the metadata that this node knows are those of now, or newer; arguments and errors as of `call`."""
+        ...
+
+    async def find_coordinators(self, group_ids: Sequence[str]) -> Sequence[int | ReplogError]:
+        """Returns for each group the broker that coordinates it, or why there is none."""
+        ...
+
+    async def coordinate(self, group_id: str, request: Any, timeout_ms: int | None) -> Any:
+        """Returns the answer of the coordinator of a group, which has to be this broker.
+
+        Args:
+            group_id: The group.
+            request: One of the requests of `replog.coordinator`.
+            timeout_ms: The time within which an answer is wanted; None: it may take as long as it takes.
+
+        Raises:
+            ReplogError: Another broker coordinates the group, nobody does, or the coordinator refuses.
+        """
+        ...
+
+    async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
+        """Returns the answers of all coordinators of this broker; arguments and errors as of `coordinate`."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Returns milliseconds since 1970."""
+        ...
+
+    async def producers(
+        self, topic_id: UUID, partition_ids: Sequence[int]
+    ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
+        """Returns what this broker knows, as their leader, of the producers of partitions; why not, where it leads none."""
+        ...
+
+    def configs(
+        self, resource_type: ResourceType, resource_name: str, own: Mapping[str, str] | None = None
+    ) -> tuple[KnownConfig, ...]:
+        """Returns every configuration of a topic, of this broker, or, with the type BROKER and the name "", the cluster's.
+
+        Args:
+            resource_type: The type of the resource.
+            resource_name: The name of the topic, the id of the broker, or "".
+            own: The own values of a topic that the metadata may not have yet; None: the metadata say.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            InvalidRequestError: There is no such broker, or it is another one.
+        """
+        ...
+
+    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+        """Appends, and returns the answer when it is due; with acks=0 it is the one of the append."""
+        ...
+
+    def open_answer(self) -> UnreadAnswer:
+        """Returns what an answer with records holds of the memory for those; whoever sends the answer closes it."""
+        ...
+
+    async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
+        """Reads, or waits until there is something to read.
+
+        Args:
+            request: The request.
+            unread: The share of the answer, which holds its bytes from here on; None: it has all the room that it wants.
+        """
+        ...
+
+
+class Call(NamedTuple):
+    """What stands around a request.
+
+    Attributes:
+        version: The version of the API that the client chose.
+        client_id: The name that the client gives itself.
+        unread: The share of the answer in the memory for records; None: it has none in it.
+        address: The address of the client; "" where it is not known.
+    """
+
+    version: int
+    client_id: str
+    unread: UnreadAnswer | None = None
+    address: str = ""
+
+    @property
+    def client_host(self) -> str:
+        """The address of the client as Kafka tells it of members; "" where it is not known."""
+        return f"/{self.address}" if self.address else ""
+
+
+class Failure(Struct, frozen=True):
+    """Why a whole request failed; the message as long as an answer can have it (`fitting`)."""
+
+    code: ErrorCode
+    message: str
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "message", fitting(self.message))
+
+
+def text(message: str) -> str | None:
+    """Returns a message as Kafka has it: null where there is nothing to say, and no longer than an answer can have it."""
+    return fitting(message) or None
+
+
+def fitting(message: str) -> str:
+    """Returns a message without its middle where it is too long for a string of an older version, which has 32,767 bytes.
+
+    It names what a client has sent, and a client may send names of that length.
+    """
+    if len(message) <= MESSAGE_CHARACTERS_MAX:
+        return message
+    end = MESSAGE_CHARACTERS_MAX // 4
+    return f"{message[: MESSAGE_CHARACTERS_MAX - end - len(_LEFT_OUT)]}{_LEFT_OUT}{message[-end:]}"
+
+
+def require_few(count: int, what: str, error: type[ReplogError] = InvalidRequestError) -> None:
+    """Refuses a request that names more than `NAMED_MAX` things.
+
+    Args:
+        count: The number of things.
+        what: What they are, in the plural.
+        error: The class of the error; of what the controller decides it is PolicyViolationError, as in Kafka.
+
+    Raises:
+        ReplogError: There are more.
+    """
+    if count > NAMED_MAX:
+        raise error(f"one request names at most {NAMED_MAX:,} {what}, not {count:,}; ask in several requests")
+
+
+async def beside(count: int, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:
+    """Returns what a function returns that needs nothing but its arguments: of many things, in a thread beside the loop.
+
+    Args:
+        count: The number of things that it is about, or more.
+        function: The function; what it raises is raised.
+        args: Its arguments.
+        others: Its arguments by name.
+    """
+    return function(*args, **others) if count <= AT_ONCE_MAX else await asyncio.to_thread(function, *args, **others)
+
+
+async def in_steps(things: Iterable[T], answer: Callable[[T], A]) -> list[A]:
+    """Returns the answers to things, in order; the node does other work in between.
+
+    Args:
+        things: What is asked for.
+        answer: The function that answers one of them.
+    """
+    answers: list[A] = []
+    for thing in things:
+        answers.append(answer(thing))
+        if len(answers) % STEP == 0:
+            await asyncio.sleep(0)
+    return answers

@@ -1,0 +1,56 @@
+"""What the handlers of requests for partitions share: where brokers are reached, and codes that clients can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from replog.errors import ErrorCode
+from replog.protocol.handlers.metadata import reachable
+from replog.protocol.handlers.node import KafkaNode
+
+LEADER_CHANGES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+"""Errors at which a client is told who leads now (KIP-951)."""
+
+FOLLOWER = "followers are brokers of replog, which come by their own listener: this port is for clients, whose replica id is -1"
+
+
+class Endpoint(NamedTuple):
+    """Where a client reaches a broker; the fields of `NodeEndpoint` in each response."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
+    """Yields where brokers are reached, as far as they are."""
+    wanted = set(broker_ids)
+    if wanted:
+        for broker_id, at in reachable(node).items():
+            if broker_id in wanted:
+                yield Endpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+
+
+def told_code(code: ErrorCode, *, by_id: bool = False, knows_storage: bool = True) -> ErrorCode:
+    """Returns the code that a client is told of a partition: one after which it asks again where it is to.
+
+    A client takes BROKER_NOT_AVAILABLE for final, and a broker without its lease is one that does not lead any more.  All
+    but Java's also give up at THROTTLING_QUOTA_EXCEEDED: there is no descriptor, no room on the disk or too much that
+    waits, for the moment.  One that names topics does not expect to hear of ids.
+
+    Args:
+        code: The code of the node's answer.
+        by_id: Whether the request names topics by their ids.
+        knows_storage: Whether clients of the request's version know KAFKA_STORAGE_ERROR (KIP-112).
+    """
+    if code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+        code = ErrorCode.KAFKA_STORAGE_ERROR
+    if code is ErrorCode.KAFKA_STORAGE_ERROR and not knows_storage:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is ErrorCode.BROKER_NOT_AVAILABLE:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    if code is ErrorCode.UNKNOWN_TOPIC_ID and not by_id:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return code

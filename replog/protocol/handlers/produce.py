@@ -1,0 +1,169 @@
+"""Produce: one batch for each partition goes to the node's log as it came."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from replog.errors import ErrorCode
+from replog.metadata.image import MetadataImage
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, text
+from replog.protocol.handlers.partitions import endpoints, told_code
+from replog.records import Codec
+from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
+from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceResult
+from replog.rpc.messages import ProduceRequest as NodeRequest
+from replog.rpc.request_limits import check_partitions
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+
+BY_ID_FROM = 13
+"""The first version that names topics by their ids (KIP-516)."""
+
+STORAGE_ERROR_FROM = 4
+"""The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
+
+ACKS_WAIT_MAX_MS = 120_000
+"""How long an acknowledgement is waited for at most, whatever the client says: its bytes are held for as long."""
+
+TRANSACTIONAL = "transactions are not served: leave transactional.id out"
+NO_BATCH = (
+    "a partition of a Produce request has exactly one batch of records, whole and of magic 2, and here it has none"
+)
+ZSTD_FROM = 7
+"""The first version whose batches may be compressed with zstd (KIP-110)."""
+
+TOO_OLD_FOR_ZSTD = f"zstd needs version {ZSTD_FROM} of Produce: take another compression.type, or a newer client"
+NO_KEY = "a compacted topic (cleanup.policy) takes no record without a key"
+TWICE = "a partition stands twice in the request: name it once"
+
+WrongRecord = ProduceResponse.BatchIndexAndErrorMessage
+
+_batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
+
+
+class _Batch(NamedTuple):
+    """A partition's batch: where its answer goes, and what it is."""
+
+    answer: ProduceResponse.PartitionProduceResponse
+    partition: ProducePartition
+    records: memoryview | bytes
+
+
+async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> ProduceResponse:
+    """Appends the batches, and answers as `acks` asks."""
+    check_partitions(sum(len(topic.partition_data) for topic in request.topic_data))
+    response, batches = _opened(node.image, request, call.version)
+    if request.acks not in (0, 1, ACKS_ALL):
+        _refuse_all(response, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, and may be 0, 1 or -1 (all)")
+        return response
+    if request.transactional_id is not None:
+        _refuse_all(response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
+        return response
+    if batches:
+        answered = await node.produce(
+            NodeRequest(
+                0,
+                min(max(0, request.timeout_ms), ACKS_WAIT_MAX_MS),
+                request.acks,
+                tuple(batch.partition for batch in batches),
+                tuple(batch.records for batch in batches),
+            )
+        )
+        for batch, result in zip(batches, answered.results, strict=True):
+            _fill(batch.answer, result, call.version)
+        response.node_endpoints = _new_leaders(node, response)
+    return response
+
+
+def refuse_produce(request: ProduceRequest, failure: Failure) -> ProduceResponse:
+    """Returns the answer to a request that failed as a whole."""
+    response, _ = _opened(MetadataImage(), request, 0)
+    _refuse_all(response, failure.code, failure.message)
+    return response
+
+
+def has_failed(response: ProduceResponse) -> bool:
+    """Whether a batch was refused: where no answer is awaited, the end of the connection tells the client."""
+    return any(partition.error_code for partition in _partitions(response))
+
+
+def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tuple[ProduceResponse, list[_Batch]]:
+    """Returns the answer with what is refused at once, and the batches that the node decides."""
+    response, batches = ProduceResponse(), []
+    seen: set[tuple[object, int]] = set()
+    for topic in request.topic_data:
+        by_id = version >= BY_ID_FROM
+        image_topic = image.topics_by_id.get(topic.topic_id) if by_id else image.topics_by_name.get(topic.name)
+        answers = ProduceResponse.TopicProduceResponse(topic.name, topic.topic_id)
+        response.responses.append(answers)
+        for partition in topic.partition_data:
+            answer = ProduceResponse.PartitionProduceResponse(partition.index, base_offset=-1)
+            answers.partition_responses.append(answer)
+            key = (topic.topic_id if by_id else topic.name, partition.index)
+            if key in seen:
+                _refuse(answer, ErrorCode.INVALID_REQUEST, TWICE)
+            elif image_topic is None:
+                _refuse(
+                    answer,
+                    ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    "this broker does not know the topic (yet, or any more)",
+                )
+            elif trouble := _batch_trouble(partition.records, version):
+                _refuse(answer, *trouble)
+            else:
+                node_partition = ProducePartition(image_topic.topic_id, partition.index)
+                batches.append(_Batch(answer, node_partition, partition.records or b""))
+            seen.add(key)
+    return response, batches
+
+
+def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[ErrorCode, str] | None:
+    """Returns why there is no batch to append, where Kafka's code for it is another one than the log's.
+
+    A client sends again what the log calls damaged; what is cut off or too old is no better the second time.
+    """
+    if not records or len(records) < HEADER_BYTES:
+        return ErrorCode.INVALID_RECORD, NO_BATCH
+    length, magic, attributes = _batch_start.unpack_from(records)
+    if length > 0 and (magic < MAGIC or LOG_OVERHEAD_BYTES + length > len(records)):
+        return ErrorCode.INVALID_RECORD, NO_BATCH
+    if attributes & TRANSACTIONAL_BIT:
+        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL
+    if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
+        return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, TOO_OLD_FOR_ZSTD
+    return None
+
+
+def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResult, version: int) -> None:
+    answer.error_code = told_code(
+        result.error, by_id=version >= BY_ID_FROM, knows_storage=version >= STORAGE_ERROR_FROM
+    )
+    answer.base_offset = result.base_offset
+    answer.log_append_time_ms = result.append_time_ms
+    answer.log_start_offset = result.log_start_offset
+    answer.record_errors = [WrongRecord(place, NO_KEY) for place in result.keyless]
+    if result.error is not ErrorCode.NONE:
+        answer.error_message = text(result.message or result.error.name)
+    if result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER and result.leader_id >= 0:
+        answer.current_leader = ProduceResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
+
+
+def _new_leaders(node: KafkaNode, response: ProduceResponse) -> list[ProduceResponse.NodeEndpoint]:
+    """Returns where the leaders are that the answer names (KIP-951)."""
+    named = (p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None)
+    return [ProduceResponse.NodeEndpoint(*at) for at in endpoints(node, named)]
+
+
+def _partitions(response: ProduceResponse) -> Iterator[ProduceResponse.PartitionProduceResponse]:
+    return (partition for topic in response.responses for partition in topic.partition_responses)
+
+
+def _refuse_all(response: ProduceResponse, code: ErrorCode, message: str) -> None:
+    for partition in _partitions(response):
+        _refuse(partition, code, message)
+
+
+def _refuse(answer: ProduceResponse.PartitionProduceResponse, code: ErrorCode, message: str) -> None:
+    answer.error_code, answer.error_message, answer.base_offset = code, message, -1

@@ -1,0 +1,45 @@
+"""InitProducerId: an id of its own for each idempotent producer, so that a batch that is sent twice is stored once (KIP-98).
+
+A producer without transactions may name the id and the epoch that it had (KIP-360).  It gets a new id all the same, as it
+does from Kafka: nobody else ever has that one, so that nothing which is still on its way in the old one's name can be taken
+for the new one's.
+"""
+
+from __future__ import annotations
+
+from replog.errors import ErrorCode, RetriableError
+from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.rpc.messages import InitProducerIdRequest as NodeRequest
+from replog.rpc.messages import InitProducerIdResponse as NodeResponse
+from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+LAST_VERSION = 5
+"""The last version that is served; what comes behind it is for transactions of two phases (KIP-939)."""
+
+TIMEOUT_MS = 5_000
+"""How long the controller is waited for; the client asks again, and must not take its connection for dead before."""
+
+
+async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:  # noqa: ARG001 -- the shape of handlers
+    """Returns an id that nobody else has."""
+    if request.transactional_id == "":
+        return _refused(ErrorCode.INVALID_REQUEST)
+    if request.transactional_id is not None:
+        return _refused(
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        )  # as Produce does; there is no field for a text
+    try:
+        given = await node.call(NodeRequest(), NodeResponse, min(TIMEOUT_MS, node.request_timeout_ms))
+    except RetriableError:
+        # clients give up for good at other codes that mean "later"
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
+
+
+def refuse_init_producer_id(_request: InitProducerIdRequest, failure: Failure) -> InitProducerIdResponse:
+    """Returns the answer to a request that failed."""
+    return _refused(failure.code)
+
+
+def _refused(code: ErrorCode) -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1)

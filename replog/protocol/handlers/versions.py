@@ -1,0 +1,65 @@
+"""ApiVersions: which APIs are served, in which versions, and the features of the cluster (KIP-35, KIP-584)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from replog.errors import ErrorCode, InvalidRequestError
+from replog.metadata.features import SUPPORTED_FEATURES
+from replog.protocol.handlers.node import Failure, KafkaNode
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+SOFTWARE_FROM = 3
+"""The first version in which a client says what it is (KIP-511)."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
+
+
+def api_versions(
+    node: KafkaNode, request: ApiVersionsRequest, version: int, advertised: Mapping[int, range]
+) -> ApiVersionsResponse:
+    """Returns what is served.
+
+    Args:
+        node: The node that answers.
+        request: The request.
+        version: The version of the request.
+        advertised: The versions of each API, by its key.
+
+    Raises:
+        InvalidRequestError: What the client calls itself is no name.
+    """
+    for name in (request.client_software_name, request.client_software_version):
+        if version >= SOFTWARE_FROM and not _SOFTWARE.fullmatch(name):
+            raise InvalidRequestError(
+                f"{name!r} is no name or version of a client's software: letters, digits, '.' and '-'"
+            )
+    image = node.image
+    return ApiVersionsResponse(
+        api_keys=_ranges(advertised.items()),
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(feature.name, feature.min_level, feature.max_level)
+            for feature in SUPPORTED_FEATURES
+        ],
+        finalized_features_epoch=image.end_offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name, level, level) for name, level in image.features.items()
+        ],
+    )
+
+
+def refuse_api_versions(_request: ApiVersionsRequest, failure: Failure) -> ApiVersionsResponse:
+    """Returns the answer to a request that failed."""
+    return ApiVersionsResponse(error_code=failure.code)
+
+
+def unsupported(advertised: Mapping[int, range]) -> ApiVersionsResponse:
+    """Returns what a client is told whose ApiVersions is of an unknown version: which ones there are of that."""
+    key = ApiVersionsRequest.API_KEY
+    own = [(key, advertised[key])]
+    return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges(own))
+
+
+def _ranges(versions: Iterable[tuple[int, range]]) -> list[ApiVersionsResponse.ApiVersion]:
+    return [ApiVersionsResponse.ApiVersion(key, served[0], served[-1]) for key, served in sorted(versions)]

@@ -1,0 +1,156 @@
+"""Our own APIs: what only replog has, in the framing of Kafka's protocol, under keys that Kafka does not have.
+
+A request is its struct, and an answer a code, a text and its struct, both structs as MessagePack maps: a field that one side
+does not know is skipped, and one that it misses has its default.  `ApiVersions` tells of these APIs as of any other, so
+that a client uses them where a broker has them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+import msgspec
+from msgspec import Struct
+
+from replog.controller.requests import DrainBroker, DrainBrokerResponse
+from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
+from replog.errors import ErrorCode, MalformedFrameError
+from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
+from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from replog.rpc.messages import FindCutsRequest, FindCutsResponse, OffsetsUpdate, WatchOffsetsRequest
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
+from replog.wire.primitives import Reader, Writer
+
+FIRST_KEY: Final = 20_000
+
+REQUEST_BYTES_MAX: Final = 2 << 20
+"""Of one request: 10,000 partitions, each named with its topic's id."""
+
+_code = struct.Struct(">h")
+
+
+class PrivateAnswer(Struct):
+    """The answer to any of our own requests.
+
+    Attributes:
+        error_code: Why there is no answer; NONE: there is one.
+        message: The text of an error.
+        parts: The structs of the answer, encoded; one but for the watch of metadata, which has one a step.
+    """
+
+    FLEXIBLE_FROM: ClassVar = 0
+
+    error_code: int = ErrorCode.NONE
+    message: str = ""
+    parts: list[bytes | memoryview] = msgspec.field(default_factory=list)
+
+    @classmethod
+    def read(cls, r: Reader, version: int) -> PrivateAnswer:  # noqa: ARG003 -- the shape of generated messages
+        it = cls(r.fixed(_code)[0], r.text(True))  # noqa: FBT003 -- as generated messages call it
+        it.parts = [r.raw(True) for _ in range(r.count(True, 1))]  # noqa: FBT003
+        r.tagged()
+        return it
+
+    def write(self, w: Writer, version: int) -> None:  # noqa: ARG002 -- the shape of generated messages
+        w.fixed(_code, self.error_code)
+        w.text(self.message, True)  # noqa: FBT003
+        w.count(self.parts, True)
+        for part in self.parts:
+            w.raw(part, True)  # noqa: FBT003
+        w.tagged()
+
+
+class PrivateApi:
+    """One API; it stands where the class of a generated request does.
+
+    Args:
+        key: The key of the API.
+        request: The class of its requests.
+        answer: The class of what its answers have.
+    """
+
+    VERSIONS: ClassVar = range(1)
+    FLEXIBLE_FROM: ClassVar = 0
+
+    def __init__(self, key: int, request: type[Struct], answer: type[Struct]) -> None:
+        self.API_KEY = key
+        self.request = request
+        self.answer = answer
+
+    @cached_property
+    def _requests(self) -> msgspec.msgpack.Decoder[Any]:
+        return msgspec.msgpack.Decoder(self.request)
+
+    @cached_property
+    def _answers(self) -> msgspec.msgpack.Decoder[Any]:
+        return msgspec.msgpack.Decoder(self.answer)
+
+    def read(self, r: Reader, version: int) -> Any:  # noqa: ARG002 -- the shape of generated messages
+        """Returns the request.  Raises: MalformedFrameError: The bytes are none, or too many."""
+        if r.left > REQUEST_BYTES_MAX:
+            raise MalformedFrameError(
+                f"a request of {r.left:,} bytes, and it may have {REQUEST_BYTES_MAX:,}: name fewer things at a time"
+            )
+        return _decoded(self._requests, r.raw(True))  # noqa: FBT003
+
+    def decode(self, part: bytes | memoryview) -> Any:
+        """Returns what a part of an answer is.  Raises: MalformedFrameError: It is none of this API."""
+        return _decoded(self._answers, part)
+
+
+class PrivateRequest:
+    """One request of our own, to be sent.
+
+    Args:
+        api: The API.
+        question: The struct.
+    """
+
+    VERSIONS: ClassVar = PrivateApi.VERSIONS
+    FLEXIBLE_FROM: ClassVar = PrivateApi.FLEXIBLE_FROM
+
+    def __init__(self, api: PrivateApi, question: Struct) -> None:
+        self.API_KEY = api.API_KEY
+        self._question = question
+
+    def write(self, w: Writer, version: int) -> None:  # noqa: ARG002 -- the shape of generated messages
+        w.raw(encoded(self._question), True)  # noqa: FBT003
+        w.tagged()
+
+
+def encoded(value: Struct) -> bytes:
+    """Returns a struct as MessagePack."""
+    return msgspec.msgpack.encode(value)
+
+
+def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes | memoryview) -> Any:
+    try:
+        return decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise MalformedFrameError(f"not a message of this version: {error}") from None
+
+
+_KINDS: tuple[tuple[type[Struct], type[Struct]], ...] = (
+    (WatchRequest, MetadataUpdate),
+    (WatchOffsetsRequest, OffsetsUpdate),
+    (WaitForGroupNews, GroupNews),
+    (FindCutsRequest, FindCutsResponse),
+    (LocateSegmentsRequest, LocateSegmentsResponse),
+    (DescribeNodeRequest, DescribeNodeResponse),
+    (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
+    (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    (DescribeQuorumRequest, DescribeQuorumResponse),
+    (DrainBroker, DrainBrokerResponse),
+)
+"""A new one goes to the end: keys stay what they are."""
+
+PRIVATE_APIS: Final[Mapping[type[Struct], PrivateApi]] = {
+    request: PrivateApi(FIRST_KEY + number, request, answer) for number, (request, answer) in enumerate(_KINDS)
+}
+"""By the class of the request."""

@@ -1,0 +1,193 @@
+"""Answers the requests of Kafka clients: finds the API, reads the message, has it handled, writes the answer.
+
+| what comes | what the client gets |
+|---|---|
+| ApiVersions in a version from the future | which versions there are, as version 0 (KIP-511) |
+| another API or version that is not served, a body that is none | the connection ends, and the log says why |
+| a request that fails as a whole | Kafka's code for each thing that it names, with our text where the version has a field |
+| a request on which a handler breaks | UNKNOWN_SERVER_ERROR and a number; the log has the traceback under the same number |
+| a produce with acks=0 | nothing; where a batch was refused, the end of the connection |
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar
+
+from replog.errors import ErrorCode, MalformedFrameError, ReplogError
+from replog.protocol.element_counts import elements_count
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
+from replog.protocol.handlers.produce import has_failed
+from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
+from replog.protocol.repeated_answers import Answered, Asked, Buffers, RepeatedAnswers, Source
+from replog.protocol.request_counts import RequestCounts
+from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
+from replog.tcp.connection import Answer
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.headers import RequestHeader, ResponseHeader
+from replog.wire.messages.produce import ProduceRequest
+from replog.wire.primitives import Reader, Writer
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_start = struct.Struct(">hhi")
+_size = struct.Struct(">i")
+
+_log = logging.getLogger(__name__)
+
+
+class KafkaServer:
+    """Answers requests, one by one; `replog.tcp.connection` keeps their order.
+
+    Args:
+        node: The node that they are for.
+        served: The table of the APIs that are served, beside ApiVersions.
+
+    Attributes:
+        advertised: The versions of each API that clients are told, by its key.
+        counts: The counts of what was asked for.
+    """
+
+    def __init__(self, node: KafkaNode, served: Sequence[Served] = SERVED) -> None:
+        own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
+        self._node = node
+        self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
+        self._repeated = RepeatedAnswers(lambda: Source(node.image, node.controller_id()))
+        self.counts = RequestCounts()
+        self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
+
+    def may_overlap(self, frame: memoryview) -> bool:
+        """Whether a request may be in flight beside others of its connection."""
+        api = self._served.get(_start.unpack_from(frame)[0])
+        return api is not None and len(frame) <= api.overlapping_bytes_max
+
+    def carries_records(self, frame: memoryview) -> bool:
+        """Whether a request brings records."""
+        return bool(_start.unpack_from(frame)[0] == ProduceRequest.API_KEY)
+
+    async def serve(self, frame: memoryview, address: str = "") -> Answer | None:
+        """Answers a request; None: it has no answer.
+
+        Args:
+            frame: The request without its size.
+            address: The address of the client.
+
+        Raises:
+            MalformedFrameError: The bytes are no request that is served; nothing was done.
+        """
+        try:
+            return await self._serve(frame, address)
+        except MalformedFrameError:
+            self.counts.malformed += 1
+            raise
+
+    async def _serve(self, frame: memoryview, address: str) -> Answer | None:
+        key, version, correlation_id = _start.unpack_from(frame)
+        api = self._served.get(key)
+        if api is None:
+            raise MalformedFrameError(f"a request for API {key}, which is not served")
+        if version not in api.versions:
+            if key == ApiVersionsRequest.API_KEY:
+                return _framed(correlation_id, _written(unsupported(self.advertised), 0), has_tags=False)
+            raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
+        is_flexible = version >= api.request.FLEXIBLE_FROM
+        reader = Reader(frame, api.elements_max)
+        header = RequestHeader.read(reader, 2 if is_flexible else 1)
+        self.counts.requests[api.name, version] += 1
+        unread = self._node.open_answer() if api.has_records else None
+        call = Call(version, header.client_id or "", unread, address)
+        body = frame[len(frame) - reader.left :]
+        has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
+        if api.is_repeated is not None:
+            return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
+        try:
+            run = _runner(api, len(frame))
+            request = await run(_read, api, reader, version)
+            response = await self._handle(api, request, call, run)
+            if isinstance(request, ProduceRequest) and request.acks == 0:
+                return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
+            written = await _written_in_turns(response, version)
+        except BaseException:  # also where the client has gone
+            if unread is not None:
+                unread.close()
+            raise
+        answer = _framed(correlation_id, written, has_tags=has_tags)
+        return answer if unread is None else answer._replace(unread=unread)
+
+    async def _repeated_or_new(self, api: Served, body: memoryview, call: Call) -> Buffers:
+        """Returns the answer that was written to the same request under the same metadata, or writes one."""
+
+        async def write() -> Answered:
+            run = _runner(api, len(body))
+            request = await run(_read, api, Reader(body, api.elements_max), call.version)
+            response = await self._handle(api, request, call, run)
+            is_repeated = api.is_repeated is not None and api.is_repeated(response)
+            return Answered(await _written_in_turns(response, call.version), is_repeated)
+
+        return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+
+    async def _handle(self, api: Served, request: object, call: Call, run: _Run) -> Response:
+        try:
+            return await api.handle(self._node, request, call)
+        except ReplogError as error:
+            return await run(api.refuse, request, Failure(error.code, str(error)))
+        except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
+            self.counts.failures += 1
+            number = self.counts.failures
+            _log.exception(
+                "failure %d: a request of %r for API %d is answered with an error", number, call.client_id, api.key
+            )
+            text = f"a bug of broker {self._node.node_id}; its log says more under failure {number}"
+            return api.refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+
+    async def _api_versions(self, node: KafkaNode, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
+        response = api_versions(node, request, call.version, self.advertised)
+        if call.version >= SOFTWARE_FROM:
+            self.counts.note_software(request.client_software_name, request.client_software_version)
+        return response
+
+
+class _Run(Protocol):
+    """Calls a function that needs nothing but its arguments."""
+
+    async def __call__(self, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T: ...
+
+
+async def _at_once(function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:
+    return function(*args, **others)
+
+
+def _runner(api: Served, size: int) -> _Run:
+    """Returns what reads and refuses: a large request, which may name thousands of things, is left to a thread.
+
+    One that may overlap others is not, for it would be overtaken.
+    """
+    return asyncio.to_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
+
+
+def _read(api: Served, reader: Reader, version: int) -> object:
+    """Returns the message.  What is left behind it is not looked at, as in Kafka: librdkafka sends bytes too many there."""
+    request: object = api.request.read(reader, version)
+    return request
+
+
+async def _written_in_turns(response: Response, version: int) -> Buffers:
+    return await beside(elements_count(response, AT_ONCE_MAX), _written, response, version)
+
+
+def _written(response: Response, version: int) -> Buffers:
+    writer = Writer()
+    response.write(writer, version)
+    return writer.buffers()
+
+
+def _framed(correlation_id: int, body: Buffers, *, has_tags: bool) -> Answer:
+    writer = Writer()
+    ResponseHeader(correlation_id).write(writer, 1 if has_tags else 0)
+    header = writer.joined()
+    size = len(header) + sum(map(len, body))
+    return Answer((_size.pack(size) + header, *body))

@@ -1,0 +1,89 @@
+"""Long arrays of an answer that are written while they are made, a few elements at a time.
+
+A hundred thousand partitions take more than a second to describe and to write; in one piece, nobody else would be served
+meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar, cast
+
+from replog.wire.primitives import Writer
+
+AT_ONCE = 200
+"""Elements that are made and written at a time: milliseconds."""
+
+
+class Element(Protocol):
+    """An element of an array, as it is generated."""
+
+    def write(self, w: Writer, version: int) -> None: ...
+
+
+E = TypeVar("E", bound=Element)
+
+
+class Steps:
+    """Counts what is done of a long work, and lets others have their turn in between."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = AT_ONCE
+
+    async def next(self) -> None:
+        """Ends one of the small parts of the work."""
+        self._left -= 1
+        if not self._left:
+            self._left = AT_ONCE
+            await asyncio.sleep(0)
+
+
+class WrittenElements:
+    """Elements that are written already: in the place of an array it has their number, and writes them all.
+
+    Args:
+        version: The version in which they are written.
+
+    Attributes:
+        error_code: The error of one of them that has one; 0: none has.
+    """
+
+    def __init__(self, version: int) -> None:
+        self.error_code = 0
+        self._version = version
+        self._count = 0
+        self._writer = Writer()
+
+    def add(self, element: Element) -> None:
+        """Writes one more."""
+        element.write(self._writer, self._version)
+        self.error_code = self.error_code or getattr(element, "error_code", 0)
+        self._count += 1
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[WrittenElements]:
+        return iter((self,))
+
+    def write(self, w: Writer, version: int) -> None:  # noqa: ARG002 -- the shape of elements
+        """Writes them all."""
+        w.written(self._writer.joined())
+
+
+async def written_in_steps(elements: Iterable[E], version: int, steps: Steps) -> list[E]:
+    """Returns what stands in an answer for elements that were written, in order.
+
+    Args:
+        elements: The elements, which are made while they are asked for.
+        version: The version of the answer.
+        steps: The steps of the work of which this is a part.
+    """
+    written = WrittenElements(version)
+    for element in elements:
+        written.add(element)
+        await steps.next()
+    return cast("list[E]", written)
