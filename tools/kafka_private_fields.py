@@ -13,7 +13,7 @@ _TEXT = ("ErrorMessage", "string", "")
 _TOPIC_ID = ("TopicId", "uuid", None)
 
 PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
-    "ApiVersionsResponse": {"": (("ClusterId", "string", ""), ("NodeId", "int32", -1))},
+    "RequestHeader": {"": (("ClusterId", "string", "null"),)},
     "FetchResponse": {"PartitionData": (_TEXT, ("StartOffset", "int64", -1), ("EndOffset", "int64", -1))},
     "ListOffsetsRequest": {"ListOffsetsTopic": (_TOPIC_ID,), "ListOffsetsPartition": (("FromOffset", "int64", 0),)},
     "ListOffsetsResponse": {"ListOffsetsPartitionResponse": (_TEXT,)},
@@ -36,10 +36,10 @@ def add_private_fields(found: dict[str, Any]) -> None:
                 raise KeyError(f"{message} has no struct {struct}")
             flexible = definition["flexibleVersions"]
             for tag, (name, kind, default) in enumerate(fields, FIRST_TAG):
-                place.append(
-                    {"name": name, "type": kind, "versions": flexible, "taggedVersions": flexible, "tag": tag}
-                    | ({} if default is None else {"default": default})
-                )
+                field = {"name": name, "type": kind, "versions": flexible, "taggedVersions": flexible, "tag": tag}
+                if default == "null":
+                    field["nullableVersions"] = flexible
+                place.append(field if default is None else field | {"default": default})
 
 
 def _struct_fields(fields: list[dict[str, Any]], struct: str) -> list[dict[str, Any]] | None:

@@ -20,8 +20,8 @@ from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-from replog.rpc.messages import FindCutsRequest, FindCutsResponse, OffsetsUpdate, WatchOffsetsRequest
-from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
+from replog.rpc.messages import FindCutsRequest, FindCutsResponse, PolledOffsets, PollOffsets
+from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
@@ -33,6 +33,19 @@ REQUEST_BYTES_MAX: Final = 2 << 20
 """Of one request: 10,000 partitions, each named with its topic's id."""
 
 _code = struct.Struct(">h")
+_timeout = struct.Struct(">i")
+
+
+class PrivateCall(Struct):
+    """One request of our own, as it came.
+
+    Attributes:
+        question: The struct.
+        timeout_ms: The time within which the client wants an answer.
+    """
+
+    question: Any
+    timeout_ms: int
 
 
 class PrivateAnswer(Struct):
@@ -41,7 +54,7 @@ class PrivateAnswer(Struct):
     Attributes:
         error_code: Why there is no answer; NONE: there is one.
         message: The text of an error.
-        parts: The structs of the answer, encoded; one but for the watch of metadata, which has one a step.
+        parts: The structs of the answer, encoded: one, but for metadata, which have one a step, or none without news.
     """
 
     FLEXIBLE_FROM: ClassVar = 0
@@ -79,6 +92,7 @@ class PrivateApi:
     FLEXIBLE_FROM: ClassVar = 0
 
     def __init__(self, key: int, request: type[Struct], answer: type[Struct]) -> None:
+        self.__name__ = request.__name__
         self.API_KEY = key
         self.request = request
         self.answer = answer
@@ -91,13 +105,14 @@ class PrivateApi:
     def _answers(self) -> msgspec.msgpack.Decoder[Any]:
         return msgspec.msgpack.Decoder(self.answer)
 
-    def read(self, r: Reader, version: int) -> Any:  # noqa: ARG002 -- the shape of generated messages
+    def read(self, r: Reader, version: int) -> PrivateCall:  # noqa: ARG002 -- the shape of generated messages
         """Returns the request.  Raises: MalformedFrameError: The bytes are none, or too many."""
         if r.left > REQUEST_BYTES_MAX:
             raise MalformedFrameError(
                 f"a request of {r.left:,} bytes, and it may have {REQUEST_BYTES_MAX:,}: name fewer things at a time"
             )
-        return _decoded(self._requests, r.raw(True))  # noqa: FBT003
+        (timeout_ms,) = r.fixed(_timeout)
+        return PrivateCall(_decoded(self._requests, r.raw(True)), timeout_ms)  # noqa: FBT003
 
     def decode(self, part: bytes | memoryview) -> Any:
         """Returns what a part of an answer is.  Raises: MalformedFrameError: It is none of this API."""
@@ -110,16 +125,20 @@ class PrivateRequest:
     Args:
         api: The API.
         question: The struct.
+        timeout_ms: The time within which an answer is wanted.
     """
 
     VERSIONS: ClassVar = PrivateApi.VERSIONS
     FLEXIBLE_FROM: ClassVar = PrivateApi.FLEXIBLE_FROM
 
-    def __init__(self, api: PrivateApi, question: Struct) -> None:
+    def __init__(self, api: PrivateApi, question: Struct, timeout_ms: int) -> None:
+        self.__name__ = api.__name__
         self.API_KEY = api.API_KEY
         self._question = question
+        self._timeout_ms = timeout_ms
 
     def write(self, w: Writer, version: int) -> None:  # noqa: ARG002 -- the shape of generated messages
+        w.fixed(_timeout, self._timeout_ms)
         w.raw(encoded(self._question), True)  # noqa: FBT003
         w.tagged()
 
@@ -137,8 +156,8 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes | memoryview) ->
 
 
 _KINDS: tuple[tuple[type[Struct], type[Struct]], ...] = (
-    (WatchRequest, MetadataUpdate),
-    (WatchOffsetsRequest, OffsetsUpdate),
+    (WaitForMetadata, MetadataUpdate),
+    (PollOffsets, PolledOffsets),
     (WaitForGroupNews, GroupNews),
     (FindCutsRequest, FindCutsResponse),
     (LocateSegmentsRequest, LocateSegmentsResponse),

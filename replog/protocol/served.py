@@ -19,6 +19,7 @@ from replog.protocol.handlers import (
     group_offsets,
     groups,
     log_dirs,
+    private,
     producers,
     quorum,
     reassignments,
@@ -37,6 +38,7 @@ from replog.protocol.handlers.offsets import (
 )
 from replog.protocol.handlers.produce import produce, refuse_produce
 from replog.protocol.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
+from replog.protocol.private import PRIVATE_APIS, PrivateApi
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest
 from replog.wire.messages.alter_configs import AlterConfigsRequest
@@ -109,7 +111,7 @@ class Served(Struct, frozen=True):
     """One API.
 
     Attributes:
-        request: The class of its requests; their versions are served.
+        request: The class of its requests, or one of our own APIs; their versions are served.
         handle: The function that answers.  It may raise whatever is a `ReplogError`.
         refuse: The function that answers where the request failed as a whole.
         advertised_from: The first version that is advertised, where that is not the first that is served.
@@ -123,7 +125,7 @@ class Served(Struct, frozen=True):
         has_records: Whether its answers have records, and a share of the memory for those.
     """
 
-    request: type[Request]
+    request: type[Request] | PrivateApi
     handle: Callable[[KafkaNode, Any, Call], Awaitable[Response]]
     refuse: Callable[[Any, Failure], Response]
     advertised_from: int | None = None
@@ -216,5 +218,6 @@ SERVED: tuple[Served, ...] = (
     Served(DescribeLogDirsRequest, log_dirs.describe_log_dirs, log_dirs.refuse_describe_log_dirs),
     Served(AlterReplicaLogDirsRequest, log_dirs.alter_replica_log_dirs, log_dirs.refuse_alter_replica_log_dirs),
     Served(DescribeProducersRequest, producers.describe_producers, producers.refuse_describe_producers),
+    *(Served(api, private.handler(api), private.refuse_private) for api in PRIVATE_APIS.values()),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -45,6 +45,8 @@ class KafkaServer:
 
     Args:
         node: The node that they are for.
+        is_serving: The function that says whether the node serves.  Before, it tells what it serves, and answers our own
+            clients, which come with the id of their cluster; the connections of others end, so that they go elsewhere.
         served: The table of the APIs that are served, beside ApiVersions.
 
     Attributes:
@@ -52,9 +54,12 @@ class KafkaServer:
         counts: The counts of what was asked for.
     """
 
-    def __init__(self, node: KafkaNode, served: Sequence[Served] = SERVED) -> None:
+    def __init__(
+        self, node: KafkaNode, is_serving: Callable[[], bool] = lambda: True, served: Sequence[Served] = SERVED
+    ) -> None:
         own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
         self._node = node
+        self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
         self._repeated = RepeatedAnswers(lambda: Source(node.image, node.controller_id()))
         self.counts = RequestCounts()
@@ -97,11 +102,16 @@ class KafkaServer:
         is_flexible = version >= api.request.FLEXIBLE_FROM
         reader = Reader(frame, api.elements_max)
         header = RequestHeader.read(reader, 2 if is_flexible else 1)
+        if header.cluster_id is None and key != ApiVersionsRequest.API_KEY and not self._is_serving():
+            return Answer(is_last=True)
         self.counts.requests[api.name, version] += 1
         unread = self._node.open_answer() if api.has_records else None
         call = Call(version, header.client_id or "", unread, address)
         body = frame[len(frame) - reader.left :]
         has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
+        if header.cluster_id and header.cluster_id != self._node.cluster_id:
+            refused = api.refuse(_read(api, reader, version), self._foreign(header.cluster_id))
+            return _framed(correlation_id, _written(refused, version), has_tags=has_tags)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         try:
@@ -117,6 +127,13 @@ class KafkaServer:
             raise
         answer = _framed(correlation_id, written, has_tags=has_tags)
         return answer if unread is None else answer._replace(unread=unread)
+
+    def _foreign(self, cluster_id: str) -> Failure:
+        return Failure(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"node {self._node.node_id} belongs to cluster {self._node.cluster_id}, the caller to cluster {cluster_id}. "
+            "Check the address.",
+        )
 
     async def _repeated_or_new(self, api: Served, body: memoryview, call: Call) -> Buffers:
         """Returns the answer that was written to the same request under the same metadata, or writes one."""

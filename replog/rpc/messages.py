@@ -58,6 +58,7 @@ class ProducePartition(Struct, frozen=True):
     topic_id: UUID
     partition_id: int
     leader_epoch: int = -1
+    topic: Annotated[str, IN_PROCESS] = ""
 
 
 class ProduceRequest(Struct, frozen=True):
@@ -117,6 +118,7 @@ class FetchPartition(Struct, frozen=True):
     leader_epoch: int = -1
     last_fetched_epoch: int = -1
     max_bytes: int = 1 << 20
+    topic: Annotated[str, IN_PROCESS] = ""
 
 
 class ForgottenPartition(Struct, frozen=True):
@@ -222,6 +224,7 @@ class ListOffsetsPartition(Struct, frozen=True):
     leader_epoch: int = -1
     read_committed: bool = False
     from_offset: int = 0
+    topic: Annotated[str, IN_PROCESS] = ""
 
 
 class ListOffsetsRequest(Struct, frozen=True):
@@ -250,6 +253,7 @@ class DeleteRecordsPartition(Struct, frozen=True):
     partition_id: int
     offset: int
     leader_epoch: int = -1
+    topic: Annotated[str, IN_PROCESS] = ""
 
 
 class DeleteRecordsRequest(Struct, frozen=True):
@@ -279,6 +283,7 @@ class EpochEndPartition(Struct, frozen=True):
     partition_id: int
     epoch: int
     leader_epoch: int = -1
+    topic: Annotated[str, IN_PROCESS] = ""
 
 
 class EpochEndsRequest(Struct, frozen=True):
@@ -383,3 +388,22 @@ class OffsetsUpdate(Struct, frozen=True):
     """The partitions whose state is another one than was told before; without any: all that was told holds."""
 
     partitions: tuple[WatchedOffsets, ...] = ()
+
+
+class PollOffsets(Struct, frozen=True):
+    """The next update of a watch, which the broker keeps as long as it is asked.
+
+    Attributes:
+        watch_id: The watch, as the answer before told it; 0: a new one, of `partitions`.
+    """
+
+    watch_id: int = 0
+    partitions: tuple[WatchedPartition, ...] = ()
+
+
+class PolledOffsets(Struct, frozen=True):
+    """The next update; `is_over`: this broker leads none of the partitions any more, and has forgotten the watch."""
+
+    watch_id: int
+    update: OffsetsUpdate
+    is_over: bool = False

@@ -82,6 +82,21 @@ class WatchRequest(Struct, frozen=True):
     follow: bool = True
 
 
+class WaitForMetadata(Struct, frozen=True):
+    """The steps to the next image that a client does not know; none where nothing changes for `wait_ms`.
+
+    Attributes:
+        known_offset: The `metadata_offset` of the image the client has; 0 or less: none.
+        controller_id, controller_epoch: The controller that this broker told the client; None: it has told nothing yet.
+        wait_ms: How long to wait for a change; 0: not at all.
+    """
+
+    known_offset: int = 0
+    controller_id: int | None = None
+    controller_epoch: int | None = None
+    wait_ms: int = 0
+
+
 class MetadataUpdate(Struct, frozen=True):
     """One step of the metadata watch; the steps up to one with `is_last` lead from one image to the next.
 

@@ -101,8 +101,23 @@ class NodeConnection(Protocol):
     async def close(self) -> None: ...
 
 
-class Connection(NodeConnection, Protocol):
-    """A way from a client to one node."""
+class Connection(Protocol):
+    """A way from a client to one broker.  Opening is lazy: nothing happens before the first call."""
+
+    @property
+    def address(self) -> str: ...
+
+    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse: ...
+
+    async def controller_call(
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
+    ) -> ControllerResponse: ...
+
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
+        """Raises: ConnectionLostError, InconsistentClusterIdError, UnsupportedVersionError: The two cannot talk."""
+        ...
+
+    async def close(self) -> None: ...
 
     def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""

@@ -1,10 +1,9 @@
-"""The TCP port at which one node serves clients: our own, and Kafka's."""
+"""The TCP port at which one node serves clients."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 
 from replog.broker.metrics.readings import KafkaReading
 from replog.broker.process import descriptor_limit
@@ -13,10 +12,7 @@ from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.request_counts import RequestCounts
 from replog.protocol.server import KafkaServer
-from replog.rpc.tcp.service import ClientStreams
-from replog.rpc.tcp.wire import is_opening
-from replog.rpc.transport import ClientHandlers
-from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.transfer_room import TransferRoom
@@ -36,7 +32,7 @@ def limits_within(descriptors_max: int) -> ListenerLimits:
 
 
 class ClientPort:
-    """Has its port from the beginning; our own clients are served as soon as the node's parts run, Kafka's when it serves.
+    """Has its port from the beginning; our own clients are served as soon as the node's parts run, others when it serves.
 
     Args:
         config: The configuration of the node.
@@ -55,17 +51,13 @@ class ClientPort:
         self._server: KafkaServer | None = None
         self._listener: Listener | None = None
 
-    async def start(
-        self, node: KafkaNode, handlers: ClientHandlers, request_bytes: ByteSemaphore, is_serving: Callable[[], bool]
-    ) -> None:
+    async def start(self, node: KafkaNode, request_bytes: ByteSemaphore, is_serving: Callable[[], bool]) -> None:
         """Begins to listen.
 
         Args:
-            node: The node that answers Kafka's clients.
-            handlers: The functions that serve our own clients' streams.
+            node: The node that answers clients.
             request_bytes: The bytes of requests that the node holds together.
-            is_serving: The function that says whether the node serves; before, Kafka's clients are sent to another broker
-                by the end of their connection.
+            is_serving: The function that says whether the node serves (`replog.protocol.server.KafkaServer`).
 
         Raises:
             ConfigError: Another process began to listen there after the port was bound.
@@ -73,17 +65,10 @@ class ClientPort:
         bound, self._bound = self._bound, None
         if bound is None:
             return
-        server = self._server = KafkaServer(node)
+        server = self._server = KafkaServer(node, is_serving)
         limits = limits_within(descriptor_limit())
         reading_room = TransferRoom(READING_BYTES)
-        streams = ClientStreams(handlers, self.address, reading_room)
-
-        async def serve(frame: memoryview, address: str) -> Answer | None:
-            if is_opening(frame):
-                return Answer(becomes=partial(streams.open, frame))
-            return await server.serve(frame, address) if is_serving() else Answer(is_last=True)
-
-        requests = RequestServer(serve, server.may_overlap, server.carries_records)
+        requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
         self._listener = Listener(requests, limits, request_bytes, reading_room)
         await self._listener.start(bound)
 

@@ -134,7 +134,7 @@ class Node:
         await self._server.start(parts.requests.peer_handlers)
         self._start_parts(parts)
         requests, lifecycle = parts.requests, parts.replicas.lifecycle
-        await clients.start(requests.kafka_node, requests.handlers, requests.credits, lambda: lifecycle.is_running)
+        await clients.start(requests.kafka_node, requests.credits, lambda: lifecycle.is_running)
 
     def _start_parts(self, parts: NodeParts) -> None:
         metadata, replicas = parts.metadata, parts.replicas

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Final
 from uuid import UUID
 
@@ -117,7 +117,7 @@ class MetadataPublisher:
         """Returns the image that ends at `offset`; None where none is kept that ends there."""
         return next((image for image in reversed(self._past) if image.end_offset == offset), None)
 
-    async def changes(self) -> AsyncIterator[None]:
+    async def changes(self) -> AsyncGenerator[None]:
         """Yields at once and then after every change; changes in between are merged into one."""
         while True:
             changed = self._changed

@@ -5,7 +5,8 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import TypeVar, assert_never
@@ -27,7 +28,7 @@ from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.group_calls import answer_group_call
 from replog.broker.requests.metadata_views import described_topics, watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
-from replog.broker.requests.sessions import Fetches, FetchSession, Produces, ProduceSession
+from replog.broker.requests.sessions import Fetches, FetchSession, Produces
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
     AlterConfigs,
@@ -90,12 +91,8 @@ from replog.rpc.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
-    OffsetsUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchOffsetsRequest,
 )
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
+from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
@@ -259,45 +256,31 @@ class RequestHandlers:
         """Returns the controller of this node while it is the active one."""
         return self._parts.controller if self._parts.leader()[0] == self._parts.config.node_id else None
 
-    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:  # noqa: ARG002 -- for authorization
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
+        """Returns the steps to the newest image as soon as the client does not know it; none after `wait_ms`.
+
+        Raises:
+            BrokerNotAvailableError: This node has not read the metadata since its start.
+        """
         publisher = self._parts.publisher
+        told = (request.controller_id, request.controller_epoch)
+        try:
+            async with asyncio.timeout(wait_ms / 1000), aclosing(publisher.changes()) as changes:
+                async for _ in changes:
+                    if publisher.image_or_raise().end_offset > request.known_offset or self.controller() != told:
+                        break
+        except TimeoutError:
+            return iter(())
+        image, (controller_id, epoch) = publisher.image_or_raise(), self.controller()
         before = publisher.image_at(request.known_offset)
-        said: tuple[int, int] | None = None
-        async for _ in publisher.changes():
-            image, controller = publisher.image_or_raise(), self.controller()
-            if image is before and controller == said:
-                continue
-            controller_id, epoch = controller
-            is_behind = image.end_offset < request.known_offset  # the caller, told the offset, keeps what it knows
-            for step in watch_steps(
-                image if is_behind else before,
-                image,
-                cluster_id=self._parts.hello.cluster_id,
-                controller_id=controller_id,
-                controller_epoch=epoch,
-            ):
-                yield step
-            before, said = before if is_behind else image, controller
-            if not request.follow:
-                return
-
-    async def watch_offsets(
-        self,
-        request: WatchOffsetsRequest,
-        context: RequestContext,  # noqa: ARG002 -- for authorization
-    ) -> AsyncGenerator[OffsetsUpdate]:
-        self._check_cluster(request.cluster_id)
-        async with aclosing(self._parts.fetch_path.watches.updates(request)) as updates:
-            async for update in updates:
-                yield update
-
-    async def handle_produce_stream(
-        self,
-        hello: Hello,  # noqa: ARG002 -- the seam's shape
-        stream: Stream[Sequence[ProduceResponse], ProduceRequest],
-        context: RequestContext,  # noqa: ARG002 -- for quotas
-    ) -> None:
-        await ProduceSession(stream, self._parts.produces, self._parts.credits).run()
+        is_behind = image.end_offset < request.known_offset  # the caller, told the offset, keeps what it knows
+        return watch_steps(
+            image if is_behind else before,
+            image,
+            cluster_id=self._parts.hello.cluster_id,
+            controller_id=controller_id,
+            controller_epoch=epoch,
+        )
 
     async def handle_fetch_stream(
         self,

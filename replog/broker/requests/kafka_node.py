@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -23,7 +23,8 @@ from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest
-from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
@@ -123,6 +124,12 @@ class LocalKafkaNode:
 
     def _within_ms(self, timeout_ms: int) -> int:
         return min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
+
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
+        return await self._handlers.wait_for_metadata(request, wait_ms)
+
+    async def poll_offsets(self, request: PollOffsets) -> PolledOffsets:
+        return await self._parts.fetch_path.watches.poll(request)
 
     async def catch_up(self, timeout_ms: int) -> None:
         quorum = await self.call(DescribeQuorumRequest(), DescribeQuorumResponse, timeout_ms)

@@ -8,7 +8,9 @@ takes them, the next update has the newest state, once for each partition.  So m
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable
+import itertools
+import math
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -20,8 +22,8 @@ from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.refusals import Refusal
-from replog.errors import BrokerNotAvailableError, ErrorCode, ThrottledError
-from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
+from replog.errors import BrokerNotAvailableError, ErrorCode, InvalidRequestError, ThrottledError
+from replog.rpc.messages import OffsetsUpdate, PolledOffsets, PollOffsets, WatchedOffsets, WatchedPartition
 
 WATCHES_MAX: Final = 1_000
 WATCHED_PARTITIONS_MAX: Final = 200_000
@@ -29,6 +31,9 @@ WATCHED_PARTITIONS_MAX: Final = 200_000
 
 TELL_INTERVAL_S: Final = 0.02
 """The least time between two updates that follow one another because something moved."""
+
+EXPIRES_S: Final = 30.0
+"""After how long without a poll a watch is forgotten: its client has gone, or begins anew."""
 
 HEARTBEAT_S: Final = 1.0
 """How often an update comes, also where nothing moves, or what moves is no news (a log that grows uncommitted): it says that
@@ -51,38 +56,60 @@ class OffsetWatches:
         self._stepper = stepper
         self._reader = reader
         self._serving = serving
-        self._watches: set[OffsetWatch] = set()
+        self._watches: dict[int, OffsetWatch] = {}
+        self._ids = itertools.count(1)
         self._by_key: dict[ReplicaKey, set[OffsetWatch]] = {}
         self._watched_count = 0
 
     def __len__(self) -> int:
         return len(self._watches)
 
-    async def updates(self, request: WatchOffsetsRequest) -> AsyncGenerator[OffsetsUpdate]:
-        """Yields the state of the request's partitions, then what changes, until this broker leads none of them.
+    async def poll(self, request: PollOffsets) -> PolledOffsets:
+        """Returns the next update of a watch: its state at first, then what changes, at least every `HEARTBEAT_S`.
+
+        A watch that is not polled for `EXPIRES_S` is forgotten, and so is one that is over or refused.
 
         Raises:
             BrokerNotAvailableError: This broker may not serve now.
             ThrottledError: There are as many watches as there may be.
+            InvalidRequestError: There is no such watch (any more); a new one begins with its state.
         """
-        call = self._stepper.driver.call
-        watch = OffsetWatch(request.partitions)
-        loop = asyncio.get_running_loop()
-        update_s = loop.time()
+        watch_id, watch = await self._watch(request)
         try:
-            await call(lambda: self._add(watch))
-            while not watch.is_over:
-                told_s = loop.time()
-                is_due = not watch.has_news or told_s - update_s >= HEARTBEAT_S
-                update = await call(partial(self._take, watch, is_due=is_due))
-                if update is not None:
-                    update_s = told_s
-                    yield update
-                if not watch.has_news:
-                    await watch.wait(HEARTBEAT_S)
-                await asyncio.sleep(max(0.0, told_s + TELL_INTERVAL_S - loop.time()))
-        finally:
-            self._remove(watch)
+            update = await self._next(watch)
+        except BaseException:
+            self._remove(watch_id)
+            raise
+        watch.polled_s = asyncio.get_running_loop().time()
+        watch.is_polled = False
+        if watch.is_over:
+            self._remove(watch_id)
+        return PolledOffsets(watch_id, update, watch.is_over)
+
+    async def _watch(self, request: PollOffsets) -> tuple[int, OffsetWatch]:
+        """Returns the watch that is polled, and its id."""
+        if not request.watch_id:
+            watch, watch_id = OffsetWatch(request.partitions), next(self._ids)
+            watch.is_polled = True
+            await self._stepper.driver.call(lambda: self._add(watch_id, watch))
+            return watch_id, watch
+        found = self._watches.get(request.watch_id)
+        if found is None or found.is_polled:
+            raise InvalidRequestError(f"there is no watch {request.watch_id} that waits to be polled; begin a new one")
+        found.is_polled = True
+        return request.watch_id, found
+
+    async def _next(self, watch: OffsetWatch) -> OffsetsUpdate:
+        loop = asyncio.get_running_loop()
+        due_s = loop.time() + HEARTBEAT_S
+        while True:
+            if not watch.has_news:
+                await watch.wait(due_s - loop.time())
+            await asyncio.sleep(max(0.0, watch.told_s + TELL_INTERVAL_S - loop.time()))
+            watch.told_s = loop.time()
+            update = await self._stepper.driver.call(partial(self._take, watch, is_due=watch.told_s >= due_s))
+            if update is not None:
+                return update
 
     def wake(self, keys: Iterable[ReplicaKey]) -> None:
         """Notes that replicas have news; it must run on the driver."""
@@ -94,22 +121,28 @@ class OffsetWatches:
 
     # ---- on the driver -------------------------------------------------------------------------------------------------
 
-    def _add(self, watch: OffsetWatch) -> None:
+    def _add(self, watch_id: int, watch: OffsetWatch) -> None:
+        self._forget_expired()
         count = len(watch.asked)
         if len(self._watches) >= WATCHES_MAX or self._watched_count + count > WATCHED_PARTITIONS_MAX:
             raise ThrottledError(
                 f"{len(self._watches):,} watches of {self._watched_count:,} partitions are open, {WATCHES_MAX:,} of "
                 f"{WATCHED_PARTITIONS_MAX:,} may be: ask for the offsets instead"
             )
-        self._watches.add(watch)
+        self._watches[watch_id] = watch
         self._watched_count += count
         for key in watch.asked:
             self._by_key.setdefault(key, set()).add(watch)
 
-    def _remove(self, watch: OffsetWatch) -> None:
-        if watch not in self._watches:
+    def _forget_expired(self) -> None:
+        before_s = asyncio.get_running_loop().time() - EXPIRES_S
+        for watch_id in [i for i, each in self._watches.items() if not each.is_polled and each.polled_s < before_s]:
+            self._remove(watch_id)
+
+    def _remove(self, watch_id: int) -> None:
+        watch = self._watches.pop(watch_id, None)
+        if watch is None:
             return
-        self._watches.discard(watch)
         self._watched_count -= len(watch.asked)
         for key in watch.asked:
             others = self._by_key[key]
@@ -160,12 +193,17 @@ class OffsetWatch:
         asked: The partitions by key, as the client named them.
         told: The states that were told last.
         is_over: Whether there is nothing more to tell.
+        is_polled: Whether its next update is being waited for.
+        polled_s: The loop's time when the last update was told.
+        told_s: The loop's time when its state was looked at last.
     """
 
     def __init__(self, partitions: Iterable[WatchedPartition]) -> None:
         self.asked = {(each.topic_id, each.partition_id): each for each in partitions}
         self.told: dict[ReplicaKey, WatchedOffsets] = {}
         self.is_over = False
+        self.is_polled = False
+        self.polled_s = self.told_s = -math.inf
         self._moved = dict.fromkeys(self.asked)
         self._news = asyncio.Event()
 

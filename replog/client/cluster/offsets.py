@@ -70,7 +70,13 @@ async def list_offset_results(
     def request_for(members: Members) -> ListOffsetsRequest:
         return ListOffsetsRequest(
             tuple(
-                ListOffsetsPartition(leader.topic_id, partition.partition, timestamps[partition], leader.leader_epoch)
+                ListOffsetsPartition(
+                    leader.topic_id,
+                    partition.partition,
+                    timestamps[partition],
+                    leader.leader_epoch,
+                    topic=partition.topic,
+                )
                 for partition, leader in members
             )
         )
@@ -106,6 +112,7 @@ async def first_records(
                     FROM_OFFSET_TIMESTAMP,
                     leader.leader_epoch,
                     from_offset=offsets[partition],
+                    topic=partition.topic,
                 )
                 for partition, leader in members
             )
@@ -147,7 +154,9 @@ async def delete_records(
     def request_for(members: Members) -> DeleteRecordsRequest:
         return DeleteRecordsRequest(
             tuple(
-                DeleteRecordsPartition(leader.topic_id, partition.partition, offsets[partition], leader.leader_epoch)
+                DeleteRecordsPartition(
+                    leader.topic_id, partition.partition, offsets[partition], leader.leader_epoch, partition.topic
+                )
                 for partition, leader in members
             )
         )
@@ -190,7 +199,9 @@ async def epoch_ends(
     def request_for(members: Members) -> EpochEndsRequest:
         return EpochEndsRequest(
             tuple(
-                EpochEndPartition(leader.topic_id, partition.partition, epochs[partition], leader.leader_epoch)
+                EpochEndPartition(
+                    leader.topic_id, partition.partition, epochs[partition], leader.leader_epoch, partition.topic
+                )
                 for partition, leader in members
             )
         )

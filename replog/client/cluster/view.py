@@ -26,6 +26,7 @@ from replog.client.cluster.connections import DATA, ConnectionPool
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
+from replog.client.protocol.connection import KafkaTransport
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
@@ -45,7 +46,6 @@ from replog.rpc.forks import raise_if_carried
 from replog.rpc.messages import Hello, client_hello
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.task_ends import end_tasks
-from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class ClusterView:
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
         self.home = HomeLoop()
-        self._transport = transport or TcpTransport()
+        self._transport = transport or KafkaTransport()
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
         self._good_address = self.bootstrap[0]

@@ -181,6 +181,7 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             leader_epoch=state.leader.leader_epoch if state.leader is not None else -1,
             last_fetched_epoch=state.last_epoch,
             max_bytes=self._settings.max_partition_bytes,
+            topic=state.partition.topic,
         )
 
     def _handle_sent(self, message: FetchRequest) -> None:

@@ -251,4 +251,4 @@ def _below_min_isr_error(batch: ProducerBatch, error: ReplogError) -> ReplogErro
 
 def _destination(queue: PartitionQueue) -> ProducePartition:
     epoch = queue.leader.leader_epoch if queue.leader is not None else -1
-    return ProducePartition(queue.topic_id, queue.partition_id, epoch)
+    return ProducePartition(queue.topic_id, queue.partition_id, epoch, queue.topic)

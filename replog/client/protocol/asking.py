@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
+from replog.protocol.private import PrivateRequest
 from replog.wire.primitives import Reader, Writer
 
 
@@ -55,7 +56,7 @@ class Broker(Protocol):
         """Whether the broker serves an API; raises ConnectionLostError where it cannot be reached."""
         ...
 
-    async def ask(self, request: RequestMessage, answer: type[A], *, timeout_ms: int) -> A:
+    async def ask(self, request: RequestMessage | PrivateRequest, answer: type[A], *, timeout_ms: int) -> A:
         """Sends a request in that version; returns the answer.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
@@ -18,7 +18,8 @@ from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.rpc.client_messages import ClientRequest
-from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
+from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.waiting.unread_answers import UnreadAnswer
 
 A = TypeVar("A")
@@ -105,6 +106,18 @@ class KafkaNode(Protocol):
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+        ...
+
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
+        """Returns the steps to the newest metadata as soon as the client does not know them; none after `wait_ms`.
+
+        Raises:
+            BrokerNotAvailableError: The node has not read the metadata since its start.
+        """
+        ...
+
+    async def poll_offsets(self, request: PollOffsets) -> PolledOffsets:
+        """Returns the next update of a watch of offsets; errors as of `OffsetWatches.poll`."""
         ...
 
     async def catch_up(self, timeout_ms: int) -> None:

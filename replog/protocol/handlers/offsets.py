@@ -10,10 +10,11 @@ from uuid import UUID
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
-from replog.protocol.handlers.partitions import FOLLOWER, told_code
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
+from replog.protocol.handlers.partitions import FOLLOWER, named_topic, told_code
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
+    FROM_OFFSET_TIMESTAMP,
     LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     EpochEndPartition,
@@ -86,7 +87,8 @@ def refuse_list_offsets(request: ListOffsetsRequest, failure: Failure) -> ListOf
     """Returns the answer to a request that failed as a whole."""
     topics = [
         ListOffsetsResponse.ListOffsetsTopicResponse(
-            topic.name, [Listed(each.partition_index, failure.code) for each in topic.partitions]
+            topic.name,
+            [Listed(each.partition_index, failure.code, error_message=failure.message) for each in topic.partitions],
         )
         for topic in request.topics
     ]
@@ -100,7 +102,7 @@ def _listings(
     response, listings = ListOffsetsResponse(), []
     named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     for topic in request.topics:
-        known = image.topics_by_name.get(topic.name)
+        known = named_topic(image, topic.name, topic.topic_id)
         answers = ListOffsetsResponse.ListOffsetsTopicResponse(topic.name)
         response.topics.append(answers)
         for each in {each.partition_index: each for each in topic.partitions}.values():
@@ -120,7 +122,7 @@ def _listings(
 
 def _is_served(timestamp: int, version: int) -> bool:
     """Whether clients of a version may ask for a timestamp."""
-    return timestamp >= 0 or version >= SINCE.get(timestamp, version + 1)
+    return timestamp >= 0 or timestamp == FROM_OFFSET_TIMESTAMP or version >= SINCE.get(timestamp, version + 1)
 
 
 def _node_partition(
@@ -130,7 +132,12 @@ def _node_partition(
     if timestamp in (EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP):
         timestamp = EARLIEST_TIMESTAMP  # all records are local; for the other the node only says whether it leads
     return ListOffsetsPartition(
-        topic_id, asked.partition_index, timestamp, asked.current_leader_epoch, read_committed=is_committed
+        topic_id,
+        asked.partition_index,
+        timestamp,
+        asked.current_leader_epoch,
+        read_committed=is_committed,
+        from_offset=asked.from_offset,
     )
 
 
@@ -138,7 +145,7 @@ def _fill_listed(listing: _Listing, result: ListOffsetsResult, version: int) -> 
     answer, code = listing.answer, told_code(result.error)
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
         code = ErrorCode.LEADER_NOT_AVAILABLE
-    answer.error_code = code
+    answer.error_code, answer.error_message = code, fitting(result.message)
     if code is not ErrorCode.NONE or listing.timestamp == LATEST_TIERED_TIMESTAMP:
         return  # nothing is tiered
     answer.offset, answer.timestamp = result.offset, result.timestamp
@@ -158,7 +165,7 @@ async def offset_for_leader_epoch(
     _check(request.replica_id, request.topics)
     response, endings = OffsetForLeaderEpochResponse(), []
     for topic in request.topics:
-        known = node.image.topics_by_name.get(topic.topic)
+        known = named_topic(node.image, topic.topic, topic.topic_id)
         answers = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic.topic)
         response.topics.append(answers)
         for each in topic.partitions:
@@ -173,7 +180,7 @@ async def offset_for_leader_epoch(
         ends = EpochEndsRequest(tuple(ending.partition for ending in endings))
         found = await node.call(ends, EpochEndsResponse, node.request_timeout_ms)
         for ending, result in zip(endings, found.results, strict=True):
-            ending.answer.error_code = told_code(result.error)
+            ending.answer.error_code, ending.answer.error_message = told_code(result.error), fitting(result.message)
             ending.answer.leader_epoch, ending.answer.end_offset = result.epoch, result.end_offset
     return response
 
@@ -184,7 +191,8 @@ def refuse_offset_for_leader_epoch(
     """Returns the answer to a request that failed as a whole."""
     topics = [
         OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-            topic.topic, [Ended(failure.code, each.partition) for each in topic.partitions]
+            topic.topic,
+            [Ended(failure.code, each.partition, error_message=failure.message) for each in topic.partitions],
         )
         for topic in request.topics
     ]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from uuid import UUID
 
 from replog.errors import ErrorCode
+from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol.handlers.metadata import reachable
-from replog.protocol.handlers.node import KafkaNode
+from replog.protocol.handlers.node import NO_TOPIC_ID, KafkaNode
 
 LEADER_CHANGES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 """Errors at which a client is told who leads now (KIP-951)."""
@@ -31,6 +33,12 @@ def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
         for broker_id, at in reachable(node).items():
             if broker_id in wanted:
                 yield Endpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+
+
+def named_topic(image: MetadataImage, name: str, topic_id: UUID) -> TopicImage | None:
+    """Returns the topic of a name; None where there is none, or another one than our client means by its id."""
+    found = image.topics_by_name.get(name)
+    return None if found is not None and topic_id not in {NO_TOPIC_ID, found.topic_id} else found
 
 
 def told_code(code: ErrorCode, *, by_id: bool = False, knows_storage: bool = True) -> ErrorCode:

@@ -8,7 +8,7 @@ for the new one's.
 from __future__ import annotations
 
 from replog.errors import ErrorCode, RetriableError
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
 from replog.rpc.messages import InitProducerIdRequest as NodeRequest
 from replog.rpc.messages import InitProducerIdResponse as NodeResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -30,16 +30,16 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
         )  # as Produce does; there is no field for a text
     try:
         given = await node.call(NodeRequest(), NodeResponse, min(TIMEOUT_MS, node.request_timeout_ms))
-    except RetriableError:
+    except RetriableError as error:
         # clients give up for good at other codes that mean "later"
-        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error))
     return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.producer_epoch)
 
 
 def refuse_init_producer_id(_request: InitProducerIdRequest, failure: Failure) -> InitProducerIdResponse:
     """Returns the answer to a request that failed."""
-    return _refused(failure.code)
+    return _refused(failure.code, failure.message)
 
 
-def _refused(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_epoch=-1)
+def _refused(code: ErrorCode, message: str = "") -> InitProducerIdResponse:
+    return InitProducerIdResponse(error_code=code, producer_epoch=-1, error_message=fitting(message))

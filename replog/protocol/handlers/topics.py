@@ -31,7 +31,18 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import ResourceType
 from replog.protocol.handlers.configs import is_so
 from replog.protocol.handlers.known_configs import source_number
-from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, beside, in_steps, require_few, text
+from replog.protocol.handlers.node import (
+    NO_TOPIC_ID,
+    Call,
+    Failure,
+    KafkaNode,
+    beside,
+    fitting,
+    in_steps,
+    require_few,
+    text,
+)
+from replog.protocol.handlers.partitions import named_topic
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsResult
 from replog.rpc.messages import DeleteRecordsRequest as RecordsToDelete
 from replog.rpc.messages import DeleteRecordsResponse as RecordsDeleted
@@ -241,7 +252,10 @@ def refuse_delete_records(request: DeleteRecordsRequest, failure: Failure) -> De
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 topic.name,
-                [DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, failure.code) for one in topic.partitions],
+                [
+                    DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, failure.code, failure.message)
+                    for one in topic.partitions
+                ],
             )
             for topic in request.topics
         ]
@@ -255,7 +269,7 @@ def _opened(
     response = DeleteRecordsResponse()
     known: list[tuple[DeleteRecordsPartition, DeletedRecordsAnswer]] = []
     for topic in request.topics:
-        found = image.topics_by_name.get(topic.name)
+        found = named_topic(image, topic.name, topic.topic_id)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE
         answers = [DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, code) for one in topic.partitions]
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
@@ -268,7 +282,7 @@ def _opened(
 
 
 def _fill(answer: DeletedRecordsAnswer, result: DeleteRecordsResult) -> None:
-    answer.error_code = result.error
+    answer.error_code, answer.error_message = result.error, fitting(result.message)
     if result.error is ErrorCode.NONE:
         answer.low_watermark = result.low_watermark
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from replog.errors import ErrorCode, InvalidRequestError
+from replog.errors import BrokerNotAvailableError, ErrorCode, InvalidRequestError
 from replog.metadata.features import SUPPORTED_FEATURES
+from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import Failure, KafkaNode
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
@@ -35,7 +36,12 @@ def api_versions(
             raise InvalidRequestError(
                 f"{name!r} is no name or version of a client's software: letters, digits, '.' and '-'"
             )
-    image = node.image
+    try:
+        image = node.image
+    except (
+        BrokerNotAvailableError
+    ):  # it has just started: what it serves is known, what the cluster has decided not yet
+        image = MetadataImage()
     return ApiVersionsResponse(
         api_keys=_ranges(advertised.items()),
         supported_features=[

@@ -115,8 +115,6 @@ class ApiVersionsResponse(Struct):
     finalized_features_epoch: int = -1
     finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = field(default_factory=list)
     zk_migration_ready: bool = False
-    cluster_id: str = ""
-    node_id: int = -1
 
     @classmethod
     def read(cls, r: Reader, version: int) -> ApiVersionsResponse:
@@ -145,12 +143,6 @@ class ApiVersionsResponse(Struct):
                     value.finish()
                 elif tag == 3:
                     it.zk_migration_ready = value.fixed(_o)[0]
-                    value.finish()
-                elif tag == 10000:
-                    it.cluster_id = value.text(flexible)
-                    value.finish()
-                elif tag == 10001:
-                    it.node_id = value.fixed(_i)[0]
                     value.finish()
         return it
 
@@ -184,12 +176,4 @@ class ApiVersionsResponse(Struct):
                 value = Writer()
                 value.fixed(_o, self.zk_migration_ready)
                 tags.append((3, value))
-            if self.cluster_id:
-                value = Writer()
-                value.text(self.cluster_id, flexible)
-                tags.append((10000, value))
-            if self.node_id != -1:
-                value = Writer()
-                value.fixed(_i, self.node_id)
-                tags.append((10001, value))
             w.tagged(tags)

@@ -23,21 +23,32 @@ class RequestHeader(Struct):
     request_api_version: int = 0
     correlation_id: int = 0
     client_id: str | None = ""
+    cluster_id: str | None = None
 
     @classmethod
     def read(cls, r: Reader, version: int) -> RequestHeader:
+        flexible = version >= 2
         it = cls()
         (it.request_api_key, it.request_api_version, it.correlation_id) = r.fixed(_hhi)
         it.client_id = r.nullable_text(False)
         if version >= 2:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.cluster_id = value.nullable_text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
+        flexible = version >= 2
         w.fixed(_hhi, self.request_api_key, self.request_api_version, self.correlation_id)
         w.nullable_text(self.client_id, False)
         if version >= 2:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.cluster_id is not None:
+                value = Writer()
+                value.nullable_text(self.cluster_id, flexible)
+                tags.append((10000, value))
+            w.tagged(tags)
 
 
 class ResponseHeader(Struct):

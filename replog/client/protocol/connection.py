@@ -1,0 +1,444 @@
+"""A client's way to one broker: calls, streams of records, watches, each over TCP connections of its own.
+
+A connection of Kafka's protocol answers in the order of the requests, so that a call which waits at the broker would hold up
+those behind it.  So a call takes an idle connection, or opens one, and a stream has its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from replog.client.protocol.asking import A, Broker, Question, RequestMessage
+from replog.client.protocol.link import Connect, Endpoint, Link, create_connection, open_link, read_answer
+from replog.client.protocol.metadata import MetadataPolls
+from replog.client.protocol.questions.table import QUESTIONS
+from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
+from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError
+from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateRequest
+from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.error_codes import error_from_number
+from replog.rpc.messages import (
+    FetchRequest,
+    FetchResponse,
+    Hello,
+    OffsetsUpdate,
+    PolledOffsets,
+    PollOffsets,
+    ProduceRequest,
+    ProduceResponse,
+    WatchOffsetsRequest,
+)
+from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata, WatchRequest
+from replog.rpc.transport import ConnectionLostError, Stream
+from replog.wire.messages.fetch import FetchRequest as KafkaFetch
+from replog.wire.messages.fetch import FetchResponse as KafkaFetched
+from replog.wire.messages.produce import ProduceRequest as KafkaProduce
+from replog.wire.messages.produce import ProduceResponse as KafkaProduced
+
+CALL_LINKS_MAX: Final = 8
+"""Connections for calls to one broker at a time; further calls wait for one."""
+
+CALLS_MAX: Final = 10_000
+"""Calls to one broker that are open, or wait."""
+
+IDLE_S: Final = 60.0
+"""How long a connection for calls is kept that nobody uses; brokers end theirs after some minutes."""
+
+FETCH_LINKS_MAX: Final = 4
+"""Fetches that are open at one broker at a time."""
+
+METADATA_WAIT_MS: Final = 3_000
+"""How long a broker holds an answer back without news; the client knows by then that it is still there."""
+
+ANSWER_GRACE_MS: Final = 2_000
+"""How much later than its time an answer may come before the broker is taken for gone."""
+
+OFFSETS_TIMEOUT_MS: Final = 5_000
+"""For the next update of a watch of offsets, which comes every second."""
+
+CLIENT_ID: Final = "replog"
+"""What brokers are told of a client that gives itself no name."""
+
+M = TypeVar("M")
+R = TypeVar("R")
+
+
+class _LinkedBroker:
+    """The broker at the other end of a connection, for one question."""
+
+    def __init__(self, link: Link, address: str, cluster_id: str) -> None:
+        self._link = link
+        self._cluster_id = cluster_id
+        self.address = address
+
+    async def version(self, request: type[RequestMessage]) -> int:
+        return self._link.version(request)
+
+    async def offers(self, api_key: int) -> bool:
+        return api_key in self._link.versions
+
+    async def ask(self, request: RequestMessage | PrivateRequest, answer: type[A], *, timeout_ms: int) -> A:
+        return await self._link.ask(
+            request, answer, timeout_ms=timeout_ms + ANSWER_GRACE_MS, cluster_id=self._cluster_id
+        )
+
+
+class CallLinks:
+    """The connections of one broker's calls: each carries one call at a time.
+
+    Args:
+        endpoint: The broker.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._idle: list[Link] = []
+        self._all: set[Link] = set()
+        self._room = asyncio.Semaphore(CALL_LINKS_MAX)
+        self._calls_count = 0
+        self._is_closed = False
+
+    async def call(self, question: Question, request: Any, *, timeout_ms: int, cluster_id: str) -> Any:
+        """Puts a question to the broker, and returns its answer.
+
+        Raises:
+            ConnectionLostError: The broker cannot be reached, or did not answer in time.
+            ThrottledError: Too many calls are open.
+            ReplogError: What the broker answered.
+        """
+        if self._calls_count >= CALLS_MAX:
+            raise ThrottledError(f"{CALLS_MAX} calls to {self._endpoint.address} are open; try again later")
+        self._calls_count += 1
+        try:
+            async with asyncio.timeout(timeout_ms / 1000), self._room:
+                link = self._take() or await self._open(cluster_id)
+                try:
+                    broker = _LinkedBroker(link, self._endpoint.address, cluster_id)
+                    return await question(broker, request, timeout_ms)
+                finally:
+                    self._give_back(link)
+        except TimeoutError:
+            raise ConnectionLostError(f"{self._endpoint.address}: no answer in {timeout_ms} ms") from None
+        finally:
+            self._calls_count -= 1
+
+    async def close(self) -> None:
+        """Ends the connections; whoever still waits is told."""
+        self._is_closed = True
+        links = list(self._all)
+        for link in links:
+            link.lose(ConnectionLostError(f"the connection to {self._endpoint.address} was closed"))
+        if links:
+            await asyncio.wait([link.closed for link in links])
+
+    def _take(self) -> Link | None:
+        """Returns the connection that was used last, if one is idle; ends those that have been for long."""
+        now_s = asyncio.get_running_loop().time()
+        while self._idle:
+            link = self._idle.pop()
+            if link.is_idle and now_s - link.used_s < IDLE_S:
+                return link
+            link.lose(ConnectionLostError("idle"))
+        return None
+
+    async def _open(self, cluster_id: str) -> Link:
+        link = await open_link(self._endpoint, cluster_id=cluster_id)
+        self._all.add(link)
+        link.closed.add_done_callback(lambda _: self._all.discard(link))
+        return link
+
+    def _give_back(self, link: Link) -> None:
+        if link.is_idle and not self._is_closed:
+            self._idle.append(link)
+        else:  # an answer that nobody waits for is still to come, and would hold up the next one
+            link.lose(ConnectionLostError("given up"))
+
+
+class RequestStream(Generic[M, R]):
+    """A `replog.rpc.transport.Stream` over connections of Kafka's protocol: what is sent is a request, what comes an answer.
+
+    Args:
+        first: A connection; others are opened where it is busy, as many as there may be.
+    """
+
+    def __init__(self, first: Link) -> None:
+        self._links = [first]
+        self._answers: deque[R] = deque()
+        self._arrived = asyncio.Event()
+        self._end: ReplogError | None = None
+
+    async def receive_ready(self) -> list[R]:
+        """Returns the answers that are there, at least one.
+
+        Raises:
+            ConnectionLostError: The stream has ended.
+            ReplogError: An answer was none.
+        """
+        while not self._answers:
+            if self._end is not None:
+                raise self._end.with_traceback(None)
+            self._arrived.clear()
+            await self._arrived.wait()
+        ready, self._answers = list(self._answers), deque()
+        return ready
+
+    async def close(self) -> None:
+        """Ends the connections; answers on their way are dropped."""
+        self._end = self._end or ConnectionLostError("the stream was closed")
+        for link in self._links:
+            link.lose(self._end)
+        await asyncio.wait([link.closed for link in self._links])
+
+    def _put(self, answer: R) -> None:
+        self._answers.append(answer)
+        self._arrived.set()
+
+    def _lose(self, error: ReplogError) -> None:
+        if self._end is None:
+            self._end = error
+        self._arrived.set()
+
+
+class ProduceStream(RequestStream[ProduceRequest, ProduceResponse]):
+    """The produces of one producer to one broker; several are in flight over one connection.
+
+    Args:
+        link: The connection.
+        cluster_id: The cluster that the producer talks to.
+    """
+
+    def __init__(self, link: Link, cluster_id: str) -> None:
+        super().__init__(link)
+        self._link = link
+        self._cluster_id = cluster_id
+        self._version = link.version(KafkaProduce)
+
+    async def send(self, message: ProduceRequest) -> None:
+        if self._end is not None:
+            raise self._end.with_traceback(None)
+        request = produce_request(message)
+        answered = self._link.send(request, self._version, cluster_id=self._cluster_id, is_answered=message.acks != 0)
+        if message.acks:
+            answered.add_done_callback(lambda done: self._take_in(message, done))
+        await self._link.drain()
+
+    async def receive(self) -> tuple[ProduceResponse, ...]:
+        return tuple(await self.receive_ready())
+
+    def _take_in(self, message: ProduceRequest, done: asyncio.Future[memoryview]) -> None:
+        try:
+            answer = read_answer(done.result(), KafkaProduced, self._version)
+            self._put(produce_response(message, answer, self._version))
+        except ReplogError as error:
+            self._lose(error)
+
+
+class FetchStream(RequestStream[FetchRequest, FetchResponse]):
+    """The fetches of one consumer from one broker, one over each connection: each may wait for records.
+
+    Args:
+        link: The first connection.
+        endpoint: The broker.
+        cluster_id: The cluster that the consumer talks to.
+    """
+
+    def __init__(self, link: Link, endpoint: Endpoint, cluster_id: str) -> None:
+        super().__init__(link)
+        self._endpoint = endpoint
+        self._cluster_id = cluster_id
+        self._version = link.version(KafkaFetch)
+        self._answered = asyncio.Event()
+
+    async def send(self, message: FetchRequest) -> None:
+        link = await self._idle_link()
+        answered = link.send(fetch_request(message), self._version, cluster_id=self._cluster_id)
+        answered.add_done_callback(lambda done: self._take_in(message, done))
+        await link.drain()
+
+    async def receive(self) -> FetchResponse:
+        while not self._answers:
+            if self._end is not None:
+                raise self._end.with_traceback(None)
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._answers.popleft()
+
+    async def _idle_link(self) -> Link:
+        while True:
+            if self._end is not None:
+                raise self._end.with_traceback(None)
+            idle = next((link for link in self._links if link.is_idle), None)
+            if idle is not None:
+                return idle
+            if len(self._links) < FETCH_LINKS_MAX:
+                self._links.append(await open_link(self._endpoint, cluster_id=self._cluster_id))
+                continue
+            self._answered.clear()
+            await self._answered.wait()
+
+    def _take_in(self, message: FetchRequest, done: asyncio.Future[memoryview]) -> None:
+        self._answered.set()
+        try:
+            answer = read_answer(done.result(), KafkaFetched, self._version)
+            self._put(fetch_response(message, answer, self._version))
+        except ReplogError as error:
+            self._lose(error)
+
+
+class KafkaConnection:
+    """A way to one broker; see `replog.rpc.transport.Connection`.
+
+    Args:
+        endpoint: The broker.
+        polls: What makes updates of the answers of brokers that do not push their metadata.
+    """
+
+    def __init__(self, endpoint: Endpoint, polls: MetadataPolls) -> None:
+        self._endpoint = endpoint
+        self._polls = polls
+        self._calls = CallLinks(endpoint)
+        self._links: set[Link] = set()
+
+    @property
+    def address(self) -> str:
+        return self._endpoint.address
+
+    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
+        answer: ClientResponse = await self._ask(request, timeout_ms, cluster_id)
+        return answer
+
+    async def controller_call(
+        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
+    ) -> ControllerResponse:
+        answer: ControllerResponse = await self._ask(request, timeout_ms, cluster_id)
+        return answer
+
+    async def _ask(self, request: Struct, timeout_ms: int, cluster_id: str) -> Any:
+        question = _question(type(request))
+        return await self._calls.call(question, request, timeout_ms=timeout_ms, cluster_id=cluster_id)
+
+    async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
+        return ProduceStream(await self._open(hello.cluster_id, hello.client_id), hello.cluster_id)
+
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
+        endpoint = self._named(hello.client_id)
+        return FetchStream(await self._open(hello.cluster_id, hello.client_id), endpoint, hello.cluster_id)
+
+    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
+        link = await self._open()
+        try:
+            if PRIVATE_APIS[WaitForMetadata].API_KEY in link.versions:
+                updates = _pushed_metadata(link, request)
+            else:
+                updates = self._polls.updates(link, self._endpoint.address, request)
+            async for update in updates:
+                yield update
+        finally:
+            link.lose(ConnectionLostError("the watch has ended"))
+
+    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+        api = PRIVATE_APIS[PollOffsets]
+        link = await self._open(request.cluster_id)
+        try:
+            broker = _LinkedBroker(link, self._endpoint.address, request.cluster_id)
+            poll = PollOffsets(0, request.partitions)
+            while True:
+                told: PolledOffsets = await _ask_privately(api, broker, poll, OFFSETS_TIMEOUT_MS)
+                yield told.update
+                if told.is_over:
+                    return
+                poll = PollOffsets(told.watch_id)
+        finally:
+            link.lose(ConnectionLostError("the watch has ended"))
+
+    async def close(self) -> None:
+        await self._calls.close()
+        links = list(self._links)
+        for link in links:
+            link.lose(ConnectionLostError(f"the connection to {self._endpoint.address} was closed"))
+        if links:
+            await asyncio.wait([link.closed for link in links])
+
+    async def _open(self, cluster_id: str = "", client_id: str = "") -> Link:
+        link = await open_link(self._named(client_id), cluster_id=cluster_id)
+        self._links.add(link)
+        link.closed.add_done_callback(lambda _: self._links.discard(link))
+        return link
+
+    def _named(self, client_id: str) -> Endpoint:
+        return self._endpoint._replace(client_id=client_id) if client_id else self._endpoint
+
+
+async def _pushed_metadata(link: Link, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
+    """Yields the steps of a broker that answers when there is something new."""
+    api = PRIVATE_APIS[WaitForMetadata]
+    wait = WaitForMetadata(request.known_offset)
+    while True:
+        asked = PrivateRequest(api, wait, METADATA_WAIT_MS)
+        answer = await link.ask(asked, PrivateAnswer, timeout_ms=wait.wait_ms + ANSWER_GRACE_MS)
+        for part in _parts(answer):
+            step: MetadataUpdate = api.decode(part)
+            yield step
+            known = max(wait.known_offset, step.metadata_offset)
+            wait = WaitForMetadata(known, step.controller_id, step.controller_epoch, METADATA_WAIT_MS)
+        if not request.follow:
+            return
+
+
+def _question(request: type[Struct]) -> Question:
+    """Returns what puts a question: by our own API where a broker has it, else by Kafka's.
+
+    Raises:
+        InvalidRequestError: It is a question of nodes to one another.
+    """
+    kafkas, private = QUESTIONS.get(request), PRIVATE_APIS.get(request)
+    if private is None:
+        if kafkas is None:
+            raise InvalidRequestError(f"{request.__name__} is a request of nodes, which meet at inter.broker.listener")
+        return kafkas
+    api = private
+
+    async def ask(broker: Broker, question: Struct, timeout_ms: int) -> Any:
+        if kafkas is not None and not await broker.offers(api.API_KEY):
+            return await kafkas(broker, question, timeout_ms)
+        return await _ask_privately(api, broker, question, timeout_ms)
+
+    return ask
+
+
+async def _ask_privately(api: PrivateApi, broker: Broker, question: Struct, timeout_ms: int) -> Any:
+    answer = await broker.ask(PrivateRequest(api, question, timeout_ms), PrivateAnswer, timeout_ms=timeout_ms)
+    parts = _parts(answer)
+    if len(parts) != 1:
+        raise MalformedFrameError(f"{broker.address} answers {api.__name__} with {len(parts)} parts")
+    return api.decode(parts[0])
+
+
+def _parts(answer: PrivateAnswer) -> list[bytes | memoryview]:
+    """Returns what an answer has; raises the broker's refusal."""
+    if answer.error_code:
+        raise error_from_number(answer.error_code, answer.message)
+    return answer.parts
+
+
+class KafkaTransport:
+    """Connections of one client in Kafka's protocol.
+
+    Args:
+        connect: The function that connects a protocol; a simulated network has its own.
+        client_id: The name of the client in the logs of brokers.
+    """
+
+    def __init__(self, connect: Connect = create_connection, client_id: str = CLIENT_ID) -> None:
+        self._connect = connect
+        self._client_id = client_id
+        self._polls = MetadataPolls()
+
+    def connect(self, address: str, *, purpose: str) -> KafkaConnection:  # noqa: ARG002 -- the seam's shape
+        return KafkaConnection(Endpoint(address, self._client_id, self._connect), self._polls)

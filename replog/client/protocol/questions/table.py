@@ -1,0 +1,11 @@
+"""All questions that clients put to brokers in Kafka's messages, by the class of the question."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from replog.client.protocol.asking import Question
+from replog.client.protocol.questions import offsets
+
+QUESTIONS: Final[Mapping[type, Question]] = {**offsets.QUESTIONS}

@@ -1,0 +1,175 @@
+"""Produces and fetches: our structs as Kafka's messages, and the answers back.
+
+Topics go by their ids where the broker takes them, so that a topic of the same name that was made anew is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, TypeVar
+from uuid import UUID
+
+from replog.errors import ErrorCode
+from replog.rpc.messages import (
+    DivergingEpoch,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchResult,
+    ProducePartition,
+    ProduceRequest,
+    ProduceResponse,
+    ProduceResult,
+)
+from replog.wire.messages.fetch import FetchRequest as KafkaFetch
+from replog.wire.messages.fetch import FetchResponse as KafkaFetched
+from replog.wire.messages.produce import ProduceRequest as KafkaProduce
+from replog.wire.messages.produce import ProduceResponse as KafkaProduced
+
+BY_ID_FROM: Final = 13
+"""The first version of Produce and of Fetch that names topics by their ids (KIP-516)."""
+
+READ_COMMITTED: Final = 1
+
+NO_SESSION_EPOCH: Final = -1
+
+
+P = TypeVar("P", ProducePartition, FetchPartition)
+
+
+def known_code(number: int) -> ErrorCode:
+    """Returns a code; UNKNOWN_SERVER_ERROR for one that this version does not know."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def text_of(number: int, message: str | None) -> str:
+    """Returns the text beside a code; of one that this version does not know it tells the number."""
+    try:
+        code = ErrorCode(number)
+    except ValueError:
+        return f"error {number}" + (f": {message}" if message else "")
+    return message or ("" if code is ErrorCode.NONE else code.name)
+
+
+# ---- produce ---------------------------------------------------------------------------------------------------------
+
+
+def produce_request(request: ProduceRequest) -> KafkaProduce:
+    """Returns a produce as Kafka's message."""
+    topics: dict[UUID, KafkaProduce.TopicProduceData] = {}
+    for partition, batch in zip(request.partitions, request.batches, strict=True):
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = KafkaProduce.TopicProduceData(partition.topic, partition.topic_id)
+        records = batch if isinstance(batch, bytes) else memoryview(batch)
+        topic.partition_data.append(KafkaProduce.PartitionProduceData(partition.partition_id, records))
+    return KafkaProduce(None, request.acks, request.timeout_ms, list(topics.values()))
+
+
+def produce_response(request: ProduceRequest, answer: KafkaProduced, version: int) -> ProduceResponse:
+    """Returns what became of the batches, by partition."""
+    ids = _ids(request.partitions)
+    return ProduceResponse(
+        request.correlation_id,
+        tuple(
+            _produced(ids[topic.name] if version < BY_ID_FROM else topic.topic_id, told)
+            for topic in answer.responses
+            if version >= BY_ID_FROM or topic.name in ids
+            for told in topic.partition_responses
+        ),
+    )
+
+
+def _produced(topic_id: UUID, told: KafkaProduced.PartitionProduceResponse) -> ProduceResult:
+    leader = told.current_leader
+    return ProduceResult(
+        topic_id,
+        told.index,
+        known_code(told.error_code),
+        text_of(told.error_code, told.error_message),
+        told.base_offset,
+        told.log_start_offset,
+        told.log_append_time_ms,
+        -1 if leader is None else leader.leader_id,
+        -1 if leader is None else leader.leader_epoch,
+        tuple(each.batch_index for each in told.record_errors),
+    )
+
+
+# ---- fetch -----------------------------------------------------------------------------------------------------------
+
+
+def fetch_request(request: FetchRequest) -> KafkaFetch:
+    """Returns a consumer's fetch as Kafka's message, of committed records only, and without a session."""
+    topics: dict[UUID, KafkaFetch.FetchTopic] = {}
+    for partition in request.partitions:
+        topic = topics.get(partition.topic_id)
+        if topic is None:
+            topic = topics[partition.topic_id] = KafkaFetch.FetchTopic(partition.topic, partition.topic_id)
+        topic.partitions.append(
+            KafkaFetch.FetchPartition(
+                partition.partition_id,
+                partition.leader_epoch,
+                partition.fetch_offset,
+                partition.last_fetched_epoch,
+                partition_max_bytes=partition.max_bytes,
+            )
+        )
+    return KafkaFetch(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        max_bytes=request.max_bytes,
+        isolation_level=READ_COMMITTED,
+        session_epoch=NO_SESSION_EPOCH,
+        topics=list(topics.values()),
+    )
+
+
+def fetch_response(request: FetchRequest, answer: KafkaFetched, version: int) -> FetchResponse:
+    """Returns what there is of each partition; one that fails as a whole has its code for each."""
+    if answer.error_code != ErrorCode.NONE:
+        return _all_refused(request, answer.error_code)
+    ids = _ids(request.partitions)
+    asked = {(each.topic_id, each.partition_id): each for each in request.partitions}
+    results, batches = [], []
+    for topic in answer.responses:
+        topic_id = ids.get(topic.topic) if version < BY_ID_FROM else topic.topic_id
+        for told in topic.partitions:
+            if topic_id is None or (question := asked.get((topic_id, told.partition_index))) is None:
+                continue
+            results.append(_fetched(question, told))
+            batches.append(told.records or b"")
+    return FetchResponse(request.correlation_id, tuple(results), tuple(batches))
+
+
+def _all_refused(request: FetchRequest, code: int) -> FetchResponse:
+    results = tuple(
+        FetchResult(each.topic_id, each.partition_id, known_code(code), each.fetch_offset, message=text_of(code, ""))
+        for each in request.partitions
+    )
+    return FetchResponse(request.correlation_id, results, (b"",) * len(results))
+
+
+def _fetched(asked: FetchPartition, told: KafkaFetched.PartitionData) -> FetchResult:
+    leader, parted = told.current_leader, told.diverging_epoch
+    return FetchResult(
+        asked.topic_id,
+        asked.partition_id,
+        known_code(told.error_code),
+        asked.fetch_offset,
+        told.high_watermark,
+        told.log_start_offset if told.start_offset < 0 else told.start_offset,
+        told.end_offset,
+        None if parted is None or parted.end_offset < 0 else DivergingEpoch(parted.epoch, parted.end_offset),
+        -1 if leader is None else leader.leader_id,
+        -1 if leader is None else leader.leader_epoch,
+        text_of(told.error_code, told.error_message),
+        told.last_stable_offset,
+    )
+
+
+def _ids(partitions: Iterable[P]) -> dict[str, UUID]:
+    return {each.topic: each.topic_id for each in partitions}

@@ -1,0 +1,77 @@
+"""Our own APIs (`replog.protocol.private`): each is handed to the node as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from msgspec import Struct
+
+from replog.controller.requests import DrainBroker
+from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateCall, encoded
+from replog.rpc.messages import PollOffsets
+from replog.rpc.metadata_messages import WaitForMetadata
+
+METADATA_WAIT_MAX_MS: Final = 30_000
+"""How long a client may wait for a change of the metadata at most."""
+
+Handle = Callable[[KafkaNode, PrivateCall, Call], Awaitable[PrivateAnswer]]
+
+
+async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    """Answers with the steps to the newest image; other work has its turn between them."""
+    question: WaitForMetadata = asked.question
+    parts: list[bytes | memoryview] = []
+    for step in await node.wait_for_metadata(question, min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)):
+        parts.append(encoded(step))
+        await asyncio.sleep(0)
+    return PrivateAnswer(parts=parts)
+
+
+async def _poll_offsets(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    return PrivateAnswer(parts=[encoded(await node.poll_offsets(asked.question))])
+
+
+async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    question: WaitForGroupNews = asked.question
+    return PrivateAnswer(parts=[encoded(await node.coordinate(question.group_id, question, None))])
+
+
+async def _drain_broker(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    api = PRIVATE_APIS[DrainBroker]
+    return PrivateAnswer(parts=[encoded(await node.change(asked.question, api.answer, asked.timeout_ms))])
+
+
+async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    api = PRIVATE_APIS[type(asked.question)]
+    answer: Struct = await node.call(asked.question, api.answer, asked.timeout_ms)
+    return PrivateAnswer(parts=[await asyncio.to_thread(encoded, answer) if _is_long(answer) else encoded(answer)])
+
+
+def refuse_private(_asked: Any, failure: Failure) -> PrivateAnswer:
+    """Returns the answer to a request that failed."""
+    return PrivateAnswer(failure.code, failure.message)
+
+
+def _is_long(answer: Struct) -> bool:
+    """Whether an answer tells of thousands of things."""
+    return any(
+        isinstance(each, tuple) and len(each) > 1_000
+        for each in (getattr(answer, name) for name in answer.__struct_fields__)
+    )
+
+
+_HANDLERS: Final[Mapping[type[Struct], Handle]] = {
+    WaitForMetadata: _wait_for_metadata,
+    PollOffsets: _poll_offsets,
+    WaitForGroupNews: _wait_for_group_news,
+    DrainBroker: _drain_broker,
+}
+
+
+def handler(api: PrivateApi) -> Handle:
+    """Returns the function that answers an API."""
+    return _HANDLERS.get(api.request, _ask_node)
