@@ -11,6 +11,7 @@ FIRST_TAG = 10_000
 
 _TEXT = ("ErrorMessage", "string", "")
 _TOPIC_ID = ("TopicId", "uuid", None)
+_TIMEOUT = ("TimeoutMs", "int32", 0)
 
 PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
     "RequestHeader": {"": (("ClusterId", "string", "null"),)},
@@ -22,6 +23,12 @@ PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
     "DeleteRecordsRequest": {"DeleteRecordsTopic": (_TOPIC_ID,)},
     "DeleteRecordsResponse": {"DeleteRecordsPartitionResult": (_TEXT,)},
     "InitProducerIdResponse": {"": (_TEXT,)},
+    "IncrementalAlterConfigsRequest": {"": (_TIMEOUT,)},
+    "AlterConfigsRequest": {"": (_TIMEOUT,)},
+    "AlterReplicaLogDirsResponse": {"AlterReplicaLogDirPartitionResult": (_TEXT,)},
+    "ElectLeadersResponse": {"": (_TEXT,)},
+    "UnregisterBrokerRequest": {"": (_TIMEOUT,)},
+    "RemoveRaftVoterRequest": {"": (_TIMEOUT,)},
 }
 """By message and struct ("": the message itself): name, type and default of each field, in the order of their tags."""
 

@@ -8,7 +8,7 @@ from replog.controller.requests import UpdateFeaturesResponse as FeaturesUpdated
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, reachable, told_controller
-from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode
+from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
@@ -60,7 +60,7 @@ def _broker(node: KafkaNode, broker_id: int, at: BrokerEndpoint) -> DescribeClus
 
 async def unregister_broker(node: KafkaNode, request: UnregisterBrokerRequest, _call: Call) -> UnregisterBrokerResponse:
     """Forgets a broker that is gone for good."""
-    await node.change(UnregisterBroker(request.broker_id), BrokerUnregistered, NO_TIMEOUT)
+    await node.change(UnregisterBroker(request.broker_id), BrokerUnregistered, request.timeout_ms)
     return UnregisterBrokerResponse(error_message=None)
 
 

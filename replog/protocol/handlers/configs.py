@@ -30,7 +30,7 @@ from replog.metadata.records import ResourceType
 from replog.metadata.topic_names import topic_name_trouble
 from replog.protocol.handlers.known_configs import KnownConfig, source_number
 from replog.protocol.handlers.metadata import reachable
-from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, in_steps, require_few
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, in_steps, require_few
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.incremental_alter_configs import (
@@ -92,12 +92,14 @@ class _Wish(NamedTuple):
         alterable: The function that returns a configuration as the controller takes it.
         replaces: Whether what is not named is removed.
         validate_only: Whether it is only judged.
+        timeout_ms: The time within which the answer is wanted; 0: the request does not say.
     """
 
     resources: Sequence[_Altered]
     alterable: Callable[[Any], AlterableConfig]
     replaces: bool
     validate_only: bool
+    timeout_ms: int
 
 
 # ---- describe --------------------------------------------------------------------------------------------------------
@@ -172,7 +174,7 @@ async def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Sets and removes what is named, and adds to and takes from lists; the rest stays."""
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    wish = _Wish(request.resources, _increment, replaces=False, validate_only=request.validate_only)
+    wish = _Wish(request.resources, _increment, False, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
     return IncrementalAlterConfigsResponse(responses=await _altered(node, wish, answer))
 
 
@@ -191,7 +193,7 @@ def refuse_incremental_alter_configs(
 async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, _call: Call) -> AlterConfigsResponse:
     """Gives resources the configurations that are named, and no others: what is not named is removed."""
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
-    wish = _Wish(request.resources, _set, replaces=True, validate_only=request.validate_only)
+    wish = _Wish(request.resources, _set, True, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
     return AlterConfigsResponse(responses=await _altered(node, wish, answer))
 
 
@@ -213,7 +215,7 @@ async def _altered(node: KafkaNode, wish: _Wish, answer: Callable[[int, str | No
     asked = tuple(one for one in judged if isinstance(one, AlterConfigsResource))
     results: Iterator[AlterConfigsResult] = iter(())
     if asked:
-        altered = await node.change(AlterConfigs(asked, wish.validate_only), ConfigsAltered, NO_TIMEOUT)
+        altered = await node.change(AlterConfigs(asked, wish.validate_only), ConfigsAltered, wish.timeout_ms)
         results = iter(altered.resources)
     told = (_outcome(next(results)) if isinstance(one, AlterConfigsResource) else one for one in judged)
     return [

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError
 from replog.log import METADATA_TOPIC
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, require_few
+from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, fitting, require_few
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest as DirectoriesAsked
 from replog.rpc.log_dir_messages import DescribeLogDirsResponse as DirectoriesTold
 from replog.rpc.log_dir_messages import LogDir, MoveReplicaRequest, MoveReplicaResponse
@@ -96,9 +96,10 @@ async def alter_replica_log_dirs(
         for topic in wanted.topics:
             answers = topics.setdefault(topic.name, [])
             for number in topic.partitions:
-                is_there = (topic.name, number) in held
-                code = ErrorCode.NONE if is_there else await _move(node, topic.name, number, wanted.path)
-                answers.append(MovedPartition(number, code))
+                code, message = await _move(node, topic.name, number, wanted.path)
+                if code is ErrorCode.INVALID_REQUEST and (topic.name, number) in held:
+                    code = ErrorCode.NONE  # to Kafka's clients this is no error; ours are told the text
+                answers.append(MovedPartition(number, code, fitting(message)))
     return AlterReplicaLogDirsResponse(results=[MovedTopic(topic, answers) for topic, answers in topics.items()])
 
 
@@ -106,7 +107,9 @@ def refuse_alter_replica_log_dirs(request: AlterReplicaLogDirsRequest, failure: 
     """Returns the answer to a request that failed as a whole."""
     return AlterReplicaLogDirsResponse(
         results=[
-            MovedTopic(topic.name, [MovedPartition(number, failure.code) for number in topic.partitions])
+            MovedTopic(
+                topic.name, [MovedPartition(number, failure.code, failure.message) for number in topic.partitions]
+            )
             for wanted in request.dirs
             for topic in wanted.topics
         ]
@@ -118,14 +121,15 @@ def _held(directory: LogDir | None) -> Collection[tuple[str, int]]:
     return set() if directory is None else {(one.topic, one.partition_id) for one in directory.replicas}
 
 
-async def _move(node: KafkaNode, topic: str, number: int, path: str) -> ErrorCode:
+async def _move(node: KafkaNode, topic: str, number: int, path: str) -> tuple[ErrorCode, str]:
     try:
         await node.call(MoveReplicaRequest(topic, number, path), MoveReplicaResponse, NO_TIMEOUT)
     except UnknownTopicOrPartitionError as error:
-        return ErrorCode.REPLICA_NOT_AVAILABLE if _is_elsewhere(node.image, topic, number) else error.code
+        code = ErrorCode.REPLICA_NOT_AVAILABLE if _is_elsewhere(node.image, topic, number) else error.code
+        return code, str(error)
     except ReplogError as error:
-        return error.code
-    return ErrorCode.NONE
+        return error.code, str(error)
+    return ErrorCode.NONE, ""
 
 
 def _is_elsewhere(image: MetadataImage, topic: str, number: int) -> bool:

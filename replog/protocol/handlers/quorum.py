@@ -138,7 +138,7 @@ async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _c
     _check_cluster(node, request.cluster_id)
     directory_id = request.voter_directory_id
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)
-    await node.call(voter, RemoveVoterResponse, NO_TIMEOUT)
+    await node.call(voter, RemoveVoterResponse, request.timeout_ms)
     return RemoveRaftVoterResponse(error_message=None)
 
 

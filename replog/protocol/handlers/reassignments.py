@@ -68,6 +68,7 @@ def refuse_elect_leaders(request: ElectLeadersRequest, failure: Failure) -> Elec
             )
             for one in request.topic_partitions or ()
         ],
+        error_message=failure.message,
     )
 
 

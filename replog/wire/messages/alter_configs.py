@@ -71,6 +71,7 @@ class AlterConfigsRequest(Struct):
 
     resources: list[AlterConfigsRequest.AlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
+    timeout_ms: int = 0
 
     @classmethod
     def read(cls, r: Reader, version: int) -> AlterConfigsRequest:
@@ -79,7 +80,10 @@ class AlterConfigsRequest(Struct):
         it.resources = [AlterConfigsRequest.AlterConfigsResource.read(r, version) for _ in range(r.count(flexible, 3))]
         (it.validate_only,) = r.fixed(_o)
         if version >= 2:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.timeout_ms = value.fixed(_i)[0]
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -89,7 +93,12 @@ class AlterConfigsRequest(Struct):
             each_resources.write(w, version)
         w.fixed(_o, self.validate_only)
         if version >= 2:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.timeout_ms != 0:
+                value = Writer()
+                value.fixed(_i, self.timeout_ms)
+                tags.append((10000, value))
+            w.tagged(tags)
 
 
 class AlterConfigsResponse(Struct):

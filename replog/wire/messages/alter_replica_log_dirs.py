@@ -97,19 +97,30 @@ class AlterReplicaLogDirsResponse(Struct):
     class AlterReplicaLogDirPartitionResult(Struct):
         partition_index: int = 0
         error_code: int = 0
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult:
+            flexible = version >= 2
             it = cls()
             (it.partition_index, it.error_code) = r.fixed(_ih)
             if version >= 2:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
+            flexible = version >= 2
             w.fixed(_ih, self.partition_index, self.error_code)
             if version >= 2:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class AlterReplicaLogDirTopicResult(Struct):
         topic_name: str = ""

@@ -133,6 +133,7 @@ class ElectLeadersResponse(Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     replica_election_results: list[ElectLeadersResponse.ReplicaElectionResult] = field(default_factory=list)
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> ElectLeadersResponse:
@@ -145,7 +146,10 @@ class ElectLeadersResponse(Struct):
             ElectLeadersResponse.ReplicaElectionResult.read(r, version) for _ in range(r.count(flexible, 2))
         ]
         if version >= 2:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.error_message = value.text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -157,4 +161,9 @@ class ElectLeadersResponse(Struct):
         for each_replica_election_results in self.replica_election_results:
             each_replica_election_results.write(w, version)
         if version >= 2:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10000, value))
+            w.tagged(tags)

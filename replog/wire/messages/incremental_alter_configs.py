@@ -76,6 +76,7 @@ class IncrementalAlterConfigsRequest(Struct):
 
     resources: list[IncrementalAlterConfigsRequest.AlterConfigsResource] = field(default_factory=list)
     validate_only: bool = False
+    timeout_ms: int = 0
 
     @classmethod
     def read(cls, r: Reader, version: int) -> IncrementalAlterConfigsRequest:
@@ -86,7 +87,10 @@ class IncrementalAlterConfigsRequest(Struct):
         ]
         (it.validate_only,) = r.fixed(_o)
         if version >= 1:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.timeout_ms = value.fixed(_i)[0]
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -96,7 +100,12 @@ class IncrementalAlterConfigsRequest(Struct):
             each_resources.write(w, version)
         w.fixed(_o, self.validate_only)
         if version >= 1:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.timeout_ms != 0:
+                value = Writer()
+                value.fixed(_i, self.timeout_ms)
+                tags.append((10000, value))
+            w.tagged(tags)
 
 
 class IncrementalAlterConfigsResponse(Struct):

@@ -25,6 +25,7 @@ class RemoveRaftVoterRequest(Struct):
     cluster_id: str | None = ""
     voter_id: int = 0
     voter_directory_id: UUID = ZERO_UUID
+    timeout_ms: int = 0
 
     @classmethod
     def read(cls, r: Reader, version: int) -> RemoveRaftVoterRequest:
@@ -32,14 +33,22 @@ class RemoveRaftVoterRequest(Struct):
         it.cluster_id = r.nullable_text(True)
         (it.voter_id,) = r.fixed(_i)
         it.voter_directory_id = r.uuid()
-        r.tagged()
+        for tag, value in r.tagged():
+            if tag == 10000:
+                it.timeout_ms = value.fixed(_i)[0]
+                value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
         w.nullable_text(self.cluster_id, True)
         w.fixed(_i, self.voter_id)
         w.uuid(self.voter_directory_id)
-        w.tagged()
+        tags: list[tuple[int, Writer]] = []
+        if self.timeout_ms != 0:
+            value = Writer()
+            value.fixed(_i, self.timeout_ms)
+            tags.append((10000, value))
+        w.tagged(tags)
 
 
 class RemoveRaftVoterResponse(Struct):

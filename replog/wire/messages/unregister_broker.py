@@ -21,17 +21,26 @@ class UnregisterBrokerRequest(Struct):
     FLEXIBLE_FROM: ClassVar = 0
 
     broker_id: int = 0
+    timeout_ms: int = 0
 
     @classmethod
     def read(cls, r: Reader, version: int) -> UnregisterBrokerRequest:
         it = cls()
         (it.broker_id,) = r.fixed(_i)
-        r.tagged()
+        for tag, value in r.tagged():
+            if tag == 10000:
+                it.timeout_ms = value.fixed(_i)[0]
+                value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
         w.fixed(_i, self.broker_id)
-        w.tagged()
+        tags: list[tuple[int, Writer]] = []
+        if self.timeout_ms != 0:
+            value = Writer()
+            value.fixed(_i, self.timeout_ms)
+            tags.append((10000, value))
+        w.tagged(tags)
 
 
 class UnregisterBrokerResponse(Struct):
