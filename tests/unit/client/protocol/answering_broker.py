@@ -1,0 +1,110 @@
+"""Brokers that questions are put to without a connection: what is asked and answered goes through the generated messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from replog.errors import ReplogError
+from replog.protocol.handlers.node import Call, Failure
+from replog.protocol.served import SERVED
+from replog.wire.primitives import Reader, Writer
+
+NOW_MS = 1_000_000
+
+
+def through(message: Any, kind: Any, version: int) -> Any:
+    """Returns what the other side reads of a message in a version; all of it, or the test fails."""
+    writer = Writer()
+    message.write(writer, version)
+    reader = Reader(memoryview(writer.joined()))
+    read = kind.read(reader, version)
+    reader.finish()
+    return read
+
+
+class ScriptedBroker:
+    """Answers as it is told.
+
+    Args:
+        answers: The answers by the class of the request; the last one is kept.
+        versions: The newest versions by the class of the request; all that there are where none is named.
+
+    Attributes:
+        asked: The requests, as a broker reads them.
+    """
+
+    address = "broker:9092"
+
+    def __init__(
+        self, answers: Mapping[type[Any], Any] | None = None, versions: Mapping[type[Any], int] | None = None
+    ) -> None:
+        self.asked: list[Any] = []
+        self._answers = answers or {}
+        self._versions = versions or {}
+
+    async def version(self, request: Any) -> int:
+        return self._versions.get(request, request.VERSIONS[-1])
+
+    async def offers(self, api_key: int) -> bool:
+        return api_key < 20_000
+
+    async def ask(self, request: Any, answer: type[Any], *, timeout_ms: int) -> Any:
+        assert timeout_ms > 0
+        version = await self.version(type(request))
+        received = through(request, type(request), version)
+        self.asked.append(received)
+        return through(await self.answer(received, version), answer, version)
+
+    async def answer(self, request: Any, _version: int) -> Any:
+        """Returns the answer to a request."""
+        return self._answers[type(request)]
+
+
+class MirrorBroker(ScriptedBroker):
+    """Answers by the handlers of a replog broker, whose node gives a struct back or raises an error.
+
+    Args:
+        outcomes: What the node answers, one call after the other.
+        versions: As of `ScriptedBroker`.
+
+    Attributes:
+        structs: What the handlers asked the node.
+        within_ms: The time that they gave it for the last.
+    """
+
+    node_id, cluster_id, creates_missing_topics = 1, "c", False
+
+    def __init__(self, outcomes: Sequence[Any], versions: Mapping[type[Any], int] | None = None) -> None:
+        super().__init__(versions=versions)
+        self.structs: list[Any] = []
+        self.within_ms = 0
+        self._outcomes = list(outcomes)
+
+    async def answer(self, request: Any, version: int) -> Any:
+        (api,) = (one for one in SERVED if one.request is type(request))
+        node: Any = self
+        try:
+            return await api.handle(node, request, Call(version, "me"))
+        except ReplogError as error:
+            return api.refuse(request, Failure(error.code, str(error)))
+
+    async def change(self, request: Any, answer: type[Any], timeout_ms: int) -> Any:
+        """Answers as the controller."""
+        self.structs.append(request)
+        self.within_ms = timeout_ms
+        outcome = self._outcomes.pop(0)
+        if isinstance(outcome, ReplogError):
+            raise outcome
+        assert isinstance(outcome, answer)
+        return outcome
+
+    call = change
+
+    def configs(self, *_resource: Any) -> tuple[()]:
+        """The configurations of a topic that was created."""
+        return ()
+
+    def wall_ms(self) -> int:
+        """The time."""
+        return NOW_MS
