@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from random import Random
 
+from replog.client.protocol.connection import KafkaTransport
 from replog.errors import ConfigError
 from replog.rpc.messages import Hello
-from replog.rpc.tcp.transport import TcpTransport
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import Call, SimulatedNetwork
@@ -116,7 +116,7 @@ class SimulatedHost:
         return [call for call in self._calls if not call.is_over]
 
 
-class SimulatedClientTransport(TcpTransport):
+class SimulatedClientTransport(KafkaTransport):
     """How clients on a machine reach brokers: over TCP as the machine has it, and all that they draw repeats with the seed.
 
     Args:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from replog.client.protocol.asking import Question
-from replog.client.protocol.questions import offsets
+from replog.client.protocol.questions import cluster, configs, offsets, replicas, topics
 
-QUESTIONS: Final[Mapping[type, Question]] = {**offsets.QUESTIONS}
+QUESTIONS: Final[Mapping[type, Question]] = {
+    question: ask
+    for room in (offsets, topics, configs, replicas, cluster)
+    for question, ask in room.QUESTIONS.items()
+}
