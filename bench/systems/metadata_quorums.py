@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from bench.model import System, WrongResultError
+from replog.client.protocol.seam import Connection
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
     AlterableConfig,
@@ -38,7 +39,7 @@ from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, L
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.tcp.transport import TcpTransport
-from replog.rpc.transport import Connection, PeerConnection
+from replog.rpc.transport import PeerConnection
 
 NODES = 3
 HEARTBEAT_S = 1.0

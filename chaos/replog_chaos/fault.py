@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import BrokerNotAvailableError, ErrorCode, ReplogError
-from replog.rpc.error_codes import error_from_code
+from replog.errors.from_code import error_from_code
 from replog.rpc.metadata_messages import PartitionInfo
 from replog.testing.history import Anomaly
 from replog_chaos.clocks import Clocks

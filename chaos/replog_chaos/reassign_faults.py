@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from replog.client.admin.operations import CLUSTER
 from replog.errors import ErrorCode
-from replog.rpc.error_codes import error_from_code
+from replog.errors.from_code import error_from_code
 from replog_chaos.fault import Fault, FaultMissedError, Target, until
 from replog_chaos.load import Load
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from replog.broker.clock import Clock
 from replog.errors import BrokerClosedError, ReplogError, StorageError
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 T = TypeVar("T")
 

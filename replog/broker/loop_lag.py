@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.broker.clock import Clock
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 CHECK_INTERVAL_MS = 250
 KEPT_CHECKS = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from replog.errors import InvalidRequestError
-from replog.rpc.forks import is_carried, note_home, raise_if_carried
+from replog.host.forks import is_carried, note_home, raise_if_carried
 
 _NEXT_STEP = (
     "Make a client inside of each asyncio.run, or use SyncProducer, SyncConsumer or SyncAdmin, which need no event loop"

@@ -17,8 +17,8 @@ from replog.errors import MalformedFrameError, ReplogError, ThrottledError
 from replog.pb.v1 import controller_pb2
 from replog.rpc.convert import from_proto, to_proto
 from replog.rpc.messages import Hello
-from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import ConnectionLostError, Stream
+from replog.waiting.task_ends import end_tasks, until_one_ends
 
 MAX_OPEN_CALLS = 10_000
 """Of one connection, on either side.  At the server the reader then stops reading."""

@@ -6,17 +6,17 @@ from abc import ABC, abstractmethod
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.rpc import calls
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.client_messages import NodeRequest, NodeResponse
 
 
 class CallingConnection(ABC):
     """The calls of a connection; the class that inherits carries their bytes.  See `replog.rpc.transport.NodeConnection`."""
 
     async def call(
-        self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
-    ) -> ClientResponse:
-        data = calls.encode_client_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
-        return calls.decode_client_response(await self._carry_call(data, timeout_ms))
+        self, request: NodeRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> NodeResponse:
+        data = calls.encode_node_request(request, cluster_id=cluster_id, timeout_ms=timeout_ms, forwarded=forwarded)
+        return calls.decode_node_response(await self._carry_call(data, timeout_ms))
 
     async def controller_call(
         self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False

@@ -1,27 +1,23 @@
-"""Unary calls: requests to any node (`ClientRequest`) and to the active controller (`ControllerRequest`)."""
+"""Unary calls: requests to any node (`NodeRequest`) and to the active controller (`ControllerRequest`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
 from replog.controller import messages as controller
 from replog.controller.messages import ControllerRequest, ControllerResponse
-from replog.coordinator.describing.requests import ListGroupsResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
+from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2
-from replog.rpc.client_messages import CLIENT_KINDS, ClientRequest, ClientResponse
+from replog.rpc.client_messages import NODE_KINDS, NodeRequest, NodeResponse
 from replog.rpc.convert import from_proto, to_proto, unsendable
-from replog.rpc.error_codes import error_code_of, error_from_number
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")
-
-GROUPS_AT_ONCE: Final = 1_000
-"""The groups of a list that are encoded at a time: two or three milliseconds."""
 
 _Kinds: TypeAlias = Mapping[str, tuple[type[Struct], type[Struct]]]
 
@@ -59,41 +55,27 @@ class IncomingCall(Struct, Generic[T], frozen=True):
     forwarded: bool = False
 
 
-def encode_client_request(
-    request: ClientRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
-) -> bytes:
-    message = data_pb2.ClientRequest(cluster_id=cluster_id, forwarded=forwarded)
+def encode_node_request(request: NodeRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False) -> bytes:
+    message = data_pb2.NodeRequest(cluster_id=cluster_id, forwarded=forwarded)
     _set_timeout(message, timeout_ms)
-    return _encode(request, message, CLIENT_KINDS, 0)
+    return _encode(request, message, NODE_KINDS, 0)
 
 
-def decode_client_request(data: bytes | memoryview) -> IncomingCall[ClientRequest]:
-    message = _parse(data_pb2.ClientRequest(), data)
-    request = _checked(message, CLIENT_KINDS)
+def decode_node_request(data: bytes | memoryview) -> IncomingCall[NodeRequest]:
+    message = _parse(data_pb2.NodeRequest(), data)
+    request = _checked(message, NODE_KINDS)
     return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
 
 
-def encode_client_response(response: ClientResponse | BaseException) -> bytes:
-    return _encode_response(response, data_pb2.ClientResponse(), CLIENT_KINDS)
+def encode_node_response(response: NodeResponse | BaseException) -> bytes:
+    return _encode_response(response, data_pb2.NodeResponse(), NODE_KINDS)
 
 
-def encode_client_response_in_parts(response: ClientResponse | BaseException) -> Iterator[bytes]:
-    """Yields what `encode_client_response` returns in parts to be joined, each a matter of milliseconds.
-
-    A list that may be very long is cut: protobuf puts a list together whose message stands there several times.
-    """
-    if not isinstance(response, ListGroupsResponse):
-        yield encode_client_response(response)
-        return
-    for start in range(0, max(len(response.groups), 1), GROUPS_AT_ONCE):
-        yield encode_client_response(ListGroupsResponse(response.groups[start : start + GROUPS_AT_ONCE]))
-
-
-def decode_client_response(data: bytes | memoryview) -> ClientResponse:
+def decode_node_response(data: bytes | memoryview) -> NodeResponse:
     """Raises the error that the other side answered with, as its own class."""
-    message = _parse(data_pb2.ClientResponse(), data)
+    message = _parse(data_pb2.NodeResponse(), data)
     _raise_error(message)
-    response: ClientResponse = _decode(message, "response", CLIENT_KINDS, 1)
+    response: NodeResponse = _decode(message, "response", NODE_KINDS, 1)
     return response
 
 

@@ -1,7 +1,7 @@
-"""Every request that any node answers with a unary call, and every answer.
+"""Every question that clients and nodes put to a node, and every answer.
 
-A new one: two messages and a field of each `oneof` in `proto/` (`make proto`), structs by their names, a row of the table
-here, a case in `broker.requests.handlers`, a method of `client.admin` and of `client.sync.admin`.
+What clients ask travels in Kafka's messages, or in our own APIs (`replog.client.protocol.questions`, `replog.protocol.private`);
+what nodes ask one another has two messages and a field of each `oneof` in `proto/` (`make proto`), and a row of the table here.
 """
 
 from __future__ import annotations
@@ -130,31 +130,43 @@ ClientResponse: TypeAlias = (
     | DescribedConsumerGroup
 )
 
-CLIENT_KINDS: Final[Mapping[str, tuple[type, type]]] = {
-    "metadata": (MetadataRequest, ClusterMetadata),
-    "list_offsets": (ListOffsetsRequest, ListOffsetsResponse),
-    "init_producer_id": (InitProducerIdRequest, InitProducerIdResponse),
+NodeRequest: TypeAlias = (
+    ListOffsetsRequest
+    | InitProducerIdRequest
+    | DescribeNodeRequest
+    | DescribeQuorumRequest
+    | AddVoterRequest
+    | RemoveVoterRequest
+    | DeleteRecordsRequest
+    | EpochEndsRequest
+    | FindCutsRequest
+    | MoveReplicaRequest
+    | DescribeLogDirsRequest
+    | DescribeNodeConfigsRequest
+    | LocateSegmentsRequest
+)
+NodeResponse: TypeAlias = (
+    ListOffsetsResponse
+    | InitProducerIdResponse
+    | DescribeNodeResponse
+    | DescribeQuorumResponse
+    | AddVoterResponse
+    | RemoveVoterResponse
+    | DeleteRecordsResponse
+    | EpochEndsResponse
+    | FindCutsResponse
+    | MoveReplicaResponse
+    | DescribeLogDirsResponse
+    | DescribeNodeConfigsResponse
+    | LocateSegmentsResponse
+)
+"""What a node itself answers, whoever asks."""
+
+NODE_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "describe_node": (DescribeNodeRequest, DescribeNodeResponse),
     "describe_quorum": (DescribeQuorumRequest, DescribeQuorumResponse),
     "add_voter": (AddVoterRequest, AddVoterResponse),
     "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
-    "describe_configs": (DescribeConfigsRequest, DescribeConfigsResponse),
-    "delete_records": (DeleteRecordsRequest, DeleteRecordsResponse),
-    "epoch_ends": (EpochEndsRequest, EpochEndsResponse),
-    "find_cuts": (FindCutsRequest, FindCutsResponse),
-    "move_replica": (MoveReplicaRequest, MoveReplicaResponse),
-    "describe_log_dirs": (DescribeLogDirsRequest, DescribeLogDirsResponse),
     "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
-    "locate_segments": (LocateSegmentsRequest, LocateSegmentsResponse),
-    "find_coordinator": (FindCoordinator, FindCoordinatorResponse),
-    "consumer_heartbeat": (ConsumerHeartbeat, ConsumerHeartbeatResponse),
-    "commit_offsets": (CommitOffsets, CommitOffsetsResponse),
-    "fetch_offsets": (FetchOffsets, FetchOffsetsResponse),
-    "delete_group": (DeleteGroup, DeleteGroupResponse),
-    "delete_offsets": (DeleteOffsets, DeleteOffsetsResponse),
-    "list_groups": (ListGroups, ListGroupsResponse),
-    "describe_group": (DescribeGroup, DescribedGroup),
-    "describe_consumer_group": (DescribeConsumerGroup, DescribedConsumerGroup),
-    "group_news": (WaitForGroupNews, GroupNews),
 }
-"""Request and answer by the name that both have on the wire."""
+"""What nodes ask one another, with the answer, by the name that both have on the wire."""

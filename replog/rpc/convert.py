@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 from msgspec import Struct
 
 from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError
-from replog.rpc.error_codes import error_code_of, error_from_number
+from replog.errors.from_code import error_code_of, error_from_number
 from replog.rpc.messages import IN_PROCESS
 
 T = TypeVar("T", bound=Struct)

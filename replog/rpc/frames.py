@@ -1,8 +1,8 @@
 """Frames with record bytes: a small protobuf header, then the bytes themselves, never copied by protobuf.
 
-Shape of a `ProduceRequestFrame` and a `FetchResponseFrame` (``data.proto``)::
+Shape of a `FetchResponseFrame` (``data.proto``)::
 
-    0a <varint length> <header>          field 1: ProduceRequest or FetchResponse, its sizes listing the record bytes
+    0a <varint length> <header>          field 1: FetchResponse, its sizes listing the record bytes
     7a <varint length> <record bytes>    field 15, last: the batches of all partitions in header order
 
 That is valid protobuf, so any protobuf library reads it; this module reads it without copying the records: the
@@ -31,107 +31,12 @@ from replog.rpc.messages import (
     FetchResult,
     ForgottenPartition,
     Hello,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
 )
 from replog.rpc.request_limits import check_partitions
 
 _HEADER_TAG = 0x0A
 _HELLO_TAG = 0x12
 _PAYLOAD_TAG = 0x7A
-
-
-# ---- produce requests: client to broker ----------------------------------------------------------------------------
-
-
-def encode_produce_request(message: Hello | ProduceRequest) -> bytes:
-    return b"".join(produce_request_pieces(message))
-
-
-def produce_request_pieces(message: Hello | ProduceRequest) -> tuple[Buffer, ...]:
-    """Returns what `encode_produce_request` joins: the batches are the buffers that they were."""
-    if isinstance(message, Hello):
-        return (_encode_hello(message),)
-    header = data_pb2.ProduceRequest(
-        correlation_id=message.correlation_id, timeout_ms=message.timeout_ms, acks=message.acks
-    )
-    for partition, batch in zip(message.partitions, message.batches, strict=True):
-        header.partitions.add(
-            topic_id=partition.topic_id.bytes,
-            partition_id=partition.partition_id,
-            size_bytes=len(batch),
-            leader_epoch=partition.leader_epoch,
-        )
-    return _pieces(header.SerializeToString(), message.batches)
-
-
-def decode_produce_request(data: bytes | memoryview) -> Hello | ProduceRequest:
-    kind, head, payload = _split(data)
-    if kind == _HELLO_TAG:
-        return _decode_hello(head)
-    header = _parse(data_pb2.ProduceRequest(), head)
-    check_partitions(len(header.partitions))
-    return ProduceRequest(
-        correlation_id=header.correlation_id,
-        timeout_ms=header.timeout_ms,
-        acks=header.acks,
-        partitions=tuple(
-            ProducePartition(_uuid(p.topic_id), p.partition_id, p.leader_epoch) for p in header.partitions
-        ),
-        batches=_cut(payload, [p.size_bytes for p in header.partitions]),
-    )
-
-
-def encode_produce_responses(message: Hello | Sequence[ProduceResponse]) -> bytes:
-    out = data_pb2.ProduceResponses()
-    if isinstance(message, Hello):
-        to_proto(message, out.hello)
-        return out.SerializeToString()
-    for response in message:
-        target = out.responses.add(correlation_id=response.correlation_id)
-        for r in response.results:
-            target.results.add(
-                topic_id=r.topic_id.bytes,
-                partition_id=r.partition_id,
-                error=r.error,
-                message=r.message,
-                base_offset=r.base_offset,
-                log_start_offset=r.log_start_offset,
-                append_time_ms=r.append_time_ms,
-                leader_id=r.leader_id,
-                leader_epoch=r.leader_epoch,
-                keyless=r.keyless,
-            )
-    return out.SerializeToString()
-
-
-def decode_produce_responses(data: bytes | memoryview) -> Hello | tuple[ProduceResponse, ...]:
-    message = _parse(data_pb2.ProduceResponses(), data)
-    if message.HasField("hello"):
-        return from_proto(Hello, message.hello)
-    return tuple(
-        ProduceResponse(
-            response.correlation_id,
-            tuple(
-                ProduceResult(
-                    topic_id=_uuid(r.topic_id),
-                    partition_id=r.partition_id,
-                    error=_error_code(r.error),
-                    message=r.message,
-                    base_offset=r.base_offset,
-                    log_start_offset=r.log_start_offset,
-                    append_time_ms=r.append_time_ms,
-                    leader_id=r.leader_id,
-                    leader_epoch=r.leader_epoch,
-                    keyless=tuple(r.keyless),
-                )
-                for r in response.results
-            ),
-        )
-        for response in message.responses
-    )
 
 
 # ---- fetch requests: client or follower to broker -------------------------------------------------------------------

@@ -20,8 +20,8 @@ from replog.errors import (
 )
 from replog.rpc import calls
 from replog.rpc.call_stream import CallSession, ItemStream
-from replog.rpc.client_messages import ClientResponse
-from replog.rpc.transport import NodeHandlers, RequestContext
+from replog.rpc.client_messages import NodeResponse
+from replog.rpc.transport import PeerHandlers, RequestContext
 
 CALL_BYTES_MAX = 16 << 20
 """Of one call: the offsets of 200,000 partitions, the most that a cluster has, are asked for with 9 MB."""
@@ -55,29 +55,24 @@ async def outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
         return ReplogError(f"internal error: {error!r}")
 
 
-async def answer_client_call(handlers: NodeHandlers, body: bytes | memoryview, context: RequestContext) -> bytes:
+async def answer_node_call(handlers: PeerHandlers, body: bytes | memoryview, context: RequestContext) -> bytes:
     """Returns the encoded answer to an encoded call.
 
     Raises:
         InvariantViolationError: A bug of ours; its driver stops the node.
     """
 
-    async def answer() -> ClientResponse:
-        call = await _decoded(calls.decode_client_request, body)
-        return await handlers.handle_client_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
+    async def answer() -> NodeResponse:
+        call = await _decoded(calls.decode_node_request, body)
+        return await handlers.handle_node_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
 
     response = await outcome(answer)
     if len(body) > AT_ONCE_BYTES:  # it tells of as many things
-        return await asyncio.to_thread(calls.encode_client_response, response)
-    parts: list[bytes] = []
-    for part in calls.encode_client_response_in_parts(response):
-        if parts:
-            await asyncio.sleep(0)  # others get their turn
-        parts.append(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+        return await asyncio.to_thread(calls.encode_node_response, response)
+    return calls.encode_node_response(response)
 
 
-async def answer_controller_call(handlers: NodeHandlers, body: bytes, context: RequestContext) -> bytes:
+async def answer_controller_call(handlers: PeerHandlers, body: bytes, context: RequestContext) -> bytes:
     """Returns the encoded answer to an encoded call to the controller.
 
     Raises:
@@ -107,19 +102,19 @@ async def _decoded(decode: Callable[[B], T], body: B) -> T:
     return decode(body) if len(body) <= AT_ONCE_BYTES else await asyncio.to_thread(decode, body)
 
 
-async def serve_client_calls(handlers: NodeHandlers, stream: ItemStream, context: RequestContext) -> None:
+async def serve_node_calls(handlers: PeerHandlers, stream: ItemStream, context: RequestContext) -> None:
     """Answers the calls of a stream until it ends."""
 
     async def answer(body: bytes) -> bytes:
         try:
-            return await answer_client_call(handlers, body, context)
+            return await answer_node_call(handlers, body, context)
         except InvariantViolationError as bug:
-            return calls.encode_client_response(BrokerNotAvailableError(_told(bug)))  # another node may answer
+            return calls.encode_node_response(BrokerNotAvailableError(_told(bug)))  # another node may answer
 
     await CallSession(answer).serve(stream)
 
 
-async def serve_controller_calls(handlers: NodeHandlers, stream: ItemStream, context: RequestContext) -> None:
+async def serve_controller_calls(handlers: PeerHandlers, stream: ItemStream, context: RequestContext) -> None:
     """Answers the calls to the controller of a stream until it ends."""
 
     async def answer(body: bytes) -> bytes:

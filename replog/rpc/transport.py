@@ -1,8 +1,6 @@
-"""The transport seam: how a node is reached, and what it serves.
+"""The seam between nodes: how another node is reached, over gRPC (`grpc`) or TCP (`tcp`), and what it serves.
 
-A client has a `Connection`, by plain TCP (`tcp`), and a node serves it as `ClientHandlers` say.  Another node has a
-`PeerConnection`, over gRPC (`grpc`), and is served as `PeerHandlers` say.  A simulated network implements the same
-protocols, and no core and no shell knows.
+A simulated network implements the same protocols, and no core and no shell knows.
 
 Streams carry messages in order, both ways, and end with `ConnectionLostError`; replies name the request they answer
 and may overtake one another.
@@ -11,26 +9,19 @@ and may overtake one another.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from random import Random
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     Hello,
-    OffsetsUpdate,
-    ProduceRequest,
-    ProduceResponse,
-    WatchOffsetsRequest,
 )
-from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 
 if TYPE_CHECKING:
     from replog.rpc.quorum_codec import QuorumFrame  # brings the whole quorum, which a client has no use for
@@ -80,15 +71,15 @@ class Presence(Protocol):
     async def close(self) -> None: ...
 
 
-class NodeConnection(Protocol):
-    """A way to one node, as far as clients and nodes use it alike.  Opening is lazy: nothing happens before the first call."""
+class PeerConnection(Protocol):
+    """A way from one node to another.  Opening is lazy: nothing happens before the first call."""
 
     @property
     def address(self) -> str: ...
 
     async def call(
-        self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
-    ) -> ClientResponse: ...
+        self, request: NodeRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+    ) -> NodeResponse: ...
 
     async def controller_call(
         self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
@@ -98,46 +89,11 @@ class NodeConnection(Protocol):
         """Sends `hello`, waits for the other side's; raises InconsistentClusterIdError, UnsupportedVersionError."""
         ...
 
-    async def close(self) -> None: ...
-
-
-class Connection(Protocol):
-    """A way from a client to one broker.  Opening is lazy: nothing happens before the first call."""
-
-    @property
-    def address(self) -> str: ...
-
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse: ...
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
-    ) -> ControllerResponse: ...
-
-    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
-        """Raises: ConnectionLostError, InconsistentClusterIdError, UnsupportedVersionError: The two cannot talk."""
-        ...
-
-    async def close(self) -> None: ...
-
-    def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
-        """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""
-        ...
-
-    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
-        """Yields the state of the partitions, then what changes, until the broker leads none of them: `OffsetsUpdate`s."""
-        ...
-
-    async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
-        """Greets as `open_fetch` does."""
-        ...
-
-
-class PeerConnection(NodeConnection, Protocol):
-    """A way from one node to another.  Hellos are as in `open_fetch`."""
-
     async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]: ...
 
     async def open_presence(self, hello: Hello) -> Presence: ...
+
+    async def close(self) -> None: ...
 
 
 class StreamPresence:
@@ -165,25 +121,10 @@ class StreamPresence:
         await self._stream.close()
 
 
-class Transport(Protocol):
-    """Makes connections of clients.  `purpose` says what for ("data", "control")."""
-
-    def connect(self, address: str, *, purpose: str) -> Connection: ...
-
-
 class PeerTransport(Protocol):
     """The same between nodes.  `hello` says in the streams of calls who calls; None: somebody who is no node."""
 
     def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> PeerConnection: ...
-
-
-@runtime_checkable
-class SeededTransport(Transport, Protocol):
-    """One where even what clients draw is repeatable: a simulated network."""
-
-    def new_rng(self) -> Random:
-        """Returns a seeded generator for one client."""
-        ...
 
 
 class RequestContext(Struct, frozen=True):
@@ -200,12 +141,10 @@ class RequestContext(Struct, frozen=True):
     node: Hello | None = None
 
 
-class NodeHandlers(Protocol):
-    """What a node does with what arrives from clients and nodes alike.  An exception of ours becomes the answer."""
+class PeerHandlers(Protocol):
+    """What a node does for other nodes.  An exception of ours becomes the answer."""
 
-    async def handle_client_call(
-        self, call: IncomingCall[ClientRequest], context: RequestContext
-    ) -> ClientResponse: ...
+    async def handle_node_call(self, call: IncomingCall[NodeRequest], context: RequestContext) -> NodeResponse: ...
 
     async def handle_controller_call(
         self, call: IncomingCall[ControllerRequest], context: RequestContext
@@ -223,22 +162,6 @@ class NodeHandlers(Protocol):
     async def handle_fetch_stream(
         self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
     ) -> None: ...
-
-
-class ClientHandlers(NodeHandlers, Protocol):
-    """What a node does for clients."""
-
-    def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
-
-    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
-
-    async def handle_produce_stream(
-        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
-    ) -> None: ...
-
-
-class PeerHandlers(NodeHandlers, Protocol):
-    """What a node does for other nodes."""
 
     def check_caller(self, hello: Hello) -> Hello:
         """Returns the node's own hello to who opens a stream of calls, and may be no node; errors as of `check_hello`."""
@@ -260,12 +183,3 @@ class Server(Protocol):
         ...
 
     async def stop(self, grace_s: float) -> None: ...
-
-
-@runtime_checkable
-class TimedTransport(Transport, Protocol):
-    """One that says what time of day it is where its clients are: a simulated network."""
-
-    def wall_ms(self) -> int:
-        """Returns milliseconds since 1970."""
-        ...

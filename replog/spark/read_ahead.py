@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from replog.errors import BrokerClosedError
-from replog.rpc.forks import FORKED_TEXT
+from replog.host.forks import FORKED_TEXT
 
 T = TypeVar("T")
 

@@ -28,10 +28,10 @@ from random import Random
 
 from msgspec.structs import force_setattr
 
+from replog.client.protocol.seam import Connection
 from replog.config.server import ServerConfig
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.metadata.records import NO_LEADER
-from replog.rpc.transport import Connection
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.simulated_transport import SimulatedClientTransport, SimulatedHost, SimulatedInternet

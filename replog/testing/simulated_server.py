@@ -9,9 +9,9 @@ from typing import Any
 
 from replog.controller.messages import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
+from replog.errors.from_code import error_code_of, error_from_code
 from replog.rpc import calls, frames, quorum_codec
-from replog.rpc.client_messages import ClientResponse
-from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.rpc.client_messages import NodeResponse
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 from replog.testing.simulated_network import Call, End, SimulatedNetwork
@@ -97,7 +97,7 @@ class SimulatedServer:
     async def _route(self, call: Call, method: str, handlers: PeerHandlers) -> None:
         match method:
             case "Call":
-                await self._answer(call, self._client_call(call, handlers), calls.encode_client_response)
+                await self._answer(call, self._client_call(call, handlers), calls.encode_node_response)
             case "ControllerCall":
                 await self._answer(call, self._controller_call(call, handlers), calls.encode_controller_response)
             case "Fetch":
@@ -114,9 +114,9 @@ class SimulatedServer:
             outcome = error
         await call.down.send(within_limit(encode(outcome)))
 
-    async def _client_call(self, call: Call, handlers: PeerHandlers) -> ClientResponse:
-        request = calls.decode_client_request(await _first(call))
-        return await handlers.handle_client_call(request, self._context_of(call, request.timeout_ms))
+    async def _client_call(self, call: Call, handlers: PeerHandlers) -> NodeResponse:
+        request = calls.decode_node_request(await _first(call))
+        return await handlers.handle_node_call(request, self._context_of(call, request.timeout_ms))
 
     async def _controller_call(self, call: Call, handlers: PeerHandlers) -> ControllerResponse:
         request = calls.decode_controller_request(await _first(call))

@@ -10,6 +10,7 @@ from pathlib import Path
 from cluster_kit import say
 
 from replog.cli.metadata.log import MetadataLogFiles
+from replog.client.protocol.seam import Connection
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
     AlterableConfig,
@@ -23,7 +24,6 @@ from replog.metadata.records import ConfigRecord, ResourceType
 from replog.rpc.metadata_records import decode_metadata_record
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.tcp.transport import TcpTransport
-from replog.rpc.transport import Connection
 
 KEY = "log.retention.ms"
 FIRST_VALUE = 10**9

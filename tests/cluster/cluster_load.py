@@ -14,10 +14,10 @@ from uuid import UUID
 from cluster_kit import PATIENCE_S, Cluster, say, until
 
 from replog.client import Consumer, Delivery, Producer
+from replog.client.protocol.seam import Connection
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from replog.rpc.tcp.transport import TcpTransport
-from replog.rpc.transport import Connection
 from replog.testing.history import History, SentRecord
 
 BURST_RECORDS = 8

@@ -226,7 +226,7 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     offsets = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP),))
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
-    asked = [calls.encode_client_request(one, cluster_id="", timeout_ms=100) for one in (MetadataRequest(), offsets)]
+    asked = [calls.encode_node_request(one, cluster_id="", timeout_ms=100) for one in (MetadataRequest(), offsets)]
     wishes = (create, configs, DeleteTopics(("missing",)))
     bodies = [calls.encode_controller_request(wish, cluster_id="", timeout_ms=100) for wish in wishes]
     streams = {

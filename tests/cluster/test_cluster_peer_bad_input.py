@@ -82,7 +82,7 @@ async def test_malformed_unary_calls(cluster: Cluster) -> None:
     async with channel_to(cluster) as channel:
         for data in GARBAGE:
             with pytest.raises(InvalidRequestError):
-                calls.decode_client_response(await ask(channel, "Call", data))
+                calls.decode_node_response(await ask(channel, "Call", data))
         with pytest.raises(grpc.aio.AioRpcError) as raised:
             await ask(channel, "NoSuchMethod", b"")
         assert raised.value.code() is grpc.StatusCode.UNIMPLEMENTED
@@ -169,7 +169,7 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
     asked = [
-        calls.encode_client_request(one, cluster_id=cluster.local.cluster_id, timeout_ms=100)
+        calls.encode_node_request(one, cluster_id=cluster.local.cluster_id, timeout_ms=100)
         for one in (MetadataRequest(), offsets)
     ]
     wishes = (create, configs, DeleteTopics(("missing",)))

@@ -41,7 +41,7 @@ from replog.errors import (
 from replog.metadata.features import METADATA_VERSION, METADATA_VERSION_ENDPOINTS, SUPPORTED_FEATURES
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 CATCH_UP_HEARTBEAT_MS = 10
 SHUTDOWN_HEARTBEAT_MS = 50

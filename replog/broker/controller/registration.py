@@ -10,7 +10,7 @@ from replog.broker.controller.channel import ControllerChannel
 from replog.broker.tasks import watched_task
 from replog.controller.requests import RegisterController, RegisterControllerResponse
 from replog.errors import InconsistentClusterIdError, ReplogError
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 ATTEMPT_TIMEOUT_MS = 10_000
 RETRY_DELAY_S = 1.0

@@ -14,7 +14,7 @@ from replog.errors import CoordinatorNotAvailableError, ErrorCode, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 WAIT_MS: Final = 5_000
 """How long whoever looks for a coordinator waits for the topic to be made; then it asks again."""

@@ -17,8 +17,8 @@ from replog.broker.clock import Clock, SystemClock
 from replog.config.server_keys import InterBrokerTransport
 from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.grpc.transport import bind as bind_grpc
-from replog.rpc.tcp.peers import TcpPeerTransport
 from replog.rpc.tcp.peers import bind as bind_peers
+from replog.rpc.tcp.transport import TcpPeerTransport
 from replog.rpc.transport import PeerTransport, Server
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_tcp

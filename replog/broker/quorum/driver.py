@@ -39,12 +39,12 @@ from replog.errors import (
     ReplogError,
     ThrottledError,
 )
+from replog.errors.from_code import error_from_code
 from replog.metadata.records import MetadataRecord
-from replog.rpc.error_codes import error_from_code
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import PeerTransport, Stream
+from replog.waiting.task_ends import end_tasks
 from replog_quorum import Quorum, QuorumConfig, QuorumStatus, VoterSet
 from replog_quorum.messages import (
     AddVoter,

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from replog.errors import MalformedFrameError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.task_ends import until_one_ends
 from replog.rpc.transport import Stream
+from replog.waiting.task_ends import until_one_ends
 from replog_quorum.messages import Request, Response
 
 MAX_WAITING_RESPONSES = 256

@@ -26,7 +26,7 @@ from replog.log.snapshots.retention import SnapshotAge, log_start_after_cleaning
 from replog.metadata.image import MetadataImage
 from replog.metadata.image_records import image_records
 from replog.rpc.metadata_records import encode_metadata_record
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 CLEANING_INTERVAL_S = 60.0
 

@@ -15,8 +15,8 @@ from replog.broker.tasks import watched_task
 from replog.errors import InconsistentClusterIdError, ReplogError
 from replog.rpc.messages import Hello
 from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport, Stream
+from replog.waiting.task_ends import end_tasks, until_one_ends
 from replog_quorum.messages import Request, Response
 
 MAX_QUEUED_REQUESTS = 64

@@ -11,7 +11,7 @@ from msgspec import Struct
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
 from replog.errors import InvalidRequestError, NotControllerError
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
@@ -63,7 +63,7 @@ class QuorumRequests:
         self._clock = clock
         self._shared: dict[str, _Shared] = {}
 
-    async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> ClientResponse:
+    async def handle(self, request: QuorumRequest, *, timeout_ms: int, forwarded: bool) -> NodeResponse:
         """Returns the leader's answer; where another node leads, the request is passed on to it.
 
         With `forwarded` another node has passed the request on, and it is not passed on again.
@@ -90,7 +90,7 @@ class QuorumRequests:
 
     async def pass_on(
         self, request: DescribeNodeConfigsRequest, node_id: int, *, timeout_ms: int, forwarded: bool
-    ) -> ClientResponse:
+    ) -> NodeResponse:
         """Returns the answer of a voter, to which clients need not know the way.
 
         Raises:
@@ -103,7 +103,7 @@ class QuorumRequests:
             raise InvalidRequestError(f"node {self._node_id} knows no voter {node_id} of the metadata quorum")
         return await self._ask(address, request, timeout_ms)
 
-    async def _ask(self, address: str, request: ClientRequest, timeout_ms: int) -> ClientResponse:
+    async def _ask(self, address: str, request: NodeRequest, timeout_ms: int) -> NodeResponse:
         async with self._connected(address) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self._cluster_id, forwarded=True)
 
@@ -130,7 +130,7 @@ class QuorumRequests:
                 del self._shared[address]
                 await shared.connection.close()
 
-    async def _answer(self, request: QuorumRequest) -> ClientResponse:
+    async def _answer(self, request: QuorumRequest) -> NodeResponse:
         match request:
             case DescribeQuorumRequest():
                 return self._describe()

@@ -22,9 +22,9 @@ from replog.controller.messages import (
     PartitionIsrResult,
 )
 from replog.errors import ErrorCode, ReplogError
+from replog.errors.from_code import error_code_of
 from replog.replication.messages import ProposeIsr
-from replog.rpc.error_codes import error_code_of
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 REQUEST_TIMEOUT_MS = 10_000
 

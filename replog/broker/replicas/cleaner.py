@@ -23,7 +23,7 @@ from replog.broker.tasks import watched_task
 from replog.config.server import ServerConfig
 from replog.errors import BrokerClosedError, DiskFullError, ReplogError, StorageError
 from replog.log import CompactionJob, CompactionSettings, CompactionStats, LogManager, Throttle
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 _log = logging.getLogger(__name__)
 

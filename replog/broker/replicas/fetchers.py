@@ -31,8 +31,8 @@ from replog.rpc.messages import (
     ForgottenPartition,
     Hello,
 )
-from replog.rpc.task_ends import end_tasks, until_one_ends
 from replog.rpc.transport import ConnectionLostError, PeerTransport, Stream
+from replog.waiting.task_ends import end_tasks, until_one_ends
 
 RECONNECT_DELAY_S = 0.1
 THROTTLED_DELAY_S = 0.1

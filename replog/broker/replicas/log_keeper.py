@@ -21,7 +21,7 @@ from replog.config.server import ServerConfig
 from replog.config.units import LONG_MAX
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import CheckpointJob, DiskState, LogManager
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 FILE_DELETION_INTERVAL_MS = 1_000
 DESCRIPTOR_INTERVAL_MS = 1_000

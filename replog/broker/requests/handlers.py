@@ -23,12 +23,11 @@ from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.broker.quorum.requests import QuorumRequests
 from replog.broker.replicas.replica_manager import ReplicaManager
-from replog.broker.requests.config_description import describe_configs, describe_node_configs
+from replog.broker.requests.config_description import describe_node_configs
 from replog.broker.requests.fetch_path import FetchPath
-from replog.broker.requests.group_calls import answer_group_call
-from replog.broker.requests.metadata_views import described_topics, watch_steps
+from replog.broker.requests.metadata_views import watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
-from replog.broker.requests.sessions import Fetches, FetchSession, Produces
+from replog.broker.requests.sessions import Fetches, Produces
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
     AlterConfigs,
@@ -52,9 +51,6 @@ from replog.controller.requests import (
     UpdateFeatures,
     UpdateFeaturesResponse,
 )
-from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
-from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups
-from replog.coordinator.offsets.requests import CommitOffsets, DeleteOffsets, FetchOffsets
 from replog.errors import (
     BrokerNotAvailableError,
     InconsistentClusterIdError,
@@ -63,14 +59,11 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.config_messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
     DescribeNodeConfigsRequest,
     DescribeNodeConfigsResponse,
 )
-from replog.rpc.group_messages import FindCoordinator
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -83,8 +76,6 @@ from replog.rpc.messages import (
     DeleteRecordsRequest,
     EpochEndsRequest,
     EpochEndsResponse,
-    FetchRequest,
-    FetchResponse,
     FindCutsRequest,
     Hello,
     InitProducerIdRequest,
@@ -92,11 +83,11 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WaitForMetadata
+from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
-from replog.rpc.transport import RequestContext, Stream
+from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 P = TypeVar("P")
@@ -180,15 +171,13 @@ class RequestHandlers:
                 f"the caller to cluster {cluster_id}. Check the address."
             )
 
-    async def handle_client_call(
+    async def handle_node_call(
         self,
-        call: IncomingCall[ClientRequest],
-        context: RequestContext,
-    ) -> ClientResponse:
+        call: IncomingCall[NodeRequest],
+        context: RequestContext,  # noqa: ARG002 -- for authorization
+    ) -> NodeResponse:
         self._check_cluster(call.cluster_id)
         match call.request:
-            case MetadataRequest():
-                return self._metadata(call.request)
             case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest() | LocateSegmentsRequest():
                 return await self._look_up(call.request)
             case DeleteRecordsRequest():
@@ -202,26 +191,10 @@ class RequestHandlers:
                 return await self._parts.quorum_requests.handle(
                     call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
                 )
-            case DescribeConfigsRequest() | DescribeNodeConfigsRequest():
-                return await self._describe_configs(call.request, call)
+            case DescribeNodeConfigsRequest():
+                return await self._describe_node_configs(call.request, call)
             case MoveReplicaRequest() | DescribeLogDirsRequest():
                 return await self._log_dirs(call.request)
-            case (
-                FindCoordinator()
-                | ListGroups()
-                | ConsumerHeartbeat()
-                | WaitForGroupNews()
-                | CommitOffsets()
-                | FetchOffsets()
-                | DeleteOffsets()
-                | DeleteGroup()
-                | DescribeGroup()
-                | DescribeConsumerGroup()
-            ):
-                if isinstance(call.request, ListGroups):
-                    self._parts.publisher.image_or_raise()  # it says whose groups this broker coordinates
-                timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
-                return await answer_group_call(self._parts.coordinators, call.request, context, timeout_ms)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -282,24 +255,6 @@ class RequestHandlers:
             controller_epoch=epoch,
         )
 
-    async def handle_fetch_stream(
-        self,
-        hello: Hello,  # noqa: ARG002 -- the seam's shape
-        stream: Stream[FetchResponse, FetchRequest],
-        context: RequestContext,  # noqa: ARG002 -- for quotas
-    ) -> None:
-        await FetchSession(stream, self._parts.fetches, self._parts.fetch_path.unread).run()
-
-    def _metadata(self, request: MetadataRequest) -> ClusterMetadata:
-        controller_id, epoch = self.controller()
-        return described_topics(
-            self._parts.publisher.image_or_raise(),
-            request.topics,
-            cluster_id=self._parts.hello.cluster_id,
-            controller_id=controller_id,
-            controller_epoch=epoch,
-        )
-
     def controller(self) -> tuple[int, int]:
         """Returns the active controller's id, -1 for unknown, and its epoch.
 
@@ -311,7 +266,7 @@ class RequestHandlers:
 
     async def _look_up(
         self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest | LocateSegmentsRequest
-    ) -> ClientResponse:
+    ) -> NodeResponse:
         path, call = self._parts.fetch_path, self._parts.manager.stepper.driver.call
         match request:
             case ListOffsetsRequest():
@@ -342,15 +297,10 @@ class RequestHandlers:
             raise BrokerNotAvailableError(refused)
         return await self._parts.producer_ids.allocate(timeout_ms or self._parts.config.request_timeout_ms)
 
-    async def _describe_configs(
-        self, request: DescribeConfigsRequest | DescribeNodeConfigsRequest, call: IncomingCall[ClientRequest]
-    ) -> ClientResponse:
+    async def _describe_node_configs(
+        self, request: DescribeNodeConfigsRequest, call: IncomingCall[NodeRequest]
+    ) -> NodeResponse:
         config = self._parts.config
-        if isinstance(request, DescribeConfigsRequest):
-            image = self._parts.publisher.image_or_raise()
-            return DescribeConfigsResponse(
-                describe_configs(image, config, request.resource_type, request.resource_name)
-            )
         if request.node_id is None or request.node_id == config.node_id:
             image = self._parts.publisher.image_or_raise()
             return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))

@@ -22,7 +22,7 @@ from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest
+from replog.rpc.client_messages import NodeRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -105,8 +105,8 @@ class LocalKafkaNode:
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.endpoint(CLIENT_LISTENER)
 
-    async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
-        return _checked(await self._handled(request, self._handlers.handle_client_call, timeout_ms), answer)
+    async def call(self, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
+        return _checked(await self._handled(request, self._handlers.handle_node_call, timeout_ms), answer)
 
     async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
         return _checked(await self._handled(request, self._handlers.handle_controller_call, timeout_ms), answer)

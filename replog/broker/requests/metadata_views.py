@@ -1,4 +1,4 @@
-"""The image as clients see it: named topics at once, or the steps of the metadata watch.
+"""The image as our clients see it: the steps from one to the next.
 
 A step holds a bounded number of partitions, so that a client that asks for a hundred thousand of them does not keep the
 event loop from everything else.
@@ -6,7 +6,7 @@ event loop from everything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,7 +18,6 @@ from replog.metadata.records import ResourceType
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 from replog.rpc.metadata_messages import (
     BrokerInfo,
-    ClusterMetadata,
     MetadataUpdate,
     PartitionInfo,
     TopicInfo,
@@ -26,21 +25,6 @@ from replog.rpc.metadata_messages import (
 
 STEP_PARTITIONS: Final = 250
 """Partitions, or topics without any, in one step: some milliseconds of encoding."""
-
-
-def described_topics(
-    image: MetadataImage, names: Iterable[str], *, cluster_id: str, controller_id: int, controller_epoch: int
-) -> ClusterMetadata:
-    """Describes brokers, controller, and those of the topics that exist, each once however often it is named."""
-    topics = (image.topics_by_name.get(name) for name in dict.fromkeys(names))
-    return ClusterMetadata(
-        cluster_id=cluster_id,
-        metadata_offset=image.end_offset,
-        controller_id=controller_id,
-        controller_epoch=controller_epoch,
-        brokers=_brokers(image),
-        topics=tuple(_topic_info(image, topic, topic.partitions) for topic in topics if topic is not None),
-    )
 
 
 def watch_steps(

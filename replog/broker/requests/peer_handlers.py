@@ -37,9 +37,8 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello
-from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import RequestContext, Stream
 
@@ -69,12 +68,9 @@ class PeerRequestHandlers:
             )
         return answer
 
-    async def handle_client_call(self, call: IncomingCall[ClientRequest], context: RequestContext) -> ClientResponse:
-        if not isinstance(
-            call.request, MetadataRequest
-        ):  # by which a node that is being formatted learns the cluster's id
-            self._require_cluster(call.cluster_id)
-        return await self._clients.handle_client_call(call, context)
+    async def handle_node_call(self, call: IncomingCall[NodeRequest], context: RequestContext) -> NodeResponse:
+        self._require_cluster(call.cluster_id)
+        return await self._clients.handle_node_call(call, context)
 
     async def handle_controller_call(
         self, call: IncomingCall[ControllerRequest], context: RequestContext
@@ -111,7 +107,7 @@ class PeerRequestHandlers:
         context: RequestContext,  # noqa: ARG002 -- for quotas
     ) -> None:
         check = partial(self._check_follower, hello)
-        await FetchSession(stream, self._parts.fetches, self._parts.fetch_path.unread, check).run()
+        await FetchSession(stream, self._parts.fetches, check).run()
 
     async def handle_quorum_stream(
         self,

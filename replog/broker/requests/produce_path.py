@@ -30,12 +30,12 @@ from replog.errors import (
     ReplogError,
     StorageError,
 )
+from replog.errors.from_code import error_code_of
 from replog.log import AppendInfo, AppendOutcome
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.records import BatchHeader, KeylessRecordsError, TimestampType, must_decompress, validate_produced
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended, AwaitProduce
-from replog.rpc.error_codes import error_code_of
 from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 
 MAX_WAITING_PRODUCES = 100_000

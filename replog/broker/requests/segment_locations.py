@@ -14,9 +14,9 @@ from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.refusals import Refusal
 from replog.errors import StorageError
+from replog.errors.from_code import error_from_code
 from replog.host.host_identity import boot_id
 from replog.log import FileSpan
-from replog.rpc.error_codes import error_from_code
 from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
 
 SPANS_MAX = 64

@@ -27,6 +27,7 @@ from replog.client.cluster.addresses import address_of, parse_address
 from replog.client.cluster.image import has_leaders, is_in_sync, is_ready
 from replog.client.cluster.offsets import delete_records, epoch_ends, list_offsets
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.messages import (
@@ -46,9 +47,9 @@ from replog.errors import (
     ReplogError,
 )
 from replog.errors.choices import require_at_least
+from replog.errors.from_code import error_from_code
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
-from replog.rpc.error_codes import error_from_code
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -58,7 +59,6 @@ from replog.rpc.log_dir_messages import (
 )
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.transport import Transport
 from replog.waiting.ending import Ending
 
 DEFAULT_TIMEOUT_MS = 30_000

@@ -58,9 +58,9 @@ from replog.errors import (
     RequestTimedOutError,
 )
 from replog.errors.choices import require_choice
+from replog.errors.from_code import error_from_code
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
-from replog.rpc.error_codes import error_from_code
 from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo
 from replog.rpc.quorum_messages import (
     AddVoterRequest,

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 
-from replog.rpc.transport import Connection, Transport
+from replog.client.protocol.seam import Connection, Transport
 
 CONTROL = "control"
 DATA = "data"

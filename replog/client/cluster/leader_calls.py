@@ -19,8 +19,8 @@ from replog.errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from replog.errors.from_code import error_from_code
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.error_codes import error_from_code
 
 _STALE_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
 

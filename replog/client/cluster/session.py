@@ -12,10 +12,11 @@ from typing import Generic, TypeVar
 
 from replog.client.backoff import Backoff
 from replog.client.cluster.view import ClusterView
+from replog.client.protocol.seam import Connection
 from replog.errors import ReplogError
 from replog.rpc.messages import Hello
-from replog.rpc.task_ends import end_tasks, until_one_ends
-from replog.rpc.transport import Connection, ConnectionLostError, Stream
+from replog.rpc.transport import ConnectionLostError, Stream
+from replog.waiting.task_ends import end_tasks, until_one_ends
 
 Out = TypeVar("Out")
 In = TypeVar("In")

@@ -27,6 +27,7 @@ from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
+from replog.client.protocol.seam import Connection, SeededTransport, Transport
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
@@ -41,12 +42,12 @@ from replog.errors import (
     raised_anew,
 )
 from replog.errors.choices import require_kind
+from replog.host.forks import raise_if_carried
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.forks import raise_if_carried
 from replog.rpc.messages import Hello, client_hello
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
-from replog.rpc.task_ends import end_tasks
-from replog.rpc.transport import Connection, ConnectionLostError, SeededTransport, Transport
+from replog.rpc.transport import ConnectionLostError
+from replog.waiting.task_ends import end_tasks
 
 T = TypeVar("T")
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from msgspec import Struct
 
 from replog.client.cluster.image import ClusterImage
+from replog.client.protocol.seam import Connection
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
-from replog.rpc.transport import Connection, ConnectionLostError
+from replog.rpc.transport import ConnectionLostError
 
 
 class WatchedImage(Struct, frozen=True):

@@ -36,13 +36,13 @@ from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetRe
 from replog.client.consumer.positions import ConsumerPositions, Partitions
 from replog.client.consumer.start import Start, check_start, is_offset, start_positions
 from replog.client.home_loop import require_loop
+from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.coordinator.offsets.requests import CommittedOffset
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.errors.choices import require_at_least, require_choice, require_kind
-from replog.rpc.forks import tell_at_fork
-from replog.rpc.transport import Transport
+from replog.host.forks import tell_at_fork
 from replog.waiting.ending import Ending
 
 CONNECT_TIMEOUT_MS = 10_000

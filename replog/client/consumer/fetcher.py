@@ -15,6 +15,7 @@ from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
+from replog.client.protocol.seam import Connection
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.errors.choices import INT32_MAX, require_at_least
 from replog.records import Buffer
@@ -27,7 +28,7 @@ from replog.rpc.messages import (
     Hello,
 )
 from replog.rpc.request_limits import MAX_PARTITIONS
-from replog.rpc.transport import Connection, Stream
+from replog.rpc.transport import Stream
 
 WAIT_MS_MAX = 2**30 - 1
 """Of each of the two times that a fetch request says the sum of: 12 days."""

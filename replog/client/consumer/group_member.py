@@ -54,7 +54,7 @@ from replog.coordinator.consumers.requests import (
 )
 from replog.errors import ReplogError
 from replog.metadata.topic_names import INTERNAL_TOPICS
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 NEWS_WAIT_MS = 30_000
 """How long the coordinator may wait for news before it says that there is none, milliseconds."""

@@ -25,7 +25,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
     raised_anew,
 )
-from replog.rpc.forks import raise_if_carried
+from replog.host.forks import raise_if_carried
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 OffsetReset = Literal["raise", "earliest", "latest"]

@@ -11,7 +11,7 @@ from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import ReplogError
 from replog.rpc.messages import InitProducerIdRequest, InitProducerIdResponse
-from replog.rpc.task_ends import end_tasks
+from replog.waiting.task_ends import end_tasks
 
 
 class IdentitySource:

@@ -42,11 +42,11 @@ from replog.client.producer.config import Acks, ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner
 from replog.client.producer.router import Router, TopicQueues, lost_text
+from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
 from replog.errors import BrokerClosedError, RecordTooLargeError
+from replog.host.forks import raise_if_carried, tell_at_fork
 from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
-from replog.rpc.forks import raise_if_carried, tell_at_fork
-from replog.rpc.transport import TimedTransport, Transport
 from replog.waiting.ending import Ending
 
 YIELD_BYTES = 64 * 1024

@@ -20,10 +20,11 @@ from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
 from replog.client.producer.partition_queue import PartitionQueue
+from replog.client.protocol.seam import Connection
 from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 from replog.rpc.request_limits import MAX_PARTITIONS
-from replog.rpc.transport import Connection, ConnectionLostError, Stream
+from replog.rpc.transport import ConnectionLostError, Stream
 
 REQUESTS_MAX = 5
 """Requests in flight at one broker."""

@@ -14,15 +14,15 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from replog.client.protocol.asking import A, Broker, Question, RequestMessage
-from replog.client.protocol.link import Connect, Endpoint, Link, create_connection, open_link, read_answer
+from replog.client.protocol.link import Endpoint, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
 from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError
+from replog.errors.from_code import error_from_number
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateRequest
 from replog.rpc.client_messages import ClientRequest, ClientResponse
-from replog.rpc.error_codes import error_from_number
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
@@ -36,6 +36,7 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata, WatchRequest
 from replog.rpc.transport import ConnectionLostError, Stream
+from replog.tcp.dialing import Connect, create_connection
 from replog.wire.messages.fetch import FetchRequest as KafkaFetch
 from replog.wire.messages.fetch import FetchResponse as KafkaFetched
 from replog.wire.messages.produce import ProduceRequest as KafkaProduce

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple, cast
 
 from replog._version import __version__
-from replog.client.protocol.asking import A, AnswerMessage, RequestMessage
+from replog.client.protocol.asking import A, RequestMessage
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError, UnsupportedVersionError, raised_anew
+from replog.errors.from_code import error_from_number
 from replog.protocol.private import PrivateRequest
-from replog.rpc.error_codes import error_from_number
-from replog.rpc.forks import close_at_fork
-from replog.rpc.tcp.looks import timeout_in_looks
 from replog.rpc.transport import ConnectionLostError
+from replog.tcp.dialing import Connect, cause_of
 from replog.tcp.frames import FrameReader, SpareBuffers
-from replog.tcp.port import keep_alive
+from replog.waiting.looks import timeout_in_looks
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.primitives import Reader, Writer
@@ -50,11 +46,6 @@ _SPARES = SpareBuffers()
 """Shared by all clients of the process."""
 
 _size = struct.Struct(">i")
-
-Connect: TypeAlias = Callable[
-    [Callable[[], asyncio.BaseProtocol], str, int], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]
-]
-"""Connects a protocol that it makes to a host and a port, as the event loop's `create_connection`; raises OSError."""
 
 
 class Endpoint(NamedTuple):
@@ -351,7 +342,7 @@ async def _connect(endpoint: Endpoint) -> Link:
         made = await endpoint.connect(partial(Link, endpoint), *endpoint.host_and_port)
     except OSError as error:
         is_refused = isinstance(error, ConnectionRefusedError)
-        raise ConnectionLostError(f"{endpoint.address}: {_cause(error)}", refused=is_refused) from None
+        raise ConnectionLostError(f"{endpoint.address}: {cause_of(error)}", refused=is_refused) from None
     return cast("Link", made[1])
 
 
@@ -381,64 +372,3 @@ def _write(transport: asyncio.Transport, size: int, pieces: Sequence[bytes | byt
         transport.write(piece)
     if small:
         transport.write(b"".join(small))
-
-
-def _cause(error: OSError) -> str:
-    """Returns what the system says: asyncio puts "Connect call failed" and the address, which is told already, in its place."""
-    if isinstance(error, socket.gaierror) or error.errno is None:
-        return error.strerror or str(error)
-    return os.strerror(error.errno)
-
-
-async def create_connection(
-    make: Callable[[], asyncio.BaseProtocol], host: str, port: int
-) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
-    """Connects over TCP, in a way that a fork of this process does not keep open; the addresses of a host are tried in their order.
-
-    Args:
-        make: The function that makes the protocol.
-        host: The name or address of the host.
-        port: The port.
-
-    Raises:
-        OSError: There is no such host, or it cannot be reached at any address.
-    """
-    loop = asyncio.get_running_loop()
-    problem = OSError(f"{host} has no address")
-    for family, kind, protocol, _, address in await _addresses(host, port):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)  # noqa: FBT003 -- the standard library's signature
-            await loop.sock_connect(sock, address)
-            keep_alive(sock)
-            close_at_fork(sock)
-            return await loop.create_connection(make, sock=sock)
-        except OSError as error:
-            sock.close()
-            problem = error
-        except BaseException:
-            sock.close()
-            raise
-    raise problem
-
-
-async def _addresses(host: str, port: int) -> Sequence[tuple[Any, Any, int, str, Any]]:
-    """Returns what a host is reached at; a number without a thread.
-
-    There are none for who outlives the main thread of its process: Python ends those of its pools first.
-
-    Raises:
-        OSError: There is no such host, or no thread to ask for it.
-    """
-    with suppress(OSError):
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    try:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except RuntimeError as error:
-        raise OSError(
-            f"the addresses of {host} cannot be asked for ({error}): the main thread has ended. Wait in it for the threads that "
-            "use a client, or name brokers by their addresses"
-        ) from error
-
-
-__all__ = ["AnswerMessage", "Connect", "Endpoint", "Link", "create_connection", "open_link", "read_answer"]

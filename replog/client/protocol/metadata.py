@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from replog.client.protocol.link import Link
 from replog.errors import ErrorCode
+from replog.errors.from_code import error_from_number
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
-from replog.rpc.error_codes import error_from_number
 from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 

@@ -11,6 +11,7 @@ from replog.client.admin.group_descriptions import GroupDescription, PartitionLa
 from replog.client.admin.partition_description import PartitionDescription
 from replog.client.admin.reassignments import Reassignments
 from replog.client.cluster.view import VISIBLE_WITHIN_MS
+from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
@@ -24,7 +25,6 @@ from replog.rpc.log_dir_messages import LogDir
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeResponse
 from replog.rpc.quorum_messages import DescribeQuorumResponse
-from replog.rpc.transport import Transport
 
 
 class SyncAdmin(SyncClient[Admin]):

@@ -27,11 +27,11 @@ from replog.client.consumer.group_settings import AUTO_COMMIT_INTERVAL_MS, MAX_P
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset
 from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
+from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
 from replog.errors import BrokerClosedError, InvalidRequestError
-from replog.rpc.transport import Transport
 
 T = TypeVar("T")
 Found = Sequence[ConsumerRecord] | Sequence[FetchedBatches]

@@ -1,7 +1,7 @@
 """An event loop for code without one: one thread for all sync clients of a process, and what these clients share.
 
 One thread serves all of them: a second one would only take turns with it.  It starts with the first client and ends with
-the last.  A forked child has none of it, and starts one of its own with its first client (see `replog.rpc.forks`).
+the last.  A forked child has none of it, and starts one of its own with its first client (see `replog.host.forks`).
 
 A caller may be interrupted (Ctrl-C) between any two instructions.  So its thread makes no coroutine, which would be dropped
 without being awaited, and waits on nothing but bare locks: `Condition`, and with it `Event`, `concurrent.futures.Future` and
@@ -26,7 +26,7 @@ from replog.client.admin.admin import Admin
 from replog.client.consumer.consumer import Consumer
 from replog.client.producer.producer import Producer
 from replog.errors import BrokerClosedError, InvalidRequestError
-from replog.rpc.forks import FORKED_TEXT
+from replog.host.forks import FORKED_TEXT
 
 T = TypeVar("T")
 Client = TypeVar("Client", bound=Admin | Producer | Consumer)

@@ -18,12 +18,12 @@ from replog.client.producer.config import Acks
 from replog.client.producer.partitioner import Partitioner
 from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
+from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import LoopThread, SyncClient
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
 from replog.records import Buffer, CodecName, Columns, Header
-from replog.rpc.transport import Transport
 
 T = TypeVar("T")
 

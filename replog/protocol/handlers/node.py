@@ -17,7 +17,7 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
-from replog.rpc.client_messages import ClientRequest
+from replog.rpc.client_messages import NodeRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.waiting.unread_answers import UnreadAnswer
@@ -91,7 +91,7 @@ class KafkaNode(Protocol):
         """Returns where Kafka's clients reach a broker; None: nowhere, or it is fenced."""
         ...
 
-    async def call(self, request: ClientRequest, answer: type[R], timeout_ms: int) -> R:
+    async def call(self, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns this node's answer to a call.
 
         Args:

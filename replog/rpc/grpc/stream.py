@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.rpc.error_codes import error_from_code
+from replog.errors.from_code import error_from_code
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 

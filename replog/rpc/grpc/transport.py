@@ -25,10 +25,10 @@ from replog.errors import (
     MalformedFrameError,
     ReplogError,
 )
+from replog.errors.from_code import error_code_of
+from replog.host.forks import note_grpc_use
 from replog.rpc import frames, quorum_codec
 from replog.rpc.call_stream import ItemStream, StreamedCalls, decode_items, encode_items
-from replog.rpc.error_codes import error_code_of
-from replog.rpc.forks import note_grpc_use
 from replog.rpc.grpc.loop_noise import keep_quiet
 from replog.rpc.grpc.method_calling import MethodConnection
 from replog.rpc.grpc.stream import (
@@ -40,7 +40,7 @@ from replog.rpc.grpc.stream import (
     within_limit,
 )
 from replog.rpc.messages import Hello, client_hello
-from replog.rpc.serving import answer_client_call, serve_controller_calls
+from replog.rpc.serving import answer_node_call, serve_controller_calls
 from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 
 HELLO_TIMEOUT_S = 5.0
@@ -280,7 +280,7 @@ class _Service:
         )
 
     async def _call(self, data: bytes, context: Any) -> bytes:
-        return await answer_client_call(self._handlers, data, self._context(context))
+        return await answer_node_call(self._handlers, data, self._context(context))
 
     async def _controller(self, _requests: Any, context: Any) -> None:
         await self._stream(context, encode_items, decode_items, self._serve_controller_calls)

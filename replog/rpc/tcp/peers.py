@@ -1,19 +1,13 @@
-"""How nodes meet over TCP, where `inter.broker.transport` says so: the framing of our clients' streams, at a port of their own.
-
-Nothing here knows Kafka's protocol, and no client is served: its messages go to the port for clients.
-"""
+"""The port at which nodes meet over TCP, where `inter.broker.transport` says so.  No client is served here."""
 
 from __future__ import annotations
 
 from functools import partial
 
 from replog.errors import MalformedFrameError
-from replog.rpc.messages import Hello
-from replog.rpc.quorum_codec import QuorumFrame
-from replog.rpc.tcp.service import QUORUM, PeerStreams
-from replog.rpc.tcp.transport import FETCH, TcpConnection, create_connection
-from replog.rpc.tcp.wire import StreamKind, is_opening
-from replog.rpc.transport import PeerHandlers, Stream, StreamPresence
+from replog.rpc.tcp.service import PeerStreams
+from replog.rpc.tcp.wire import is_opening
+from replog.rpc.transport import PeerHandlers
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
@@ -21,41 +15,11 @@ from replog.tcp.port import bind as bind_port
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 
-HELLO_TIMEOUT_S = 5.0
-"""How long the way to another node may take, with its hello: a busy one is no dead one."""
-
 READING_BYTES = 128 << 20
 """Of large messages of other nodes that are being read at a time."""
 
 KEY = "inter.broker.listener"
 """The configuration key of the port."""
-
-
-class TcpPeerConnection(TcpConnection):
-    """A way to another node; see `replog.rpc.transport.PeerConnection`.
-
-    Args:
-        address: The host:port where the other node meets nodes.
-        hello: Who calls; None: somebody who is no node.
-    """
-
-    def __init__(self, address: str, hello: Hello | None) -> None:
-        super().__init__(address, create_connection)
-        self._hello = hello or self._hello
-        self._open_timeout_s = HELLO_TIMEOUT_S
-
-    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
-        return (await self._greet(StreamKind.QUORUM, QUORUM, hello))[0]
-
-    async def open_presence(self, hello: Hello) -> StreamPresence:
-        return StreamPresence(*await self._greet(StreamKind.FETCH, FETCH, hello))
-
-
-class TcpPeerTransport:
-    """Connections to other nodes over TCP."""
-
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
-        return TcpPeerConnection(address, hello)
 
 
 class TcpPeerServer:

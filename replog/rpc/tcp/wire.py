@@ -1,10 +1,9 @@
-"""What streams of our clients, and of nodes that meet over TCP, have on the wire; sizes and codes are big-endian.
+"""What nodes that meet over TCP have on the wire; sizes and codes are big-endian.
 
     opening, from who connects size:4  STREAM_KEY:2  version:2  kind:4  first message
     from then on, both ways    size:4  tag:1  body
 
-The opening is a request of Kafka's protocol under a key that Kafka does not have, so that one port serves both.  A message
-has the bytes that it has over gRPC (`replog.rpc.frames` and its neighbours).
+The opening has the shape of a request of Kafka's protocol, so that a client which has lost its way is told.  A message has the bytes that it has over gRPC (`replog.rpc.frames` and its neighbours).
 
 | tag | body |
 |---|---|
@@ -21,7 +20,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.errors.from_code import error_code_of, error_from_code
 from replog.rpc.messages import Buffer
 
 STREAM_KEY: Final = 0x7270
@@ -46,11 +45,8 @@ class StreamKind(IntEnum):
 
     CALLS = 0
     CONTROLLER = 1
-    WATCH_METADATA = 2
-    WATCH_OFFSETS = 3
-    PRODUCE = 4
-    FETCH = 5
-    QUORUM = 6
+    FETCH = 2
+    QUORUM = 3
 
 
 class Tag(IntEnum):

@@ -18,8 +18,8 @@ from typing import Final
 from replog.client.admin.groups import GroupOperations
 from replog.client.cluster.view import ClusterView
 from replog.errors import ConfigError, GroupIdNotFoundError, ReplogError
-from replog.rpc.task_ends import end_tasks
 from replog.spark.stream.offset import Places
+from replog.waiting.task_ends import end_tasks
 
 CHECK_TIMEOUT_MS: Final = 5_000
 """How long a query waits, when it begins, to hear whether the group has members."""

@@ -35,9 +35,9 @@ from replog.errors import (
     raised_anew,
 )
 from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
-from replog.rpc.task_ends import end_tasks
 from replog.spark.stream.asking import ask_bounds, of_those_that_exist
 from replog.spark.stream.changes import Known, LogBounds
+from replog.waiting.task_ends import end_tasks
 
 STALE_S = 3.0
 """How long bounds count without a word of their leader, who says something every second."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from replog.broker.requests.group_calls import answer_group_call
+
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.transport import RequestContext

@@ -149,13 +149,13 @@ async def ask_controller(connection: GrpcConnection, body: bytes) -> object:
 
 def client_requests(it: Running, topic: TopicInfo) -> Iterator[tuple[str, Ask]]:
     for number, template in enumerate(client_templates(topic)):
-        body = calls.encode_client_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
-        for what, changed in hostile(data_pb2.ClientRequest.FromString(body), with_call=number == 0):
+        body = calls.encode_node_request(template, cluster_id="c", timeout_ms=TIMEOUT_MS)
+        for what, changed in hostile(data_pb2.NodeRequest.FromString(body), with_call=number == 0):
             yield what, partial(ask_node, it, changed)
 
 
 async def ask_node(it: Running, body: bytes) -> object:
-    return calls.decode_client_response(await it.connection._carry_call(body, 60_000))
+    return calls.decode_node_response(await it.connection._carry_call(body, 60_000))
 
 
 @contextlib.asynccontextmanager

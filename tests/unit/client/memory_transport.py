@@ -18,8 +18,8 @@ from replog.rpc.messages import (
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
-from replog.rpc.task_ends import end_tasks
 from replog.rpc.transport import ClientHandlers, ConnectionLostError, RequestContext
+from replog.waiting.task_ends import end_tasks
 
 
 class MemoryPipe:

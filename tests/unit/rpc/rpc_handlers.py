@@ -55,7 +55,7 @@ class Handlers:
 
     check_caller = check_hello
 
-    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
+    async def handle_node_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         self.contexts.append(context)
         if isinstance(call.request, DescribeNodeRequest):
             await asyncio.Event().wait()

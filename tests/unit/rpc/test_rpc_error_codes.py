@@ -6,7 +6,7 @@ import pytest
 
 from replog import errors
 from replog.errors import ErrorCode, ReplogError
-from replog.rpc.error_codes import error_code_of, error_from_code
+from replog.errors.from_code import error_code_of, error_from_code
 from replog.rpc.transport import ConnectionLostError
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from replog.rpc.tcp import looks
-from replog.rpc.tcp.looks import LOOKS, timeout_in_looks
+from replog.waiting.looks import LOOKS, timeout_in_looks
 
 
 async def test_who_never_comes_is_given_up() -> None:

@@ -43,7 +43,7 @@ class Handlers:
             raise InconsistentClusterIdError(f"this is cluster c, not {hello.cluster_id}")
         return Hello("c", 1, UUID(int=1))
 
-    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
+    async def handle_node_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         self.calls += 1
         self.contexts.append(context)
         try:

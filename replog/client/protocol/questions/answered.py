@@ -7,7 +7,7 @@ from typing import Final, Protocol, TypeVar
 
 from replog.client.protocol.asking import Broker
 from replog.errors import ErrorCode, MalformedFrameError
-from replog.rpc.error_codes import error_from_number
+from replog.errors.from_code import error_from_number
 
 K = TypeVar("K")
 V = TypeVar("V")

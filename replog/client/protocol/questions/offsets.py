@@ -13,9 +13,9 @@ from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.metadata import topic_infos
 from replog.client.protocol.records import READ_COMMITTED, known_code, text_of
 from replog.errors import ErrorCode, UnsupportedVersionError
+from replog.errors.from_code import error_from_number
 from replog.protocol.private import FIRST_KEY
 from replog.rpc import messages as ours
-from replog.rpc.error_codes import error_from_number
 from replog.rpc.messages import FROM_OFFSET_TIMESTAMP
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse

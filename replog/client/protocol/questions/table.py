@@ -9,7 +9,5 @@ from replog.client.protocol.asking import Question
 from replog.client.protocol.questions import cluster, configs, offsets, replicas, topics
 
 QUESTIONS: Final[Mapping[type, Question]] = {
-    question: ask
-    for room in (offsets, topics, configs, replicas, cluster)
-    for question, ask in room.QUESTIONS.items()
+    question: ask for room in (offsets, topics, configs, replicas, cluster) for question, ask in room.QUESTIONS.items()
 }

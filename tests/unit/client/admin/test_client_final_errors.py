@@ -13,8 +13,8 @@ from fake_cluster import FakeCluster
 
 from replog.client import Admin, NewTopic
 from replog.errors import BrokerIdNotRegisteredError, ErrorCode, RequestTimedOutError
+from replog.errors.from_code import error_from_code
 from replog.metadata.records import ResourceType
-from replog.rpc.error_codes import error_from_code
 from replog.testing.virtual_loop import VirtualLoop
 
 Use = Callable[[Admin, int], Awaitable[Any]]

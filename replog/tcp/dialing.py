@@ -1,0 +1,76 @@
+"""Connecting over TCP, for clients and for nodes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+from replog.host.forks import close_at_fork
+from replog.tcp.port import keep_alive
+
+Connect: TypeAlias = Callable[
+    [Callable[[], asyncio.BaseProtocol], str, int], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]
+]
+"""Connects a protocol that it makes to a host and a port, as the event loop's `create_connection`; raises OSError."""
+
+
+async def create_connection(
+    make: Callable[[], asyncio.BaseProtocol], host: str, port: int
+) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
+    """Connects over TCP, in a way that a fork of this process does not keep open; the addresses of a host are tried in their order.
+
+    Args:
+        make: The function that makes the protocol.
+        host: The name or address of the host.
+        port: The port.
+
+    Raises:
+        OSError: There is no such host, or it cannot be reached at any address.
+    """
+    loop = asyncio.get_running_loop()
+    problem = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await _addresses(host, port):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)  # noqa: FBT003 -- the standard library's signature
+            await loop.sock_connect(sock, address)
+            keep_alive(sock)
+            close_at_fork(sock)
+            return await loop.create_connection(make, sock=sock)
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+    raise problem
+
+
+async def _addresses(host: str, port: int) -> Sequence[tuple[Any, Any, int, str, Any]]:
+    """Returns what a host is reached at; a number without a thread.
+
+    There are none for who outlives the main thread of its process: Python ends those of its pools first.
+
+    Raises:
+        OSError: There is no such host, or no thread to ask for it.
+    """
+    with suppress(OSError):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    try:
+        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except RuntimeError as error:
+        raise OSError(
+            f"the addresses of {host} cannot be asked for ({error}): the main thread has ended. Wait in it for the threads that "
+            "use a client, or name brokers by their addresses"
+        ) from error
+
+
+def cause_of(error: OSError) -> str:
+    """Returns what the system says: asyncio puts "Connect call failed" and the address, which is told already, in its place."""
+    if isinstance(error, socket.gaierror) or error.errno is None:
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
