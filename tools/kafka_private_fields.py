@@ -10,8 +10,11 @@ from typing import Any
 FIRST_TAG = 10_000
 
 _TEXT = ("ErrorMessage", "string", "")
+_REQUEST_CODE = ("RequestErrorCode", "int16", 0)
 _TOPIC_ID = ("TopicId", "uuid", None)
 _TIMEOUT = ("TimeoutMs", "int32", 0)
+_NAMED_TOPIC_ID = ("NamedTopicId", "uuid", None)
+"""Beside a name, where a later version has an id in its place."""
 
 PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
     "RequestHeader": {"": (("ClusterId", "string", "null"),)},
@@ -29,6 +32,16 @@ PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
     "ElectLeadersResponse": {"": (_TEXT,)},
     "UnregisterBrokerRequest": {"": (_TIMEOUT,)},
     "RemoveRaftVoterRequest": {"": (_TIMEOUT,)},
+    "OffsetCommitRequest": {"OffsetCommitRequestTopic": (_NAMED_TOPIC_ID,)},
+    "OffsetCommitResponse": {"": (_REQUEST_CODE, _TEXT), "OffsetCommitResponsePartition": (_TEXT,)},
+    "OffsetFetchRequest": {"OffsetFetchRequestTopics": (_NAMED_TOPIC_ID, ("IsAnyTopic", "bool", "false"))},
+    "OffsetFetchResponse": {
+        "OffsetFetchResponseGroup": (_TEXT,),
+        "OffsetFetchResponseTopics": (_NAMED_TOPIC_ID,),
+        "OffsetFetchResponsePartitions": (("CommitTimestamp", "int64", 0),),
+    },
+    "DeleteGroupsResponse": {"DeletableGroupResult": (_TEXT,)},
+    "ListGroupsResponse": {"": (_TEXT,)},
 }
 """By message and struct ("": the message itself): name, type and default of each field, in the order of their tags."""
 

@@ -18,6 +18,9 @@ EXPLAINED: Mapping[str, str] = {
     "port": "each broker has one of its own",
     "error_message": "texts are our own, with the next step; that there is one where something failed is compared below",
     "batch_index_error_message": "as error_message",
+    "request_error_code": "a tagged field of our own, for our clients",
+    "named_topic_id": "as request_error_code",
+    "commit_timestamp": "as request_error_code",
 }
 """Fields that differ whenever they are told, and why."""
 

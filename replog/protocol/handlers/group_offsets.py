@@ -1,11 +1,13 @@
 """OffsetCommit, OffsetFetch, OffsetDelete: where groups are in their topics.
 
-Whether a topic exists is decided here, from the metadata; the coordinator takes every name.
+Whether a topic exists is decided here, from the metadata; the coordinator takes every name.  A client of replog's says beside a name
+which topic it means, by its id: that is taken as it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from uuid import UUID
 
 from msgspec import structs
 
@@ -28,7 +30,7 @@ from replog.coordinator.offsets.requests import (
 from replog.errors import ErrorCode, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting, require_few
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -93,7 +95,9 @@ def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> Offs
                 topic.name, topic.topic_id, [_CommitPartition(each.partition_index, code) for each in topic.partitions]
             )
             for topic in request.topics
-        ]
+        ],
+        request_error_code=code,
+        error_message=failure.message,
     )
 
 
@@ -104,18 +108,20 @@ def _all_to_commit(
 
 
 def _to_commit(image: MetadataImage, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> TopicToCommit:
-    """Returns the offsets of those partitions that there are."""
+    """Returns the offsets of those partitions that there are; all of them where the client says which topic it means."""
+    if topic.named_topic_id != NO_TOPIC_ID:
+        return TopicToCommit(topic.name, topic.named_topic_id, tuple(map(_offset, topic.partitions)))
     found = image.topics_by_name.get(topic.name)
     if found is None:
         return TopicToCommit(topic.name, NO_TOPIC_ID, ())
-    offsets = (
-        OffsetToCommit(
-            each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or ""
-        )
-        for each in topic.partitions
-        if each.partition_index in found.partitions
-    )
+    offsets = (_offset(each) for each in topic.partitions if each.partition_index in found.partitions)
     return TopicToCommit(topic.name, found.topic_id, tuple(offsets))
+
+
+def _offset(each: OffsetCommitRequest.OffsetCommitRequestPartition) -> OffsetToCommit:
+    return OffsetToCommit(
+        each.partition_index, each.committed_offset, each.committed_leader_epoch, each.committed_metadata or ""
+    )
 
 
 def _all_committed(
@@ -136,14 +142,15 @@ def _committed(
     """Returns what has become of each partition that the client has named, in its order."""
     known = {offset.partition: outcome.error for offset, outcome in zip(kept.partitions, outcomes, strict=True)}
     return [
-        _CommitPartition(
-            each.partition_index,
-            _code(known[each.partition_index])
-            if each.partition_index in known
-            else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        )
+        _outcome(each.partition_index, known[each.partition_index])
+        if each.partition_index in known
+        else _CommitPartition(each.partition_index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for each in topic.partitions
     ]
+
+
+def _outcome(partition: int, error: ReplogError | None) -> _CommitPartition:
+    return _CommitPartition(partition, _code(error), "" if error is None else fitting(str(error)))
 
 
 def _code(error: ReplogError | None) -> ErrorCode:
@@ -198,7 +205,8 @@ def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> Offset
             for topic in request.topics or ()
         ],
         groups=[
-            OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=code) for group in request.groups
+            OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=code, error_message=failure.message)
+            for group in request.groups
         ],
     )
 
@@ -215,8 +223,12 @@ async def _group(
     try:
         found = await _fetched(node, asked, image, group.topics)
     except ReplogError as error:
-        return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, error_code=group_code(error.code))
-    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, await beside(_size(found), _topics, found))
+        failure = failure_of(error)
+        return OffsetFetchResponse.OffsetFetchResponseGroup(
+            group.group_id, error_code=failure.code, error_message=failure.message
+        )
+    told = await beside(_size(found), _all_topics if group.topics is None else _topics, found)
+    return OffsetFetchResponse.OffsetFetchResponseGroup(group.group_id, told)
 
 
 async def _fetched(
@@ -244,8 +256,7 @@ def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[
     pieces: list[list[tuple[int, TopicToFetch]]] = [[]]
     left = ASKED_AT_ONCE
     for place, topic in enumerate(topics):
-        known = image.topics_by_name.get(topic.name)
-        topic_id, numbers = NO_TOPIC_ID if known is None else known.topic_id, topic.partition_indexes
+        topic_id, numbers = _meant_id(image, topic), topic.partition_indexes
         for first in range(0, max(1, len(numbers)), ASKED_AT_ONCE):
             some = tuple(numbers[first : first + ASKED_AT_ONCE])
             if left <= 0:
@@ -254,6 +265,17 @@ def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[
             pieces[-1].append((place, TopicToFetch(topic.name, topic_id, some)))
             left -= 1 + len(some)
     return pieces
+
+
+def _meant_id(image: MetadataImage, topic: _FetchedTopic) -> UUID:
+    """Returns the id of the topic whose offsets are asked for: what the client says, else what the name stands for now."""
+    if isinstance(topic, OffsetFetchRequest.OffsetFetchRequestTopics):
+        if topic.is_any_topic:
+            return NO_TOPIC_ID
+        if topic.named_topic_id != NO_TOPIC_ID:
+            return topic.named_topic_id
+    known = image.topics_by_name.get(topic.name)
+    return NO_TOPIC_ID if known is None else known.topic_id
 
 
 def _size(found: Iterable[TopicOffsets]) -> int:
@@ -269,6 +291,16 @@ def _topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFet
         )
         for topic in found
     ]
+
+
+def _all_topics(found: Sequence[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopics]:
+    """Returns everything that a group has: for operators, who want to know of which topic it is, and when it was committed."""
+    told = _topics(found)
+    for topic, source in zip(told, found, strict=True):
+        topic.named_topic_id = source.topic_id
+        for each, offset in zip(topic.partitions, source.partitions, strict=True):
+            each.commit_timestamp = offset.commit_timestamp
+    return told
 
 
 def _old_topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.OffsetFetchResponseTopic]:

@@ -40,9 +40,9 @@ async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, call: Cal
     )
     return DeleteGroupsResponse(
         results=[
-            DeleteGroupsResponse.DeletableGroupResult(
-                name, _deleted_code(told) if isinstance(told, Failure) else ErrorCode.NONE
-            )
+            DeleteGroupsResponse.DeletableGroupResult(name, _deleted_code(told), told.message)
+            if isinstance(told, Failure)
+            else DeleteGroupsResponse.DeletableGroupResult(name)
             for name, told in found
         ]
     )
@@ -56,7 +56,9 @@ def refuse_delete_groups(request: DeleteGroupsRequest, failure: Failure) -> Dele
     """Returns the answer to a request that failed as a whole."""
     code = group_code(failure.code)
     return DeleteGroupsResponse(
-        results=[DeleteGroupsResponse.DeletableGroupResult(name, code) for name in request.groups_names]
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(name, code, failure.message) for name in request.groups_names
+        ]
     )
 
 
@@ -80,7 +82,7 @@ async def list_groups(node: KafkaNode, request: ListGroupsRequest, call: Call) -
 
 def refuse_list_groups(_request: ListGroupsRequest, failure: Failure) -> Listed:
     """Returns the answer to a request that failed."""
-    return Listed(error_code=group_code(failure.code))
+    return Listed(error_code=group_code(failure.code), error_message=failure.message)
 
 
 # ---- descriptions -----------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class DeleteGroupsResponse(Struct):
     class DeletableGroupResult(Struct):
         group_id: str = ""
         error_code: int = 0
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> DeleteGroupsResponse.DeletableGroupResult:
@@ -58,7 +59,10 @@ class DeleteGroupsResponse(Struct):
             it.group_id = r.text(flexible)
             (it.error_code,) = r.fixed(_h)
             if version >= 2:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -66,7 +70,12 @@ class DeleteGroupsResponse(Struct):
             w.text(self.group_id, flexible)
             w.fixed(_h, self.error_code)
             if version >= 2:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     throttle_time_ms: int = 0
     results: list[DeleteGroupsResponse.DeletableGroupResult] = field(default_factory=list)

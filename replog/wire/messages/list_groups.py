@@ -90,6 +90,7 @@ class ListGroupsResponse(Struct):
     throttle_time_ms: int = 0
     error_code: int = 0
     groups: list[ListGroupsResponse.ListedGroup] = field(default_factory=list)
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> ListGroupsResponse:
@@ -100,7 +101,10 @@ class ListGroupsResponse(Struct):
         (it.error_code,) = r.fixed(_h)
         it.groups = [ListGroupsResponse.ListedGroup.read(r, version) for _ in range(r.count(flexible, 2))]
         if version >= 3:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.error_message = value.text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -112,4 +116,9 @@ class ListGroupsResponse(Struct):
         for each_groups in self.groups:
             each_groups.write(w, version)
         if version >= 3:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10000, value))
+            w.tagged(tags)

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from replog.wire.primitives import Reader, Writer
 
+_h = struct.Struct(">h")
 _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 _iq = struct.Struct(">iq")
@@ -55,6 +56,7 @@ class OffsetCommitRequest(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field(default_factory=list)
+        named_topic_id: UUID = ZERO_UUID
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetCommitRequest.OffsetCommitRequestTopic:
@@ -68,7 +70,10 @@ class OffsetCommitRequest(Struct):
                 OffsetCommitRequest.OffsetCommitRequestPartition.read(r, version) for _ in range(r.count(flexible, 13))
             ]
             if version >= 8:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.named_topic_id = value.uuid()
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -81,7 +86,12 @@ class OffsetCommitRequest(Struct):
             for each_partitions in self.partitions:
                 each_partitions.write(w, version)
             if version >= 8:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.named_topic_id != ZERO_UUID:
+                    value = Writer()
+                    value.uuid(self.named_topic_id)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     group_id: str = ""
     generation_id_or_member_epoch: int = -1
@@ -132,19 +142,30 @@ class OffsetCommitResponse(Struct):
     class OffsetCommitResponsePartition(Struct):
         partition_index: int = 0
         error_code: int = 0
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetCommitResponse.OffsetCommitResponsePartition:
+            flexible = version >= 8
             it = cls()
             (it.partition_index, it.error_code) = r.fixed(_ih)
             if version >= 8:
-                r.tagged()
+                for tag, value in r.tagged():
+                    if tag == 10000:
+                        it.error_message = value.text(flexible)
+                        value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
+            flexible = version >= 8
             w.fixed(_ih, self.partition_index, self.error_code)
             if version >= 8:
-                w.tagged()
+                tags: list[tuple[int, Writer]] = []
+                if self.error_message:
+                    value = Writer()
+                    value.text(self.error_message, flexible)
+                    tags.append((10000, value))
+                w.tagged(tags)
 
     class OffsetCommitResponseTopic(Struct):
         name: str = ""
@@ -180,6 +201,8 @@ class OffsetCommitResponse(Struct):
 
     throttle_time_ms: int = 0
     topics: list[OffsetCommitResponse.OffsetCommitResponseTopic] = field(default_factory=list)
+    request_error_code: int = 0
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> OffsetCommitResponse:
@@ -191,7 +214,13 @@ class OffsetCommitResponse(Struct):
             OffsetCommitResponse.OffsetCommitResponseTopic.read(r, version) for _ in range(r.count(flexible, 1))
         ]
         if version >= 8:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.request_error_code = value.fixed(_h)[0]
+                    value.finish()
+                elif tag == 10001:
+                    it.error_message = value.text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -202,4 +231,13 @@ class OffsetCommitResponse(Struct):
         for each_topics in self.topics:
             each_topics.write(w, version)
         if version >= 8:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.request_error_code != 0:
+                value = Writer()
+                value.fixed(_h, self.request_error_code)
+                tags.append((10000, value))
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10001, value))
+            w.tagged(tags)

@@ -15,6 +15,7 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 _iq = struct.Struct(">iq")
 _iqi = struct.Struct(">iqi")
+_q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
@@ -51,6 +52,8 @@ class OffsetFetchRequest(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_indexes: list[int] = field(default_factory=list)
+        named_topic_id: UUID = ZERO_UUID
+        is_any_topic: bool = False
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetFetchRequest.OffsetFetchRequestTopics:
@@ -60,7 +63,13 @@ class OffsetFetchRequest(Struct):
             if version >= 10:
                 it.topic_id = r.uuid()
             it.partition_indexes = r.numbers(r.count(True, 4), "i")
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.named_topic_id = value.uuid()
+                    value.finish()
+                elif tag == 10001:
+                    it.is_any_topic = value.fixed(_o)[0]
+                    value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -70,7 +79,16 @@ class OffsetFetchRequest(Struct):
                 w.uuid(self.topic_id)
             w.count(self.partition_indexes, True)
             w.numbers(self.partition_indexes, "i")
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.named_topic_id != ZERO_UUID:
+                value = Writer()
+                value.uuid(self.named_topic_id)
+                tags.append((10000, value))
+            if self.is_any_topic:
+                value = Writer()
+                value.fixed(_o, self.is_any_topic)
+                tags.append((10001, value))
+            w.tagged(tags)
 
     class OffsetFetchRequestGroup(Struct):
         group_id: str = ""
@@ -224,6 +242,7 @@ class OffsetFetchResponse(Struct):
         committed_leader_epoch: int = -1
         metadata: str | None = ""
         error_code: int = 0
+        commit_timestamp: int = 0
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetFetchResponse.OffsetFetchResponsePartitions:
@@ -231,19 +250,28 @@ class OffsetFetchResponse(Struct):
             (it.partition_index, it.committed_offset, it.committed_leader_epoch) = r.fixed(_iqi)
             it.metadata = r.nullable_text(True)
             (it.error_code,) = r.fixed(_h)
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.commit_timestamp = value.fixed(_q)[0]
+                    value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
             w.fixed(_iqi, self.partition_index, self.committed_offset, self.committed_leader_epoch)
             w.nullable_text(self.metadata, True)
             w.fixed(_h, self.error_code)
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.commit_timestamp != 0:
+                value = Writer()
+                value.fixed(_q, self.commit_timestamp)
+                tags.append((10000, value))
+            w.tagged(tags)
 
     class OffsetFetchResponseTopics(Struct):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field(default_factory=list)
+        named_topic_id: UUID = ZERO_UUID
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetFetchResponse.OffsetFetchResponseTopics:
@@ -255,7 +283,10 @@ class OffsetFetchResponse(Struct):
             it.partitions = [
                 OffsetFetchResponse.OffsetFetchResponsePartitions.read(r, version) for _ in range(r.count(True, 19))
             ]
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.named_topic_id = value.uuid()
+                    value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -266,12 +297,18 @@ class OffsetFetchResponse(Struct):
             w.count(self.partitions, True)
             for each_partitions in self.partitions:
                 each_partitions.write(w, version)
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.named_topic_id != ZERO_UUID:
+                value = Writer()
+                value.uuid(self.named_topic_id)
+                tags.append((10000, value))
+            w.tagged(tags)
 
     class OffsetFetchResponseGroup(Struct):
         group_id: str = ""
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(default_factory=list)
         error_code: int = 0
+        error_message: str = ""
 
         @classmethod
         def read(cls, r: Reader, version: int) -> OffsetFetchResponse.OffsetFetchResponseGroup:
@@ -281,7 +318,10 @@ class OffsetFetchResponse(Struct):
                 OffsetFetchResponse.OffsetFetchResponseTopics.read(r, version) for _ in range(r.count(True, 1))
             ]
             (it.error_code,) = r.fixed(_h)
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.error_message = value.text(True)
+                    value.finish()
             return it
 
         def write(self, w: Writer, version: int) -> None:
@@ -290,7 +330,12 @@ class OffsetFetchResponse(Struct):
             for each_topics in self.topics:
                 each_topics.write(w, version)
             w.fixed(_h, self.error_code)
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, True)
+                tags.append((10000, value))
+            w.tagged(tags)
 
     throttle_time_ms: int = 0
     topics: list[OffsetFetchResponse.OffsetFetchResponseTopic] = field(default_factory=list)
