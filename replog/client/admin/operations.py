@@ -135,6 +135,9 @@ class Operations:
     ) -> None:
         """Sets configurations of a topic, a broker (its id as text) or `CLUSTER`; what is not named stays.
 
+        A broker is asked itself, if it answers: one of Apache Kafka judges them by its own configuration, and refuses those of
+        another one.
+
         Args:
             resource: The type and name of the resource.
             configs: The values by Kafka's names; None as a value removes one, so that the next place's value holds
@@ -148,8 +151,10 @@ class Operations:
         """
         _require_resource(resource)
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
+        what, within_ms = f"alter configs of {resource[1] or 'the cluster'}", self._limit_ms(timeout_ms)
+        broker = await self._broker_named(resource, within_ms)
         response = await self._view.controller_call(
-            request, timeout_ms=self._limit_ms(timeout_ms), what=f"alter configs of {resource[1] or 'the cluster'}"
+            request, timeout_ms=within_ms, what=what, first="" if broker is None else address_of(broker)
         )
         for result in expect(response, AlterConfigsResponse).resources:
             if result.error is not ErrorCode.NONE:

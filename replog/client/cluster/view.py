@@ -315,6 +315,7 @@ class ClusterView:
         timeout_ms: int,
         what: str,
         on_retry: Callable[[ReplogError], None] | None = None,
+        first: str = "",
     ) -> ControllerResponse:
         """Gives a request for the active controller to any broker, which passes it on.
 
@@ -323,6 +324,7 @@ class ClusterView:
         Args:
             on_retry: What is called with each error that may be tried again, for callers to whom it matters that such
                 an attempt may have taken effect.
+            first: The address of the broker that is asked before the others; "": any.
         """
 
         async def ask(address: str, limit_ms: int) -> ControllerResponse:
@@ -334,16 +336,18 @@ class ClusterView:
                     on_retry(error)
                 raise
 
-        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
+        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what, first=first)
 
-    async def _ask_around(self, ask: Callable[[str, int], Awaitable[T]], *, timeout_ms: int, what: str) -> T:
+    async def _ask_around(
+        self, ask: Callable[[str, int], Awaitable[T]], *, timeout_ms: int, what: str, first: str = ""
+    ) -> T:
         self.open()
         loop = asyncio.get_running_loop()
 
         async def ask_each(remaining_ms: int) -> T:
             deadline_s = loop.time() + remaining_ms / 1000
             cause: ReplogError | None = None
-            for address in self._candidates():
+            for address in dict.fromkeys((*((first,) if first else ()), *self._candidates())):
                 left_ms = int((deadline_s - loop.time()) * 1000)
                 if left_ms <= 0:
                     break

@@ -10,6 +10,7 @@ from client_kit import until
 from fake_cluster import FakeCluster, FakeNode
 
 from replog.client import Admin
+from replog.controller.requests import AlterConfigsResponse
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -88,6 +89,25 @@ async def test_a_broker_tells_its_configuration_itself(monkeypatch: pytest.Monke
         cluster.nodes[2].is_down = True
         with pytest.raises(BrokerNotAvailableError, match="broker 2 does not answer, and nobody else knows"):
             await admin.describe_configs((ResourceType.BROKER, "2"))
+
+
+async def test_a_broker_is_told_its_configuration_itself_if_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of Apache Kafka refuses what is set for another one."""
+    told: list[int] = []
+
+    async def heard(node: FakeNode, *_call: Any) -> AlterConfigsResponse:
+        told.append(node.node_id)
+        return AlterConfigsResponse(())
+
+    monkeypatch.setattr(FakeNode, "handle_controller_call", heard)
+    cluster = FakeCluster(3)
+    async with make(cluster) as admin:
+        for broker_id in (2, 3, 1):
+            await admin.alter_configs((ResourceType.BROKER, str(broker_id)), {"follower.replication.throttled.rate": 5})
+        assert told == [2, 3, 1]
+        cluster.nodes[2].is_down = True
+        await admin.alter_configs((ResourceType.BROKER, "2"), {"follower.replication.throttled.rate": 6})
+        assert told[3] != 2, "any broker of replog does"
 
 
 async def test_a_lost_answer_to_create_and_delete_is_not_an_error() -> None:
