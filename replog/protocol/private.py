@@ -18,7 +18,12 @@ from msgspec import Struct
 from replog.controller.requests import DrainBroker, DrainBrokerResponse
 from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
 from replog.errors import ErrorCode, MalformedFrameError
-from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
+from replog.rpc.config_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+)
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.rpc.messages import FindCutsRequest, FindCutsResponse, PolledOffsets, PollOffsets
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
@@ -166,6 +171,7 @@ _KINDS: tuple[tuple[type[Struct], type[Struct]], ...] = (
     (DescribeLogDirsRequest, DescribeLogDirsResponse),
     (DescribeQuorumRequest, DescribeQuorumResponse),
     (DrainBroker, DrainBrokerResponse),
+    (DescribeConfigsRequest, DescribeConfigsResponse),
 )
 """A new one goes to the end: keys stay what they are."""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from replog.client.protocol.asking import Broker
+from replog.client.protocol.records import known_code, text_of
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.errors.from_code import error_from_number
 
@@ -35,10 +36,7 @@ class Outcome(Protocol):
 
 def told(number: int, message: str | None) -> tuple[ErrorCode, str]:
     """Returns the code and the text of one thing; a number that this version does not know stands in the text."""
-    try:
-        return ErrorCode(number), message or ""
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR, f"error {number}: {message or 'this version does not know it'}"
+    return known_code(number), text_of(number, message)
 
 
 def raise_if_refused(number: int, message: str | None) -> None:

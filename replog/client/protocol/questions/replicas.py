@@ -175,7 +175,7 @@ def _directory(directory: Directory, sizes: Mapping[tuple[str, int], int]) -> Lo
     code, message = told(directory.error_code, None)
     return LogDir(
         directory.log_dir,
-        "" if code is ErrorCode.NONE else message or f"{code.name}: the broker's log says why",
+        "" if code is ErrorCode.NONE else f"{message}: the broker's log says why",
         directory.usable_bytes,
         tuple(
             LogDirReplica(topic, one.partition_index, one.partition_size)
