@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import in_order, raise_if_undone, told
 from replog.controller.requests import (
@@ -40,6 +42,8 @@ async def create_topics(broker: Broker, question: CreateTopics, timeout_ms: int)
     request = CreateTopicsRequest([_creatable(one) for one in question.topics], timeout_ms, question.validate_only)
     answer = await broker.ask(request, CreateTopicsResponse, timeout_ms=timeout_ms)
     found = {one.name: _created(one) for one in answer.topics}
+    if question.validate_only:  # Kafka has drawn ids for what does not exist
+        found = {name: replace(one, topic_id=None) for name, one in found.items()}
     raise_if_undone(found.values())
     return TopicsCreated(in_order(broker, [one.name for one in question.topics], found))
 

@@ -64,7 +64,6 @@ MIRRORED: list[tuple[Struct, Struct]] = [
                 asked.NewTopic("b", assignments=((1, 2), (2, 1))),
                 asked.NewTopic("c"),
             ),
-            validate_only=True,
         ),
         asked.CreateTopicsResponse(
             (
@@ -258,6 +257,13 @@ async def test_all_of_a_resource_is_replaced_but_no_list_changed() -> None:
 
 
 # ---- as Kafka answers ------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_that_is_judged_only_has_no_id() -> None:
+    topic = CreateTopicsResponse.CreatableTopicResult("t", IDS[0], error_message=None, num_partitions=3)
+    broker = ScriptedBroker({CreateTopicsRequest: CreateTopicsResponse(topics=[topic])})
+    (result,) = (await put(broker, asked.CreateTopics((asked.NewTopic("t"),), validate_only=True))).topics
+    assert (broker.asked[0].validate_only, result.topic_id, result.num_partitions) == (True, None, 3)
 
 
 @pytest.mark.parametrize("version", DescribeConfigsRequest.VERSIONS)
