@@ -7,7 +7,7 @@ from typing import Final
 
 from replog.client.protocol.asking import Broker
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.rpc.error_codes import error_from_number
+from replog.errors.from_code import error_from_number
 
 _TEXTS: Final[Mapping[int, str]] = {
     ErrorCode.NOT_COORDINATOR: "it does not coordinate the group (any more)",
