@@ -142,6 +142,7 @@ NodeRequest: TypeAlias = (
     | FindCutsRequest
     | MoveReplicaRequest
     | DescribeLogDirsRequest
+    | DescribeConfigsRequest
     | DescribeNodeConfigsRequest
     | LocateSegmentsRequest
 )
@@ -157,6 +158,7 @@ NodeResponse: TypeAlias = (
     | FindCutsResponse
     | MoveReplicaResponse
     | DescribeLogDirsResponse
+    | DescribeConfigsResponse
     | DescribeNodeConfigsResponse
     | LocateSegmentsResponse
 )

@@ -23,7 +23,7 @@ from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.broker.quorum.requests import QuorumRequests
 from replog.broker.replicas.replica_manager import ReplicaManager
-from replog.broker.requests.config_description import describe_node_configs
+from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.metadata_views import watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
@@ -61,6 +61,8 @@ from replog.errors import (
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.config_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
     DescribeNodeConfigsRequest,
     DescribeNodeConfigsResponse,
 )
@@ -190,6 +192,12 @@ class RequestHandlers:
             case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
                 return await self._parts.quorum_requests.handle(
                     call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
+                )
+            case DescribeConfigsRequest():
+                image, config = self._parts.publisher.image_or_raise(), self._parts.config
+                asked = call.request
+                return DescribeConfigsResponse(
+                    describe_configs(image, config, asked.resource_type, asked.resource_name)
                 )
             case DescribeNodeConfigsRequest():
                 return await self._describe_node_configs(call.request, call)

@@ -6,8 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from replog.client.protocol.asking import Question
-from replog.client.protocol.questions import cluster, configs, offsets, replicas, topics
+from replog.client.protocol.questions import (
+    cluster,
+    configs,
+    group_descriptions,
+    group_members,
+    group_offsets,
+    offsets,
+    replicas,
+    topics,
+)
 
 QUESTIONS: Final[Mapping[type, Question]] = {
-    question: ask for room in (offsets, topics, configs, replicas, cluster) for question, ask in room.QUESTIONS.items()
+    question: ask
+    for room in (offsets, topics, configs, replicas, cluster, group_members, group_offsets, group_descriptions)
+    for question, ask in room.QUESTIONS.items()
 }
