@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from bench.model import System, WrongResultError
+from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.seam import Connection
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
@@ -38,7 +39,6 @@ from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import PeerConnection
 
 NODES = 3
@@ -144,7 +144,7 @@ class ReplogQuorum(MetadataSystem):
         # brokers on paper say nothing while another system is measured, and are not to be fenced for it
         config = {} if self.is_hosting else {"broker.session.timeout.ms": PAPER_SESSION_MS}
         self._cluster = await LocalCluster.start(directory / "cluster", nodes=NODES, roles=roles, config=config)
-        self._transport = TcpTransport()
+        self._transport = KafkaTransport()
         self._connections: dict[int, Connection] = {}
         self._leader_id = -1
         if not self.is_hosting:
@@ -255,7 +255,10 @@ class ReplogQuorum(MetadataSystem):
             led.setdefault(topic.partitions[0].leader, {})[topic.topic_id] = topic.name
         answered: set[str] = set()
         for node_id in led.keys() & self._cluster.nodes.keys():
-            partitions = tuple(ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP) for topic_id in led[node_id])
+            partitions = tuple(
+                ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP, topic=name)
+                for topic_id, name in led[node_id].items()
+            )
             offsets = await self.connection(node_id).call(ListOffsetsRequest(partitions), timeout_ms=CALL_TIMEOUT_MS)
             if isinstance(offsets, ListOffsetsResponse):
                 answered |= {

@@ -10,6 +10,7 @@ from pathlib import Path
 from cluster_kit import say
 
 from replog.cli.metadata.log import MetadataLogFiles
+from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.seam import Connection
 from replog.cluster import LocalCluster
 from replog.controller.requests import (
@@ -23,7 +24,6 @@ from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.records import ConfigRecord, ResourceType
 from replog.rpc.metadata_records import decode_metadata_record
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.rpc.tcp.transport import TcpTransport
 
 KEY = "log.retention.ms"
 FIRST_VALUE = 10**9
@@ -47,7 +47,7 @@ class Changes:
     refused: set[int] = field(default_factory=set[int])
     unknown: set[int] = field(default_factory=set[int])
     errors: Counter[str] = field(default_factory=Counter[str])
-    _transport: TcpTransport = field(default_factory=TcpTransport)
+    _transport: KafkaTransport = field(default_factory=KafkaTransport)
     _connections: dict[str, Connection] = field(default_factory=dict[str, Connection])
     _leader: str | None = None
     _number: int = 0

@@ -14,10 +14,10 @@ from uuid import UUID
 from cluster_kit import PATIENCE_S, Cluster, say, until
 
 from replog.client import Consumer, Delivery, Producer
+from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.seam import Connection
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
-from replog.rpc.tcp.transport import TcpTransport
 from replog.testing.history import History, SentRecord
 
 BURST_RECORDS = 8
@@ -210,7 +210,7 @@ class LatestWatch:
         say(f"latest offsets: {dict(self.answers)}")
 
     async def _ask_forever(self, node_id: int, topic_id: UUID) -> None:
-        connection = TcpTransport().connect(self._cluster.address(node_id), purpose="latest")
+        connection = KafkaTransport().connect(self._cluster.address(node_id), purpose="latest")
         numbers = range(len(await self._cluster.partitions(self._topic)))
         request = ListOffsetsRequest(tuple(ListOffsetsPartition(topic_id, n, LATEST_TIMESTAMP) for n in numbers))
         try:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cluster_kit import PATIENCE_S, Cluster
 
+from replog.client.protocol.connection import KafkaTransport
 from replog.records import decode_batch, encode_batch, scan
 from replog.rpc.messages import (
     ACKS_ALL,
@@ -28,7 +29,6 @@ from replog.rpc.messages import (
     ProduceResponse,
     ProduceResult,
 )
-from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import Stream
 
 T0_MS = 1_700_000_000_000
@@ -49,8 +49,10 @@ class RawClient:
         self, cluster: Cluster, node_id: int, topic_id: UUID, partition: int = 0, *, address: str = ""
     ) -> None:
         self._cluster = cluster
-        self._connection = TcpTransport().connect(address or cluster.address(node_id), purpose="raw")
-        self._connection._open_timeout_s = PATIENCE_S  # a busy node is waited for: there is no other to ask
+        self._connection = KafkaTransport().connect(address or cluster.address(node_id), purpose="raw")
+        self._connection._endpoint = self._connection._endpoint._replace(
+            open_timeout_s=PATIENCE_S
+        )  # a busy node is waited for: there is no other to ask
         self._place = (topic_id, partition)
         self._correlation_id = 0
 

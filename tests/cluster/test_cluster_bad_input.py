@@ -17,6 +17,7 @@ from cluster_kit import Cluster, say
 from cluster_raw import T0_MS, RawClient, hello_to
 
 from replog.client import Admin, Consumer, Producer
+from replog.client.protocol.connection import KafkaTransport
 from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
 from replog.errors import (
     ErrorCode,
@@ -47,7 +48,6 @@ from replog.rpc.messages import (
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import MetadataRequest, WatchRequest
-from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, StreamKind, Tag, opening
 from replog.testing.history import History
 
@@ -256,7 +256,7 @@ async def test_mutated_messages(cluster: Cluster) -> None:
 async def test_wrong_cluster_id(cluster: Cluster) -> None:
     history = History()
     await fresh_records(cluster, history)
-    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    connection = KafkaTransport().connect(cluster.address(1), purpose="raw")
     hello = hello_to(cluster, "another-cluster")
     try:
         for opened in (connection.open_produce, connection.open_fetch):
@@ -306,7 +306,7 @@ async def test_bad_batches(cluster: Cluster) -> None:
     good = encode_batch([(T0_MS, None, b"good", ())])
     flipped = good[:-1] + bytes([good[-1] ^ 1])
     bad = {"flipped": flipped, "cut": good[:-1], "two": good * 2, "empty": b"", "short": good[:20], "zeros": bytes(100)}
-    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    connection = KafkaTransport().connect(cluster.address(1), purpose="raw")
     stream = await connection.open_produce(hello_to(cluster))
     try:
         for number, (name, batch) in enumerate(bad.items()):
@@ -326,7 +326,7 @@ async def test_absurd_requests(cluster: Cluster) -> None:
     history = History()
     topic_id = await fresh_records(cluster, history)
     batch = encode_batch([(T0_MS, None, b"v", ())])
-    connection = TcpTransport().connect(cluster.address(1), purpose="raw")
+    connection = KafkaTransport().connect(cluster.address(1), purpose="raw")
     hello = hello_to(cluster)
     produce, fetch = await connection.open_produce(hello), await connection.open_fetch(hello)
     try:

@@ -103,7 +103,7 @@ class ClusterView:
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
         self.home = HomeLoop()
-        self._transport = transport or KafkaTransport()
+        self._transport = transport or KafkaTransport(client_id=client_id)
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
         self._good_address = self.bootstrap[0]

@@ -433,12 +433,12 @@ class KafkaTransport:
 
     Args:
         connect: The function that connects a protocol; a simulated network has its own.
-        client_id: The name of the client in the logs of brokers.
+        client_id: The name of the client, for brokers; "": `CLIENT_ID`.
     """
 
-    def __init__(self, connect: Connect = create_connection, client_id: str = CLIENT_ID) -> None:
+    def __init__(self, connect: Connect = create_connection, client_id: str = "") -> None:
         self._connect = connect
-        self._client_id = client_id
+        self._client_id = client_id or CLIENT_ID
         self._polls = MetadataPolls()
 
     def connect(self, address: str, *, purpose: str) -> KafkaConnection:  # noqa: ARG002 -- the seam's shape

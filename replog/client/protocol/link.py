@@ -55,11 +55,13 @@ class Endpoint(NamedTuple):
         address: The host:port, for messages.
         client_id: The name of this client in the broker's logs.
         connect: The function that connects a protocol.
+        open_timeout_s: How long the way there may take, with the first answer.
     """
 
     address: str
     client_id: str
     connect: Connect
+    open_timeout_s: float = OPEN_TIMEOUT_S
 
     @property
     def host_and_port(self) -> tuple[str, int]:
@@ -307,13 +309,13 @@ async def open_link(endpoint: Endpoint, *, cluster_id: str = "") -> Link:
     link: Link | None = None
     address = endpoint.address
     try:
-        async with timeout_in_looks(OPEN_TIMEOUT_S):
+        async with timeout_in_looks(endpoint.open_timeout_s):
             link = await _connect(endpoint)
             request = ApiVersionsRequest("replog", __version__)
             body = await link.send(request, VERSIONS_VERSION, cluster_id=cluster_id)
     except TimeoutError:
         _abort(link)
-        raise ConnectionLostError(f"{address} did not answer within {OPEN_TIMEOUT_S:g} s") from None
+        raise ConnectionLostError(f"{address} did not answer within {endpoint.open_timeout_s:g} s") from None
     except BaseException:
         _abort(link)
         raise

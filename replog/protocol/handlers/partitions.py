@@ -36,7 +36,9 @@ def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
 
 
 def named_topic(image: MetadataImage, name: str, topic_id: UUID) -> TopicImage | None:
-    """Returns the topic of a name; None where there is none, or another one than our client means by its id."""
+    """Returns the topic of a name; None where there is none, or another one than our client means by its id, or by that alone."""
+    if not name:
+        return image.topics_by_id.get(topic_id)
     found = image.topics_by_name.get(name)
     return None if found is not None and topic_id not in {NO_TOPIC_ID, found.topic_id} else found
 

@@ -11,6 +11,7 @@ from broker_kit import batch, wait_until
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
+from replog.client.protocol.connection import KafkaConnection, KafkaTransport
 from replog.config.server import ServerConfig
 from replog.controller.messages import CreateTopics, NewTopic
 from replog.errors import ErrorCode, StorageError
@@ -26,7 +27,6 @@ from replog.rpc.messages import (
     client_hello,
 )
 from replog.rpc.metadata_messages import MetadataRequest, TopicInfo
-from replog.rpc.tcp.transport import TcpConnection, TcpTransport
 from replog_checkpoints import FileSystem
 
 PATIENCE_S = 60.0
@@ -53,7 +53,7 @@ class Running:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.connection: TcpConnection = TcpTransport().connect(node.address, purpose="test")
+        self.connection: KafkaConnection = KafkaTransport().connect(node.address, purpose="test")
         self._peers: list[GrpcConnection] = []
 
     def peer(self, node_id: int, incarnation_id: UUID, cluster_id: str = "c") -> GrpcConnection:

@@ -17,6 +17,7 @@ from replog.broker.node.environment import NodeEnvironment, PeerNetwork
 from replog.broker.node.node import Node
 from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.replica_manager import ReplicaManager
+from replog.client.protocol.connection import KafkaTransport
 from replog.config.server import ServerConfig
 from replog.controller.messages import (
     AlterableConfig,
@@ -58,7 +59,6 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.tcp.transport import TcpTransport
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown
@@ -516,7 +516,7 @@ async def test_a_controller_alone_is_ready_when_it_has_started() -> None:
         controller_quorum_voters=f"1@{address}",
     )
     only = await Node.start(alone, environment=NodeEnvironment(fs=SimulatedFileSystem()))
-    connection = TcpTransport().connect(only.address, purpose="data")
+    connection = KafkaTransport().connect(only.address, purpose="data")
     try:
         await asyncio.wait_for(only.wait_until_ready(), 60)
         metadata = None

@@ -52,10 +52,10 @@ def _by_topic(
     partitions: Iterable[P], topic: Callable[[str, list[K], UUID], T], partition: Callable[[P], K]
 ) -> list[T]:
     """Returns Kafka's topics, each with its partitions."""
-    names: dict[str, tuple[list[K], UUID]] = {}
+    topics: dict[tuple[str, UUID], list[K]] = {}
     for each in partitions:
-        names.setdefault(each.topic, ([], each.topic_id))[0].append(partition(each))
-    return [topic(name, found, topic_id) for name, (found, topic_id) in names.items()]
+        topics.setdefault((each.topic, each.topic_id), []).append(partition(each))
+    return [topic(name, found, topic_id) for (name, topic_id), found in topics.items()]
 
 
 def _ids(partitions: Sequence[_Asked]) -> Mapping[str, UUID]:
