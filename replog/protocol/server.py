@@ -145,7 +145,11 @@ class KafkaServer:
             is_repeated = api.is_repeated is not None and api.is_repeated(response)
             return Answered(await _written_in_turns(response, call.version), is_repeated)
 
-        return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+        try:
+            return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+        except ReplogError as error:  # the node does not know the metadata yet
+            request = _read(api, Reader(body, api.elements_max), call.version)
+            return _written(api.refuse(request, Failure(error.code, str(error))), call.version)
 
     async def _handle(self, api: Served, request: object, call: Call, run: _Run) -> Response:
         try:

@@ -24,6 +24,7 @@ from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.refusals import Refusal
 from replog.errors import BrokerNotAvailableError, ErrorCode, InvalidRequestError, ThrottledError
 from replog.rpc.messages import OffsetsUpdate, PolledOffsets, PollOffsets, WatchedOffsets, WatchedPartition
+from replog.rpc.request_limits import check_partitions
 
 WATCHES_MAX: Final = 1_000
 WATCHED_PARTITIONS_MAX: Final = 200_000
@@ -89,6 +90,7 @@ class OffsetWatches:
     async def _watch(self, request: PollOffsets) -> tuple[int, OffsetWatch]:
         """Returns the watch that is polled, and its id."""
         if not request.watch_id:
+            check_partitions(len(request.partitions))
             watch, watch_id = OffsetWatch(request.partitions), next(self._ids)
             watch.is_polled = True
             await self._stepper.driver.call(lambda: self._add(watch_id, watch))

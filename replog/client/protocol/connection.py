@@ -353,7 +353,7 @@ class KafkaConnection:
                 told: PolledOffsets = await _ask_privately(api, broker, poll, OFFSETS_TIMEOUT_MS)
                 yield told.update
                 if told.is_over:
-                    return
+                    raise ConnectionLostError(f"{self._endpoint.address} leads none of the partitions any more")
                 poll = PollOffsets(told.watch_id)
         finally:
             link.lose(ConnectionLostError("the watch has ended"))

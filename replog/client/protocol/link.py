@@ -333,9 +333,9 @@ def _served(body: memoryview, address: str) -> Mapping[int, range]:
         raise UnsupportedVersionError(
             f"{address} does not know version {VERSIONS_VERSION} of ApiVersions: it is older than any broker that this client knows"
         )
-    if code != ErrorCode.NONE:
-        raise error_from_number(code, f"{address} refuses to say what it serves")
     told = read_answer(body, ApiVersionsResponse, VERSIONS_VERSION)
+    if code != ErrorCode.NONE:
+        raise error_from_number(code, told.error_message or f"{address} refuses to say what it serves")
     return {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
 
 

@@ -43,7 +43,9 @@ class MetadataPolls:
             asked = MetadataRequest(None, allow_auto_topic_creation=False)
             answer = await link.ask(asked, MetadataResponse, timeout_ms=TIMEOUT_MS)
             if answer.error_code:
-                raise error_from_number(answer.error_code, f"{address} refuses to tell its metadata")
+                raise error_from_number(
+                    answer.error_code, answer.error_message or f"{address} refuses to tell its metadata"
+                )
             yield self._told(answer)
             if not request.follow:
                 return

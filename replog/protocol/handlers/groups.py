@@ -69,6 +69,7 @@ async def list_groups(node: KafkaNode, request: ListGroupsRequest, call: Call) -
     """Lists the groups that this broker coordinates."""
     asked = ListGroups(tuple(request.states_filter), tuple(request.types_filter))
     try:
+        _ = node.image  # raises where it is not known: it says whose groups this broker coordinates
         answers: list[ListGroupsResponse] = await node.coordinate_all(asked, TIMEOUT_MS)
     except ReplogError as error:
         return refuse_list_groups(request, failure_of(error))

@@ -57,6 +57,7 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
     """Returns the answer to a request that failed as a whole."""
     return MetadataResponse(
         error_code=failure.code,
+        error_message=failure.message,
         topics=[
             MetadataResponse.MetadataResponseTopic(failure.code, topic.name or "", topic.topic_id)
             for topic in request.topics or ()

@@ -57,7 +57,7 @@ def api_versions(
 
 def refuse_api_versions(_request: ApiVersionsRequest, failure: Failure) -> ApiVersionsResponse:
     """Returns the answer to a request that failed."""
-    return ApiVersionsResponse(error_code=failure.code)
+    return ApiVersionsResponse(error_code=failure.code, error_message=failure.message)
 
 
 def unsupported(advertised: Mapping[int, range]) -> ApiVersionsResponse:

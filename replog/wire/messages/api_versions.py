@@ -115,6 +115,7 @@ class ApiVersionsResponse(Struct):
     finalized_features_epoch: int = -1
     finalized_features: list[ApiVersionsResponse.FinalizedFeatureKey] = field(default_factory=list)
     zk_migration_ready: bool = False
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> ApiVersionsResponse:
@@ -143,6 +144,9 @@ class ApiVersionsResponse(Struct):
                     value.finish()
                 elif tag == 3:
                     it.zk_migration_ready = value.fixed(_o)[0]
+                    value.finish()
+                elif tag == 10000:
+                    it.error_message = value.text(flexible)
                     value.finish()
         return it
 
@@ -176,4 +180,8 @@ class ApiVersionsResponse(Struct):
                 value = Writer()
                 value.fixed(_o, self.zk_migration_ready)
                 tags.append((3, value))
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10000, value))
             w.tagged(tags)

@@ -231,6 +231,7 @@ class MetadataResponse(Struct):
     topics: list[MetadataResponse.MetadataResponseTopic] = field(default_factory=list)
     cluster_authorized_operations: int = -2147483648
     error_code: int = 0
+    error_message: str = ""
 
     @classmethod
     def read(cls, r: Reader, version: int) -> MetadataResponse:
@@ -249,7 +250,10 @@ class MetadataResponse(Struct):
         if version >= 13:
             (it.error_code,) = r.fixed(_h)
         if version >= 9:
-            r.tagged()
+            for tag, value in r.tagged():
+                if tag == 10000:
+                    it.error_message = value.text(flexible)
+                    value.finish()
         return it
 
     def write(self, w: Writer, version: int) -> None:
@@ -271,4 +275,9 @@ class MetadataResponse(Struct):
         if version >= 13:
             w.fixed(_h, self.error_code)
         if version >= 9:
-            w.tagged()
+            tags: list[tuple[int, Writer]] = []
+            if self.error_message:
+                value = Writer()
+                value.text(self.error_message, flexible)
+                tags.append((10000, value))
+            w.tagged(tags)

@@ -1,8 +1,9 @@
-"""The watch of high watermarks and log starts: one node, real gRPC."""
+"""The watch of high watermarks and log starts: one node, real connections."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from replog.rpc.messages import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     OffsetsUpdate,
+    PollOffsets,
     WatchedOffsets,
     WatchedPartition,
     WatchOffsetsRequest,
@@ -57,6 +59,15 @@ def watches(it: Running) -> Any:
     return inner.parts.requests.fetch_path.watches
 
 
+async def polled(it: Running, topic: TopicInfo) -> AsyncGenerator[OffsetsUpdate]:
+    """The updates of a watch of one partition, asked of the broker itself."""
+    poll = PollOffsets(0, asked(topic).partitions)
+    while True:
+        told = await watches(it).poll(poll)
+        poll = PollOffsets(told.watch_id)
+        yield told.update
+
+
 async def test_it_tells_the_state_and_then_what_moves() -> None:
     async with node(SimulatedFileSystem()) as it:
         topic, other = await it.create("t"), await it.create("u")
@@ -82,13 +93,11 @@ async def test_a_reader_that_is_behind_gets_the_newest_state_once() -> None:
     """Goal: nothing is queued, whatever moves meanwhile."""
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        updates = watches(it).updates(asked(topic))
+        updates = polled(it, topic)
         assert await bounds(updates) == [(0, 0)]
         for _ in range(20):
             await it.produce(topic)
         assert await bounds(updates) == [(0, 20)]
-        await updates.aclose()
-        assert len(watches(it)) == 0
 
 
 async def test_it_says_that_it_serves_while_what_moves_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,11 +111,10 @@ async def test_it_says_that_it_serves_while_what_moves_is_no_news(monkeypatch: p
     monkeypatch.setattr(OffsetWatch, "wait", moves_at_once)
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        updates = watches(it).updates(asked(topic))
+        updates = polled(it, topic)
         assert await bounds(updates) == [(0, 0)]
         for _ in range(2):
             assert await next_update(updates, is_heartbeat=True) == ()
-        await updates.aclose()
 
 
 async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
@@ -119,7 +127,7 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
         assert (gone.topic_id, gone.error) == (topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         await it.connection.controller_call(DeleteTopics(("u",)), timeout_ms=5_000)
         await next_update(updates)
-        with pytest.raises(ConnectionLostError, match="closed the stream"):
+        with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
             await next_update(updates)
         await wait_until(lambda: len(watches(it)) == 0)
         assert not watches(it)._by_key
@@ -155,9 +163,22 @@ async def test_watches_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) -
         await next_update(second)
         with pytest.raises(ThrottledError, match="ask for the offsets instead"):
             await next_update(third)
-        await first.aclose()  # type: ignore[attr-defined] -- a generator
-        await wait_until(lambda: len(watches(it)) == 1)
+        monkeypatch.setattr(offset_watches, "EXPIRES_S", 0.0)
         assert await bounds(it.connection.watch_offsets(asked(topic))) == [(0, 0)]
+
+
+async def test_a_watch_that_is_gone_or_polled_already_is_refused() -> None:
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        told = await watches(it).poll(PollOffsets(0, asked(topic).partitions))
+        again = asyncio.create_task(watches(it).poll(PollOffsets(told.watch_id)))
+        await asyncio.sleep(0)
+        for watch_id in (told.watch_id, told.watch_id + 1):
+            with pytest.raises(InvalidRequestError, match="begin a new one"):
+                await watches(it).poll(PollOffsets(watch_id))
+        again.cancel()
+        await asyncio.gather(again, return_exceptions=True)
+        assert len(watches(it)) == 0
 
 
 async def test_what_may_not_be_asked() -> None:
@@ -187,7 +208,7 @@ async def test_many_partitions_are_told_in_several_updates() -> None:
 async def test_a_node_stops_with_open_watches() -> None:
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        updates = watches(it).updates(asked(topic))
+        updates = polled(it, topic)
         await next_update(updates)
         async with asyncio.timeout(60):
             await it.node.stop()

@@ -20,7 +20,6 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.rpc.messages import FetchPartition, FetchRequest, Hello
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import PeerConnection
 from replog.testing import SimulatedFileSystem
@@ -120,13 +119,9 @@ async def test_a_node_says_which_one_of_which_cluster_it_is(kind: InterBrokerTra
                 await way.controller_call(controller.DeleteTopics(("t",)), timeout_ms=TIMEOUT_MS, cluster_id="c")
 
 
-async def test_a_call_says_of_which_cluster_it_is_unless_it_asks_for_that(kind: InterBrokerTransport) -> None:
-    """A node that is being formatted does not know the cluster yet."""
+async def test_a_call_says_of_which_cluster_it_is(kind: InterBrokerTransport) -> None:
     async with meeting(kind) as met:
         way = met.way()
-        found = await way.call(MetadataRequest(), timeout_ms=TIMEOUT_MS)
-        assert isinstance(found, ClusterMetadata)
-        assert found.cluster_id == "c"
         with pytest.raises(InconsistentClusterIdError, match="none that it names"):
             await way.call(DescribeNodeRequest(), timeout_ms=TIMEOUT_MS)
         await way.call(DescribeNodeRequest(), timeout_ms=TIMEOUT_MS, cluster_id="c")

@@ -173,7 +173,7 @@ async def metadata(broker: Broker, question: MetadataRequest, timeout_ms: int) -
     asked = KafkaMetadata(names, allow_auto_topic_creation=False)
     answer = await broker.ask(asked, MetadataResponse, timeout_ms=timeout_ms)
     if answer.error_code != ErrorCode.NONE:
-        raise error_from_number(answer.error_code, text_of(answer.error_code, ""))
+        raise error_from_number(answer.error_code, text_of(answer.error_code, answer.error_message))
     brokers, topics = topic_infos(answer)
     return ClusterMetadata(answer.cluster_id or "", -1, answer.controller_id, -1, brokers, topics)
 
