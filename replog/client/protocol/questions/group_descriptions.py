@@ -121,7 +121,7 @@ async def describe_group(broker: Broker, question: DescribeGroup, timeout_ms: in
                 each.member_id,
                 each.group_instance_id,
                 each.client_id,
-                each.client_host,
+                _host(each.client_host),
                 bytes(each.member_metadata),
                 bytes(each.member_assignment),
             )
@@ -170,13 +170,18 @@ def _consumer(member: ConsumerGroupDescribeResponse.Member) -> DescribedConsumer
         member.rack_id,
         member.member_epoch,
         member.client_id,
-        member.client_host,
+        _host(member.client_host),
         tuple(member.subscribed_topic_names),
         member.subscribed_topic_regex or "",
         _partitions(member.assignment.topic_partitions),
         _partitions(member.target_assignment.topic_partitions),
         GroupType.CLASSIC if member.member_type == _CLASSIC_MEMBER else GroupType.CONSUMER,
     )
+
+
+def _host(told: str) -> str:
+    """Returns an address without what Java puts before one that has no name: "/127.0.0.1"."""
+    return told.removeprefix("/")
 
 
 def _partitions(topics: Iterable[ConsumerGroupDescribeResponse.TopicPartitions]) -> Assignment:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, TypeVar
 
-from replog.client.protocol.asking import Broker, Question, RequestMessage
+from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.group_refusals import lacking, refusal, require_answer
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
@@ -84,7 +84,7 @@ async def commit_offsets(broker: Broker, question: CommitOffsets, timeout_ms: in
     kind = OffsetCommitRequest if has_ids else CommitByName
     version = await broker.version(kind)
     if question.member_epoch >= 0:
-        _require_members(broker, kind, version)
+        _require_members(broker, "OffsetCommit", version)
     request = kind(
         question.group_id,
         question.member_epoch,
@@ -161,7 +161,7 @@ async def fetch_offsets(broker: Broker, question: FetchOffsets, timeout_ms: int)
     kind = OffsetFetchRequest if has_ids else FetchByName
     version = await broker.version(kind)
     if question.member_epoch >= 0:
-        _require_members(broker, kind, version)
+        _require_members(broker, "OffsetFetch", version)
     if topics is None and version < EVERY_TOPIC_FROM:
         raise UnsupportedVersionError(
             f"{broker.address} serves OffsetFetch up to version {version}, which cannot tell all that a group has committed: "
@@ -250,10 +250,10 @@ def _offsets(topic: _Topics) -> tuple[CommittedOffset, ...]:
     )
 
 
-def _require_members(broker: Broker, kind: type[RequestMessage], version: int) -> None:
+def _require_members(broker: Broker, api: str, version: int) -> None:
     if version < MEMBERS_FROM:
         raise UnsupportedVersionError(
-            f"{broker.address} serves {kind.__name__.removesuffix('Request')} up to version {version}, and members of groups whose "
+            f"{broker.address} serves {api} up to version {version}, and members of groups whose "
             f"coordinator assigns (KIP-848) need version {MEMBERS_FROM}: use a broker of Kafka 4.0 or newer"
         )
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from coordinating_broker import CoordinatingBroker, refusing
 
-from replog.client.protocol.questions import group_descriptions, group_members, group_offsets
+from replog.client.protocol.questions.table import QUESTIONS
 from replog.coordinator.consumers.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
@@ -74,7 +74,6 @@ from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommit
 from replog.wire.messages.offset_delete import OffsetDeleteResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 
-QUESTIONS = {**group_members.QUESTIONS, **group_offsets.QUESTIONS, **group_descriptions.QUESTIONS}
 A, B = UUID(int=0xA), UUID(int=0xB)
 COMMIT, FETCH = OffsetCommitRequest.API_KEY, OffsetFetchRequest.API_KEY
 
@@ -375,7 +374,7 @@ async def test_our_groups_are_listed_as_they_are() -> None:
 
 
 async def test_a_group_of_the_classic_protocol_is_described() -> None:
-    member = DescribedMember("m", "i", "me", "/127.0.0.1", b"wants", b"got")
+    member = DescribedMember("m", "i", "me", "127.0.0.1", b"wants", b"got")
     answer = DescribedGroup("g", "Stable", "consumer", "range", (member,))
     assert await passed_on(DescribeGroup("g"), answer) == (DescribeGroup("g"), answer)
 
@@ -392,10 +391,16 @@ async def test_a_group_that_there_is_not_is_dead_or_not_found(version: int) -> N
 
 
 async def test_a_group_of_kip_848_is_described() -> None:
-    member = DescribedConsumer("m", "i", "r", 4, "me", "/127.0.0.1", ("t",), "t.*", {A: frozenset({0})}, {})
-    old = DescribedConsumer("c", None, None, 4, "me", "/127.0.0.1", ("t",), "", group_type=GroupType.CLASSIC)
+    member = DescribedConsumer("m", "i", "r", 4, "me", "127.0.0.1", ("t",), "t.*", {A: frozenset({0})}, {})
+    old = DescribedConsumer("c", None, None, 4, "me", "127.0.0.1", ("t",), "", group_type=GroupType.CLASSIC)
     answer = DescribedConsumerGroup("g", "Stable", 5, 4, "uniform", (member, old))
     assert await passed_on(DescribeConsumerGroup("g"), answer) == (DescribeConsumerGroup("g"), answer)
+
+
+async def test_a_host_is_told_without_the_slash_that_java_puts_before_it() -> None:
+    member = DescribedMember("m", None, "me", "/127.0.0.1", b"", b"")
+    _, told = await passed_on(DescribeGroup("g"), DescribedGroup("g", "Stable", "consumer", "range", (member,)))
+    assert [each.client_host for each in told.members] == ["127.0.0.1"]
 
 
 async def test_a_broker_without_groups_of_kip_848_has_none() -> None:
