@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 from embedded_group_kit import PATIENCE_S, Background, Heard, Rig, member, places, read, until
 
 from replog.client import AssignmentListener, Consumer, TopicPartition
-from replog.errors import CommitStaleError, InvalidRequestError, ReplogError
+from replog.client.groups.coordinator import Coordinator
+from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.errors import CommitStaleError, InvalidRequestError, ReplogError, UnsupportedVersionError
 
 
 async def test_members_share_and_whoever_goes_is_replaced_at_once(rig: Rig) -> None:
@@ -24,6 +27,28 @@ async def test_members_share_and_whoever_goes_is_replaced_at_once(rig: Rig) -> N
     await second.stop()
     await until(lambda: len(third.consumer.assignment()) == 4)
     await third.stop()
+
+
+async def test_without_news_members_hear_of_changes_by_their_heartbeats(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka has no such API: it is asked for once in a while, in case that another broker coordinates by then."""
+    asked: list[str] = []
+    call = Coordinator.call
+
+    async def refused(it: Coordinator, request: Any, *others: Any) -> Any:
+        if isinstance(request, WaitForGroupNews):
+            asked.append(request.member_id)
+            raise UnsupportedVersionError("the broker serves none of API 20002")
+        return await call(it, request, *others)
+
+    monkeypatch.setattr(Coordinator, "call", refused)
+    first, second = await member(rig), await member(rig)
+    await until(lambda: len(first.consumer.assignment()) == len(second.consumer.assignment()) == 2)
+    await first.stop()
+    await until(lambda: len(second.consumer.assignment()) == 4)
+    await second.stop()
+    assert sorted(asked) == sorted(set(asked))
 
 
 async def test_a_member_without_partitions_waits(rig: Rig) -> None:

@@ -52,7 +52,7 @@ from replog.coordinator.consumers.requests import (
     GroupNews,
     WaitForGroupNews,
 )
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.waiting.task_ends import end_tasks
 
@@ -340,14 +340,21 @@ class GroupMember:
             return Failed(error.with_traceback(None))
 
     async def _hear_news(self) -> None:
-        """Sends the next heartbeat as soon as the coordinator has news; without it they come at their interval."""
+        """Sends the next heartbeat as soon as the coordinator has news; without it they come at their interval.
+
+        Kafka has no news: whether another broker coordinates by now, which may have, is asked once in `NEWS_WAIT_MS`.
+        """
         backoff = Backoff(self._view.rng, max_ms=NEWS_WAIT_MS)
         while True:
             await self._hearing.wait()
             request = WaitForGroupNews(self._settings.group_id, self._member_id, self.epoch, NEWS_WAIT_MS)
             try:
                 news = await self._coordinator.call(request, GroupNews, NEWS_WAIT_MS + ATTEMPT_TIMEOUT_MS)
-            except ReplogError as error:  # brokers of before know of no news
+            except UnsupportedVersionError as error:
+                _log.debug("group %s: changes come with heartbeats alone: %s", self._settings.group_id, error)
+                await asyncio.sleep(NEWS_WAIT_MS / 1000)
+                continue
+            except ReplogError as error:
                 _log.debug("group %s: no news from the coordinator: %s", self._settings.group_id, error)
                 await asyncio.sleep(backoff.next_s())
                 continue
