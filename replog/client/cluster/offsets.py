@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from replog.client.cluster.leader_calls import Failure, Members, ask_leaders
 from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UnsupportedVersionError
 from replog.rpc.messages import (
     FROM_OFFSET_TIMESTAMP,
     Cut,
@@ -98,7 +98,8 @@ async def first_records(
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Asks the leaders for the first record at or after an offset of each partition; -1 twice where there is none.
 
-    Left out are partitions without a leader, and those whose broker is older than this question.
+    Left out are partitions without a leader, and those whose broker is older than this question; all of a cluster of Kafka's, which
+    does not have it.
 
     Raises as `list_offsets` does.
     """
@@ -118,15 +119,18 @@ async def first_records(
             )
         )
 
-    found = await ask_leaders(
-        view,
-        offsets,
-        request_for,
-        lambda response: expect(response, ListOffsetsResponse).results,
-        timeout_ms=timeout_ms,
-        what="look up times of records",
-        skips_leaderless=True,
-    )
+    try:
+        found = await ask_leaders(
+            view,
+            offsets,
+            request_for,
+            lambda response: expect(response, ListOffsetsResponse).results,
+            timeout_ms=timeout_ms,
+            what="look up times of records",
+            skips_leaderless=True,
+        )
+    except UnsupportedVersionError:
+        return {}
     return {
         partition: OffsetAndTimestamp(result.offset, result.timestamp)
         for partition, result in found.items()
