@@ -82,6 +82,14 @@ def broker(request: pytest.FixtureRequest) -> Broker:
     return of_replog(request.getfixturevalue("replog_broker"))
 
 
+@pytest.fixture(scope="session", params=["replog", pytest.param("kafka", marks=pytest.mark.kafka)])
+def serving(request: pytest.FixtureRequest) -> Broker:
+    """Ours, and Kafka itself, for clients of ours: always both, since Kafka is no proof of the test but what is tested."""
+    if request.param == "kafka":
+        return of_kafka(request.getfixturevalue("kafka_broker"))
+    return of_replog(request.getfixturevalue("replog_broker"))
+
+
 @pytest.fixture(scope="session")
 def _both_brokers(kafka_broker: KafkaNode, replog_broker: ServedCluster) -> Iterator[Sides]:
     with sides(Side(of_kafka(kafka_broker)), Side(of_replog(replog_broker))) as pair:

@@ -78,5 +78,5 @@ async def told_to_operators(broker: Broker, group: str, member: Consumer, offset
         assert await admin.delete_groups([group]) == {group: None}
 
 
-def test_two_members_share_and_one_takes_over(broker: Broker) -> None:
-    asyncio.run(joined_shared_and_taken_over(broker, broker.topic(PARTITIONS)))
+def test_two_members_share_and_one_takes_over(serving: Broker) -> None:
+    asyncio.run(joined_shared_and_taken_over(serving, serving.topic(PARTITIONS)))
