@@ -42,7 +42,7 @@ PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
         "OffsetFetchResponseTopics": (_NAMED_TOPIC_ID,),
         "OffsetFetchResponsePartitions": (("CommitTimestamp", "int64", 0),),
     },
-    "DeleteGroupsResponse": {"DeletableGroupResult": (_TEXT,)},
+    "DeleteGroupsResponse": {"DeletableGroupResult": (_TEXT, ("MayBeDone", "bool", "false"))},
     "ListGroupsResponse": {"": (_TEXT,)},
 }
 """By message and struct ("": the message itself): name, type and default of each field, in the order of their tags."""

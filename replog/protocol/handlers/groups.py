@@ -10,7 +10,7 @@ from replog.coordinator.describing.requests import (
     ListGroups,
     ListGroupsResponse,
 )
-from replog.errors import ErrorCode, ReplogError
+from replog.errors import ErrorCode, ReplogError, RequestTimedOutError
 from replog.protocol.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.protocol.handlers.metadata import GROUP_OPERATIONS
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few, text
@@ -35,17 +35,16 @@ _NO_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID}
 async def delete_groups(node: KafkaNode, request: DeleteGroupsRequest, call: Call) -> DeleteGroupsResponse:  # noqa: ARG001 -- the shape of handlers
     """Deletes groups without members, each for itself."""
     require_few(len(request.groups_names), "groups")
-    found = await each_or_failure(
-        request.groups_names, lambda name: node.coordinate(name, DeleteGroup(name), TIMEOUT_MS)
-    )
-    return DeleteGroupsResponse(
-        results=[
-            DeleteGroupsResponse.DeletableGroupResult(name, _deleted_code(told), told.message)
-            if isinstance(told, Failure)
-            else DeleteGroupsResponse.DeletableGroupResult(name)
-            for name, told in found
-        ]
-    )
+    return DeleteGroupsResponse(results=[await _deleted(node, name) for name in dict.fromkeys(request.groups_names)])
+
+
+async def _deleted(node: KafkaNode, name: str) -> DeleteGroupsResponse.DeletableGroupResult:
+    try:
+        await node.coordinate(name, DeleteGroup(name), TIMEOUT_MS)
+    except ReplogError as error:
+        failure, may_be_done = failure_of(error), isinstance(error, RequestTimedOutError)
+        return DeleteGroupsResponse.DeletableGroupResult(name, _deleted_code(failure), failure.message, may_be_done)
+    return DeleteGroupsResponse.DeletableGroupResult(name)
 
 
 def _deleted_code(failure: Failure) -> ErrorCode:

@@ -9,6 +9,7 @@ from msgspec import Struct, field
 
 from replog.wire.primitives import Reader, Writer
 
+_o = struct.Struct(">?")
 _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
@@ -51,6 +52,7 @@ class DeleteGroupsResponse(Struct):
         group_id: str = ""
         error_code: int = 0
         error_message: str = ""
+        may_be_done: bool = False
 
         @classmethod
         def read(cls, r: Reader, version: int) -> DeleteGroupsResponse.DeletableGroupResult:
@@ -62,6 +64,9 @@ class DeleteGroupsResponse(Struct):
                 for tag, value in r.tagged():
                     if tag == 10000:
                         it.error_message = value.text(flexible)
+                        value.finish()
+                    elif tag == 10001:
+                        it.may_be_done = value.fixed(_o)[0]
                         value.finish()
             return it
 
@@ -75,6 +80,10 @@ class DeleteGroupsResponse(Struct):
                     value = Writer()
                     value.text(self.error_message, flexible)
                     tags.append((10000, value))
+                if self.may_be_done:
+                    value = Writer()
+                    value.fixed(_o, self.may_be_done)
+                    tags.append((10001, value))
                 w.tagged(tags)
 
     throttle_time_ms: int = 0

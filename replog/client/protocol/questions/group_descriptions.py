@@ -56,7 +56,10 @@ async def delete_group(broker: Broker, question: DeleteGroup, timeout_ms: int) -
     if found is None:
         raise lacking(broker, f"group {group!r}")
     what = f"to delete group {group!r}"
-    if found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE:
+    is_in_doubt = (
+        found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE and not found.error_message
+    )  # as Kafka says it
+    if is_in_doubt or found.may_be_done:
         raise RequestTimedOutError(str(refusal(broker, found.error_code, found.error_message, what)))
     require_answer(broker, found.error_code, found.error_message, what)
     return DeleteGroupResponse()

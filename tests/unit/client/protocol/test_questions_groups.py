@@ -338,6 +338,12 @@ async def test_a_deletion_that_the_log_did_not_take_in_time_may_be_done_yet() ->
     ours = CoordinatingBroker(coordinate=refusing(RequestTimedOutError("not committed in 5000 ms")))
     with pytest.raises(RequestTimedOutError, match="not committed in 5000 ms"):
         await put(ours, DeleteGroup("g"))
+    result = DeleteGroupsResponse.DeletableGroupResult("g", ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    with pytest.raises(RequestTimedOutError, match="its log did not take the change in time"):
+        await put(CoordinatingBroker(lambda _: DeleteGroupsResponse(results=[result])), DeleteGroup("g"))
+    early = CoordinatingBroker(coordinate=refusing(CoordinatorNotAvailableError("it has no leader; ask again")))
+    with pytest.raises(CoordinatorNotAvailableError, match="it has no leader"):  # nobody has begun to delete it
+        await put(early, DeleteGroup("g"))
 
 
 @pytest.mark.parametrize("version", range(6))
