@@ -21,6 +21,7 @@ from replog.errors import (
     InvalidRequestError,
     MalformedFrameError,
     UnsupportedVersionError,
+    VoterNotFoundError,
 )
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
@@ -201,6 +202,11 @@ async def remove_voter(broker: Broker, question: RemoveVoterRequest, timeout_ms:
         directory_id = voters.get(question.voter_id, NO_DIRECTORY)
     request = RemoveRaftVoterRequest(None, question.voter_id, directory_id, timeout_ms)
     answer = await broker.ask(request, RemoveRaftVoterResponse, timeout_ms=timeout_ms)
+    if directory_id == NO_DIRECTORY and answer.error_code == ErrorCode.INVALID_REQUEST:  # Kafka wants a directory
+        raise VoterNotFoundError(
+            f"the metadata quorum has no voter {question.voter_id} whose directory it knows; "
+            "`replog quorum describe` shows the voters"
+        )
     raise_if_refused(answer.error_code, answer.error_message)
     return RemoveVoterResponse()
 

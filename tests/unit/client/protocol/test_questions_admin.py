@@ -452,3 +452,12 @@ async def test_a_voter_is_removed_from_the_directory_that_it_has() -> None:
     with pytest.raises(VoterNotFoundError, match=r"^no voter 1$"):
         await put(mirror, question)
     assert (mirror.structs[1:], mirror.within_ms) == ([question], WITHIN_MS)
+
+
+async def test_a_voter_that_is_none_is_not_removed() -> None:
+    refused = RemoveRaftVoterResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="not a valid voter")
+    broker = ScriptedBroker({DescribeQuorumRequest: quorum(*VOTERS), RemoveRaftVoterRequest: refused})
+    with pytest.raises(VoterNotFoundError, match="no voter 9 "):
+        await put(broker, quorum_messages.RemoveVoterRequest(9))
+    with pytest.raises(InvalidRequestError, match="not a valid voter"):
+        await put(broker, quorum_messages.RemoveVoterRequest(9, IDS[0]))
