@@ -19,9 +19,10 @@ _OF_THE_REQUEST: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
     }
 )
-"""Errors that say nothing of a topic or a partition: nobody has looked at it."""
+"""Errors that say nothing of a topic or a partition, but that nobody has answered for it."""
 
 
 class Outcome(Protocol):
@@ -45,8 +46,8 @@ def raise_if_refused(number: int, message: str | None) -> None:
         raise error_from_number(number, message or "")
 
 
-def raise_if_undone(outcomes: Iterable[Outcome]) -> None:
-    """Raises the error of a request of which nothing was done, and which may be made again.
+def raise_if_unanswered(outcomes: Iterable[Outcome]) -> None:
+    """Raises the error of a request that nobody has answered: another broker, or the same one later, may.
 
     Most answers have no place for the error of a whole request: it stands beside each thing that the request names.
     """

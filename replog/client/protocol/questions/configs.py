@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from replog.client.protocol.asking import Broker, Question
-from replog.client.protocol.questions.answered import in_order, raise_if_refused, raise_if_undone, told
+from replog.client.protocol.questions.answered import in_order, raise_if_refused, raise_if_unanswered, told
 from replog.controller.requests import AlterConfigs, AlterConfigsResource, AlterConfigsResult, ConfigOperation
 from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
 from replog.errors import MalformedFrameError, UnsupportedVersionError
@@ -61,7 +61,7 @@ async def alter_configs(broker: Broker, question: AlterConfigs, timeout_ms: int)
     Resources of which all is replaced go in a request of their own, after the others.
 
     Raises:
-        RetriableError: Nothing was done, for a reason that passes.
+        RetriableError: Nobody has answered; another broker, or the same one later, may.
         UnsupportedVersionError: All of a resource is to be replaced, and a list changed at the same time.
     """
     replaced = [one for one in question.resources if one.replaces]
@@ -74,7 +74,7 @@ async def alter_configs(broker: Broker, question: AlterConfigs, timeout_ms: int)
     if replaced:
         request = AlterConfigsRequest(values, question.validate_only, timeout_ms)
         results += _results(await broker.ask(request, AlterConfigsResponse, timeout_ms=timeout_ms))
-    raise_if_undone(results)
+    raise_if_unanswered(results)
     found = {(one.resource_type, one.resource_name): one for one in results}
     return ConfigsAltered(
         in_order(broker, [(one.resource_type, one.resource_name) for one in question.resources], found)

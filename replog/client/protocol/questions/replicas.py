@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from replog.client.protocol.asking import Broker, Question
-from replog.client.protocol.questions.answered import in_order, raise_if_refused, raise_if_undone, told
+from replog.client.protocol.questions.answered import in_order, raise_if_refused, raise_if_unanswered, told
 from replog.controller.requests import AlterPartitionReassignments, ElectLeaders, PartitionResult, Reassignment
 from replog.controller.requests import AlterPartitionReassignmentsResponse as ReassignmentsAltered
 from replog.controller.requests import ElectLeadersResponse as LeadersElected
@@ -58,7 +58,7 @@ async def elect_leaders(broker: Broker, question: ElectLeaders, timeout_ms: int)
     """Elects the leaders of the partitions that are named, or of all that need it.
 
     Raises:
-        RetriableError: Nothing was done, for a reason that passes.
+        RetriableError: Nobody has answered; another broker, or the same one later, may.
         UnsupportedVersionError: The election is unclean, and the broker knows preferred leaders only.
     """
     version = await broker.version(ElectLeadersRequest)
@@ -79,7 +79,7 @@ async def elect_leaders(broker: Broker, question: ElectLeaders, timeout_ms: int)
         for topic in answer.replica_election_results
         for one in topic.partition_result
     }
-    raise_if_undone(results.values())
+    raise_if_unanswered(results.values())
     if named is not None:
         return LeadersElected(in_order(broker, named, results))
     needed = (one for one in results.values() if one.error is not ErrorCode.ELECTION_NOT_NEEDED)
@@ -95,7 +95,7 @@ async def alter_reassignments(
     """Begins, alters and cancels reassignments.
 
     Raises:
-        RetriableError: Nothing was done, for a reason that passes.
+        RetriableError: Nobody has answered; another broker, or the same one later, may.
         UnsupportedVersionError: The number of replicas may not change, and the broker cannot be told so.
     """
     version = await broker.version(AlterPartitionReassignmentsRequest)
@@ -116,7 +116,7 @@ async def alter_reassignments(
         for topic in answer.responses
         for one in topic.partitions
     }
-    raise_if_undone(results.values())
+    raise_if_unanswered(results.values())
     return ReassignmentsAltered(in_order(broker, [(one.topic, one.partition_id) for one in question.items], results))
 
 

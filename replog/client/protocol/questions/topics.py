@@ -12,7 +12,7 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from replog.client.protocol.asking import Broker, Question
-from replog.client.protocol.questions.answered import in_order, raise_if_undone, told
+from replog.client.protocol.questions.answered import in_order, raise_if_unanswered, told
 from replog.controller.requests import (
     CreatePartitions,
     CreateTopics,
@@ -38,13 +38,13 @@ NamedTopic = DeleteTopicsRequest.DeleteTopicState
 
 
 async def create_topics(broker: Broker, question: CreateTopics, timeout_ms: int) -> TopicsCreated:
-    """Creates topics, or judges only whether they could be; raises what was in the way of all of them for a while."""
+    """Creates topics, or judges only whether they could be; raises where nobody has answered for any of them."""
     request = CreateTopicsRequest([_creatable(one) for one in question.topics], timeout_ms, question.validate_only)
     answer = await broker.ask(request, CreateTopicsResponse, timeout_ms=timeout_ms)
     found = {one.name: _created(one) for one in answer.topics}
     if question.validate_only:  # Kafka has drawn ids for what does not exist
         found = {name: replace(one, topic_id=None) for name, one in found.items()}
-    raise_if_undone(found.values())
+    raise_if_unanswered(found.values())
     return TopicsCreated(in_order(broker, [one.name for one in question.topics], found))
 
 
@@ -83,7 +83,7 @@ async def create_partitions(broker: Broker, question: CreatePartitions, timeout_
         )
         for one in answer.results
     }
-    raise_if_undone(found.values())
+    raise_if_unanswered(found.values())
     return PartitionsCreated(in_order(broker, [one.topic for one in question.topics], found))
 
 
@@ -110,7 +110,7 @@ async def delete_topics(broker: Broker, question: DeleteTopics, timeout_ms: int)
     request = DeleteTopicsRequest(named, list(question.names), timeout_ms)  # the version decides which is written
     answer = await broker.ask(request, DeleteTopicsResponse, timeout_ms=timeout_ms)
     results = [(one.name or "", _known_id(one.topic_id), _deleted(one)) for one in answer.responses]
-    raise_if_undone(result for *_, result in results)
+    raise_if_unanswered(result for *_, result in results)
     by_name: Mapping[str, TopicResult] = {name: result for name, _, result in reversed(results)}
     by_id: Mapping[UUID | None, TopicResult] = {topic_id: result for _, topic_id, result in results}
     return TopicsDeleted(in_order(broker, question.names, by_name) + in_order(broker, question.topic_ids, by_id))

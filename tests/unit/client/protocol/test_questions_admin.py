@@ -15,6 +15,7 @@ from replog.controller import requests as asked
 from replog.errors import (
     ErrorCode,
     FeatureUpdateFailedError,
+    InconsistentClusterIdError,
     InvalidRequestError,
     MalformedFrameError,
     NotControllerError,
@@ -165,6 +166,13 @@ async def test_a_replog_broker_reads_the_struct_and_its_answer_comes_back(questi
 async def test_what_failed_as_a_whole_and_passes_is_raised_with_its_text(question: Struct) -> None:
     broker = MirrorBroker([NotControllerError("node 1 is not the active controller")])
     with pytest.raises(NotControllerError, match=r"^node 1 is not the active controller$"):
+        await put(broker, question)
+
+
+@pytest.mark.parametrize("question", TIMED)
+async def test_a_broker_of_another_cluster_is_told_of_the_whole_request(question: Struct) -> None:
+    broker = MirrorBroker([InconsistentClusterIdError("it belongs to c")])
+    with pytest.raises(InconsistentClusterIdError, match=r"^it belongs to c$"):
         await put(broker, question)
 
 
