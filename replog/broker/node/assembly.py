@@ -42,8 +42,10 @@ from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.kafka_node import LocalKafkaNode
+from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
@@ -273,7 +275,8 @@ def _request_parts(
 ) -> RequestParts:
     config, stepper, lifecycle = resources.config, replicas.stepper, replicas.lifecycle
     produce_path = ProducePath(stepper, lifecycle.refuses_because, replicas.images.run_later)
-    fetch_path = FetchPath(stepper, lifecycle.refuses_because, replicas.images.run_later)
+    reader = FetchReader(stepper, lifecycle.refuses_because)
+    fetch_path = FetchPath(stepper, reader, lifecycle.refuses_because, replicas.images.run_later)
     producer_ids = ProducerIdAllocator(config.node_id, links.broker_epoch, metadata.channel)
     produces: Produces = produce_path
     fetches: Fetches = fetch_path
@@ -303,6 +306,7 @@ def _request_parts(
         produces=produces,
         fetches=fetches,
         fetch_path=fetch_path,
+        look_ups=LookUps(stepper, reader),
         producer_ids=producer_ids,
         credits=request_bytes,
         coordinators=coordinators,

@@ -17,15 +17,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
-from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.cut_finder import CutFinder
 from replog.broker.requests.fetch_reader import (
     FETCH_WAIT_MAX_MS,
     MAX_RESPONSE_BYTES,
     NOT_FRESH,
     FetchReader,
-    ProducersPartition,
     Slot,
     is_worth_sending,
     refused_fetch,
@@ -34,25 +32,10 @@ from replog.broker.requests.incremental_fetch import IncrementalFetch, Increment
 from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import PendingFetch, read_wholly
 from replog.broker.requests.record_deletions import RecordDeletions
-from replog.broker.requests.refusals import Refusal, refused, refused_by
-from replog.broker.requests.segment_locations import SegmentLocations
-from replog.errors import ErrorCode, StorageError
-from replog.log import SearchJob
-from replog.log.producers.snapshot import ProducerSnapshotEntry
-from replog.replication.leader import Leader
+from replog.broker.requests.refusals import Refusal
+from replog.errors import ErrorCode
 from replog.replication.purgatory import Purgatory
-from replog.rpc.messages import (
-    EARLIEST_TIMESTAMP,
-    FROM_OFFSET_TIMESTAMP,
-    LARGEST_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    EpochEndPartition,
-    EpochEndResult,
-    FetchRequest,
-    FetchResponse,
-    ListOffsetsPartition,
-    ListOffsetsResult,
-)
+from replog.rpc.messages import FetchRequest, FetchResponse
 from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 
 MAX_WAITING_FETCHES = 10_000
@@ -104,44 +87,36 @@ class _Reading(Struct, eq=False):
     touched: set[ReplicaKey] = field(default_factory=set)
 
 
-class _OpenSearch(Struct, frozen=True):
-    """A search for the offset of a partition that its leader has begun."""
-
-    partition: ListOffsetsPartition
-    replica: Replica
-    leader: Leader
-    job: SearchJob
-
-
 class FetchPath:
     """Fetch requests of this broker.
 
     Args:
         stepper: What steps the replicas.
+        reader: What reads partitions.
         serving: The function that says why this broker may not serve now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
         incremental: The incremental fetches: what streams have asked for.
         deletions: The deletions of records from the front of partitions.
-        cuts: The look-up of where partitions may be cut.
         watches: The watches of high watermarks and log starts.
-        locations: What tells where records stand in files.
         unread: The answers that consumers have not read.
     """
 
     def __init__(
-        self, stepper: ReplicaStepper, serving: Callable[[], str | None], wait_for_image: WaitForImage
+        self,
+        stepper: ReplicaStepper,
+        reader: FetchReader,
+        serving: Callable[[], str | None],
+        wait_for_image: WaitForImage,
     ) -> None:
         self._stepper = stepper
         self._serving = serving
-        self._reader = FetchReader(stepper, serving)
+        self._reader = reader
         self._purgatory: Purgatory[_Asked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
         self.deletions = RecordDeletions(stepper, self._reader)
-        self.cuts = CutFinder(stepper, self._reader)
         self.watches = OffsetWatches(stepper, self._reader, serving)
-        self.locations = SegmentLocations(stepper, self._reader)
         self.unread = UnreadAnswers(stepper.config.queued_max_response_bytes, self._serve_line_soon)
         self._line: OrderedDict[int, None] = OrderedDict()  # of operations that wait for room
         self._serves_line = False
@@ -378,116 +353,6 @@ class FetchPath:
             asked.answer(_all_refused(asked.request, reason))
             return
         self._read(asked, NOT_FRESH, until_ms, has_turn=has_turn)
-
-    # ---- offsets --------------------------------------------------------------------------------------------------------
-
-    def list_offset(self, partition: ListOffsetsPartition) -> ListOffsetsResult | None:
-        """Looks up the start or the end; it must run on the driver.  None: a search is asked for, see `search`."""
-        led = self._led_for(partition)
-        if isinstance(led, ListOffsetsResult):
-            return led
-        replica, leader = led
-        if partition.timestamp == EARLIEST_TIMESTAMP:
-            return self._listed(partition, leader, (replica.log.log_start_offset, -1))
-        if partition.timestamp == LATEST_TIMESTAMP:
-            return self._listed(partition, leader, (_end_offset(replica, leader, partition), -1))
-        return None
-
-    async def search(self, partition: ListOffsetsPartition) -> ListOffsetsResult:
-        """Looks for the first offset at a time, or from an offset on, beside the driver: a client decides how long it takes."""
-        call = self._stepper.driver.call
-        step = await call(partial(self._begin_search, partition))
-        while isinstance(step, _OpenSearch):
-            await self._stepper.searches.run(step.job.run)
-            step = await call(partial(self._continue_search, step))
-        return step
-
-    def _begin_search(self, partition: ListOffsetsPartition) -> _OpenSearch | ListOffsetsResult:
-        led = self._led_for(partition)
-        if isinstance(led, ListOffsetsResult):
-            return led
-        replica, leader = led
-        end_offset = _end_offset(replica, leader, partition)
-        try:
-            if partition.timestamp == FROM_OFFSET_TIMESTAMP:
-                job = replica.log.prepare_search_from(partition.from_offset, end_offset=end_offset)
-            else:
-                wanted_ms = None if partition.timestamp == LARGEST_TIMESTAMP else partition.timestamp
-                job = replica.log.prepare_search(wanted_ms, end_offset=end_offset)
-        except StorageError as error:
-            return self._unreadable(partition, replica, error)
-        return self._listed(partition, leader, None) if job is None else _OpenSearch(partition, replica, leader, job)
-
-    def _continue_search(self, search: _OpenSearch) -> _OpenSearch | ListOffsetsResult:
-        partition, replica, leader = search.partition, search.replica, search.leader
-        if replica.role is not leader:
-            return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
-        try:
-            found = replica.log.complete_search(search.job)
-        except StorageError as error:
-            return self._unreadable(partition, replica, error)
-        if isinstance(found, SearchJob):
-            return replace(search, job=found)
-        if found is not None and found[0] < replica.log.log_start_offset:  # deleted meanwhile: the next one counts
-            return self._begin_search(partition)
-        return self._listed(partition, leader, found)
-
-    def _led_for(self, partition: ListOffsetsPartition) -> tuple[Replica, Leader] | ListOffsetsResult:
-        led = self._reader.leader_for(partition)
-        if isinstance(led, Refusal):
-            return refused(ListOffsetsResult, partition, led)
-        replica, leader = led
-        if partition.timestamp != EARLIEST_TIMESTAMP and not leader.latest_offset_available():
-            # the high watermark bounds both the latest offset and a search
-            error = ErrorCode.OFFSET_NOT_AVAILABLE
-            return refused(ListOffsetsResult, partition, refused_by(replica, error, error.name))
-        return led
-
-    def _unreadable(self, partition: ListOffsetsPartition, replica: Replica, error: StorageError) -> ListOffsetsResult:
-        self._stepper.trouble.storage_failed(replica, error)
-        return refused(ListOffsetsResult, partition, self._reader.not_leader(partition))
-
-    def _listed(
-        self, partition: ListOffsetsPartition, leader: Leader, found: tuple[int, int] | None
-    ) -> ListOffsetsResult:
-        offset, timestamp = (-1, -1) if found is None else found
-        return ListOffsetsResult(
-            topic_id=partition.topic_id,
-            partition_id=partition.partition_id,
-            error=ErrorCode.NONE,
-            offset=offset,
-            timestamp=timestamp,
-            leader_epoch=leader.leader_epoch,
-            leader_id=self._stepper.config.node_id,
-        )
-
-    def epoch_end(self, partition: EpochEndPartition) -> EpochEndResult:
-        """Looks up where a leader epoch ends in the leader's log; it must run on the driver."""
-        led = self._reader.leader_for(partition)
-        if isinstance(led, Refusal):
-            return refused(EpochEndResult, partition, led)
-        replica, leader = led
-        end = replica.log.end_offset_for_epoch(partition.epoch)
-        return EpochEndResult(
-            topic_id=partition.topic_id,
-            partition_id=partition.partition_id,
-            error=ErrorCode.NONE,
-            epoch=-1 if end is None else end.epoch,
-            end_offset=-1 if end is None else end.end_offset,
-            leader_epoch=leader.leader_epoch,
-            leader_id=self._stepper.config.node_id,
-        )
-
-    def producers(self, partition: ProducersPartition) -> Sequence[ProducerSnapshotEntry] | Refusal:
-        """Returns the producers of a partition as its leader knows them; it must run on the driver."""
-        led = self._reader.leader_for(partition)
-        return led if isinstance(led, Refusal) else led[0].log.producers.to_snapshot()
-
-
-def _end_offset(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> int:
-    """Returns the exclusive end of what whoever asks may see."""
-    end_offset = leader.high_watermark
-    return replica.log.last_stable_offset(end_offset) if partition.read_committed else end_offset
 
 
 def _within(request: FetchRequest, share_bytes: int) -> FetchRequest:

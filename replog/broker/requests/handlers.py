@@ -6,10 +6,9 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing
-from functools import partial
-from typing import TypeVar, assert_never
+from typing import assert_never
 
 from msgspec import Struct
 
@@ -25,6 +24,7 @@ from replog.broker.quorum.requests import QuorumRequests
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.metadata_views import watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.sessions import Fetches, Produces
@@ -77,13 +77,11 @@ from replog.rpc.messages import (
     MIN_API_VERSION,
     DeleteRecordsRequest,
     EpochEndsRequest,
-    EpochEndsResponse,
     FindCutsRequest,
     Hello,
     InitProducerIdRequest,
     InitProducerIdResponse,
     ListOffsetsRequest,
-    ListOffsetsResponse,
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
@@ -91,12 +89,6 @@ from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, R
 from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
-
-P = TypeVar("P")
-R = TypeVar("R")
-
-LOOK_UPS_AT_ONCE = 100
-"""How many offsets are looked up in one step of the driver: by time, each reads and decodes a batch."""
 
 CONTROLLER_STATE = "running"
 """Of a node that is a controller only: it answers, so it runs; there is no broker whose state could be told."""
@@ -127,7 +119,8 @@ class HandlerParts(Struct, frozen=True):
         leader: The function that returns the quorum's leader and epoch, as this node knows them.
         controller: The controller of this node; None where it has none.
         produces: The path that takes produce requests.
-        fetches: The path that takes fetch requests; `fetch_path` knows offsets.
+        fetches: The path that takes fetch requests.
+        look_ups: What answers questions about partitions.
         credits: The byte credits of all produce streams together.
         coordinators: The coordinators of groups.
     """
@@ -146,6 +139,7 @@ class HandlerParts(Struct, frozen=True):
     produces: Produces
     fetches: Fetches
     fetch_path: FetchPath
+    look_ups: LookUps
     producer_ids: ProducerIdAllocator
     credits: ByteSemaphore
     coordinators: Coordinators
@@ -181,7 +175,7 @@ class RequestHandlers:
         self._check_cluster(call.cluster_id)
         match call.request:
             case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest() | LocateSegmentsRequest():
-                return await self._look_up(call.request)
+                return await self._parts.look_ups.answer(call.request)
             case DeleteRecordsRequest():
                 timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
                 return await self._parts.fetch_path.deletions.delete(call.request, timeout_ms=timeout_ms)
@@ -272,33 +266,6 @@ class RequestHandlers:
         is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None
         return -1 if leader_id is None or is_cut_off else leader_id, epoch
 
-    async def _look_up(
-        self, request: ListOffsetsRequest | EpochEndsRequest | FindCutsRequest | LocateSegmentsRequest
-    ) -> NodeResponse:
-        path, call = self._parts.fetch_path, self._parts.manager.stepper.driver.call
-        match request:
-            case ListOffsetsRequest():
-                listed = await self._in_steps(path.list_offset, request.partitions)
-                results = [
-                    await path.search(partition) if result is None else result
-                    for result, partition in zip(listed, request.partitions, strict=True)
-                ]
-                return ListOffsetsResponse(tuple(results))
-            case EpochEndsRequest():
-                return EpochEndsResponse(await self._in_steps(path.epoch_end, request.partitions))
-            case FindCutsRequest():
-                return await call(lambda: path.cuts.find(request))
-            case LocateSegmentsRequest():
-                return await call(lambda: path.locations.locate(request))
-
-    async def _in_steps(self, look_up: Callable[[P], R], partitions: Sequence[P]) -> tuple[R, ...]:
-        """Looks something up for each partition; what else waits for the driver has its turn in between."""
-        found: list[R] = []
-        for start in range(0, len(partitions), LOOK_UPS_AT_ONCE):
-            step = partitions[start : start + LOOK_UPS_AT_ONCE]
-            found += await self._parts.manager.stepper.driver.call(partial(_looked_up, look_up, step))
-        return tuple(found)
-
     async def _init_producer_id(self, timeout_ms: int) -> InitProducerIdResponse:
         refused = self._parts.lifecycle.refuses_because()
         if refused is not None:
@@ -348,10 +315,6 @@ class RequestHandlers:
             rss_bytes=resident_bytes(),
             version=__version__,
         )
-
-
-def _looked_up(look_up: Callable[[P], R], partitions: Sequence[P]) -> list[R]:
-    return [look_up(partition) for partition in partitions]
 
 
 def _to_answer_in_time(timeout_ms: int) -> int:

@@ -158,8 +158,8 @@ class LocalKafkaNode:
     async def producers(
         self, topic_id: UUID, partition_ids: Sequence[int]
     ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
-        asked, path = [ProducersPartition(topic_id, number) for number in partition_ids], self._parts.fetch_path
-        told = await self._parts.manager.stepper.driver.call(lambda: list(map(path.producers, asked)))
+        asked = [ProducersPartition(topic_id, number) for number in partition_ids]
+        told = await self._parts.look_ups.producers(asked)
         return [Failure(one.error, one.message) if isinstance(one, Refusal) else one for one in told]
 
     def configs(

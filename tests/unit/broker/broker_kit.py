@@ -15,6 +15,8 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
+from replog.broker.requests.fetch_reader import FetchReader
+from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.produce_path import ProducePath
 from replog.config.server import ServerConfig
 from replog.errors import StorageError
@@ -137,7 +139,9 @@ class Rig:
         self.image_steps = ImageSteps(self.manager)
         self.wait_for_image: WaitForImage = lambda _: False
         self.produce_path = ProducePath(self.stepper, lambda: self.refused, self._image_waits)
-        self.fetch_path = FetchPath(self.stepper, lambda: self.refused, self._image_waits)
+        reader = FetchReader(self.stepper, lambda: self.refused)
+        self.fetch_path = FetchPath(self.stepper, reader, lambda: self.refused, self._image_waits)
+        self.look_ups = LookUps(self.stepper, reader)
         self.image = MetadataImage()
         self.stepper.driver.start()
 

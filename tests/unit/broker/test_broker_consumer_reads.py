@@ -205,7 +205,7 @@ async def list_offset(
     it: Rig, timestamp: int, *, read_committed: bool = False, from_offset: int = 0
 ) -> tuple[int, int]:
     asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, read_committed=read_committed, from_offset=from_offset)
-    result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked)) or await it.fetch_path.search(asked)
+    result = await it.stepper.driver.call(lambda: it.look_ups.list_offset(asked)) or await it.look_ups.search(asked)
     assert result.error is ErrorCode.NONE
     return result.offset, result.timestamp
 
@@ -234,8 +234,8 @@ async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatc
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
         await it.produce(topic)
-        path, driver = it.node.parts.requests.fetch_path, it.node.parts.replicas.stepper.driver
-        look_up, seen = path.list_offset, []
+        look_ups, driver = it.node.parts.requests.handlers._parts.look_ups, it.node.parts.replicas.stepper.driver
+        look_up, seen = look_ups.list_offset, []
 
         def looked_up(partition: ListOffsetsPartition) -> ListOffsetsResult:
             if not seen:
@@ -243,7 +243,7 @@ async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatc
             seen.append("offset")
             return look_up(partition)
 
-        monkeypatch.setattr(path, "list_offset", looked_up)
+        monkeypatch.setattr(look_ups, "list_offset", looked_up)
         asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, 1),) * 1_000)
         found = await it.node.parts.requests.kafka_node.call(asked, ListOffsetsResponse, 5_000)
         assert [result.offset for result in found.results] == [0] * 1_000
@@ -292,7 +292,7 @@ async def test_a_search_ends_with_the_leadership(monkeypatch: pytest.MonkeyPatch
             return search(one)
 
         monkeypatch.setattr(SegmentSearch, "run", ran)
-        assert (await it.fetch_path.search(asked)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (await it.look_ups.search(asked)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_the_first_record_at_an_offset_is_one_of_data() -> None:

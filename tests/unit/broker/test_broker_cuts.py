@@ -20,7 +20,7 @@ async def filled(it: Rig) -> None:
 
 def find(it: Rig, start: int, end: int, *, target_bytes: int = 1, leader_epoch: int = -1) -> FindCutsResult:
     request = FindCutsRequest((FindCutsPartition(*KEY, start, end, leader_epoch),), target_bytes)
-    (result,) = it.fetch_path.cuts.find(request).results
+    (result,) = it.look_ups.cuts.find(request).results
     return result
 
 
@@ -57,7 +57,7 @@ async def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         await filled(it)
         partition = FindCutsPartition(*KEY, 0, 5)
         for count in (1, 2, 5):
-            results = it.fetch_path.cuts.find(FindCutsRequest((partition,) * count, 1)).results
+            results = it.look_ups.cuts.find(FindCutsRequest((partition,) * count, 1)).results
             assert all(1 <= len(result.cuts) <= max(1, 3 // count) for result in results)
         with pytest.raises(MalformedFrameError):
-            it.fetch_path.cuts.find(FindCutsRequest((partition,) * (MAX_PARTITIONS + 1), 1))
+            it.look_ups.cuts.find(FindCutsRequest((partition,) * (MAX_PARTITIONS + 1), 1))

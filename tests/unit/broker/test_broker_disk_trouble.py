@@ -62,7 +62,7 @@ async def test_a_failed_append_takes_its_disk_offline_and_no_other() -> None:
         await it.settle()
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
         asked = ListOffsetsPartition(TOPIC_ID, 0, EARLIEST_TIMESTAMP)
-        listed = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked))
+        listed = await it.stepper.driver.call(lambda: it.look_ups.list_offset(asked))
         assert listed.error is ErrorCode.KAFKA_STORAGE_ERROR
         assert isinstance(it.stepper.replicas[OTHER_KEY].role, Leader)
         assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0, is_intact=True),)

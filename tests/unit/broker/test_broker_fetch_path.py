@@ -405,7 +405,7 @@ async def test_a_fetch_that_is_withdrawn_stops_waiting_and_is_not_answered() -> 
 
 async def list_offset(it: Rig, timestamp: int, leader_epoch: int = -1) -> tuple[ErrorCode, int]:
     asked = ListOffsetsPartition(TOPIC_ID, 0, timestamp, leader_epoch)
-    result = await it.stepper.driver.call(lambda: it.fetch_path.list_offset(asked)) or await it.fetch_path.search(asked)
+    result = await it.stepper.driver.call(lambda: it.look_ups.list_offset(asked)) or await it.look_ups.search(asked)
     return result.error, result.offset
 
 

@@ -203,7 +203,7 @@ async def test_the_end_of_a_leader_epoch() -> None:
     async with rig() as it:
         await committed(it, 5)
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=1))  # elected again: epoch 1
-        find = it.fetch_path.epoch_end
+        find = it.look_ups.epoch_end
         asked = {epoch: find(EpochEndPartition(*KEY, epoch, leader_epoch=1)) for epoch in (0, 1, 9)}
         assert [(asked[epoch].epoch, asked[epoch].end_offset) for epoch in (0, 1)] == [(0, 5), (1, 5)]
         assert (asked[9].epoch, asked[9].end_offset) == (-1, -1), "an epoch that is not known here yet"

@@ -36,7 +36,7 @@ def files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def locate(it: Rig, start: int = 0, end: int = 100, *, epoch: int = -1, boot: str = "") -> LocateSegmentsResponse:
     request = LocateSegmentsRequest(TOPIC_ID, 0, epoch, start, end, boot or boot_id())
-    return await it.stepper.driver.call(lambda: it.fetch_path.locations.locate(request))
+    return await it.stepper.driver.call(lambda: it.look_ups.locations.locate(request))
 
 
 async def leader_with(it: Rig, records: int, committed: int) -> None:
