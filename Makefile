@@ -54,7 +54,7 @@ test:
 	$(call install,test)
 	@.venv/bin/python -m pytest -n $(TEST_WORKERS) $(TEST_ARGS)
 
-# together they are all tests: tests/unit/test_makefile.py
+# together they are all tests: tests/lint/parts_of_tests.py
 test-quick:
 	$(call install,test)
 	@.venv/bin/python -m pytest -n $(TEST_WORKERS) -m "not exhaustive" tests/unit tests/golden tests/contract $(TEST_ARGS)
@@ -102,7 +102,6 @@ lint:
 	.venv/bin/python tools/quorum_roles.py --check
 	.venv/bin/python tools/spark_options.py --check
 	.venv/bin/python tools/kafka_clients.py --check
-	.venv/bin/python -m replog.config.docs | diff docs/CONFIGURATION.md -
 
 format:
 	$(call install,dev)

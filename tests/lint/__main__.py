@@ -7,9 +7,41 @@ from __future__ import annotations
 
 import sys
 
-from tests.lint import docstrings, documents, folders, invariant_labels, kafka_page, waits
+from tests.lint import (
+    configuration_page,
+    docstrings,
+    documents,
+    error_names,
+    folders,
+    invariant_labels,
+    kafka_page,
+    log_state,
+    named_files,
+    open_log_page,
+    page_commands,
+    page_examples,
+    parts_of_tests,
+    sync_clients,
+    waits,
+)
 
-RULES = (docstrings, documents, folders, invariant_labels, kafka_page, waits)
+RULES = (
+    configuration_page,
+    docstrings,
+    documents,
+    error_names,
+    folders,
+    invariant_labels,
+    kafka_page,
+    log_state,
+    named_files,
+    open_log_page,
+    page_commands,
+    page_examples,
+    parts_of_tests,
+    sync_clients,
+    waits,
+)
 
 
 def main() -> int:

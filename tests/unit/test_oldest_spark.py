@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -25,10 +24,3 @@ def oldest_spark() -> ModuleType:
 @pytest.mark.parametrize(("requirement", "version"), [("pyspark>=4.2,<5", "4.2.0"), ("pyspark>=4.3.1", "4.3.1")])
 def test_the_lower_bound_is_the_version(oldest_spark: ModuleType, requirement: str, version: str) -> None:
     assert oldest_spark.oldest_version([requirement, "pyarrow>=18"]) == version
-
-
-def test_what_it_reads_is_there(oldest_spark: ModuleType) -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
-    assert oldest_spark.oldest_version(extras["spark"])
-    assert all((ROOT / file).is_file() for file in oldest_spark.SMOKE)
-    assert "\npyspark==" in (ROOT / "constraints.txt").read_text(encoding="utf-8")

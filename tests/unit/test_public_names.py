@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import builtins
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 import replog
-from replog import errors
-
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-NAMED = sorted({name for page in PAGES for name in re.findall(r"`(\w+Error)\b", page.read_text(encoding="utf-8"))})
-NO_ERRORS = {"ReplyError": "an effect of the controller"}
-
-
-@pytest.mark.parametrize("name", NAMED)
-def test_an_error_that_a_page_names_is_imported_from_one_place(name: str) -> None:
-    if name not in NO_ERRORS and not hasattr(builtins, name):
-        assert issubclass(getattr(errors, name), errors.ReplogError)
 
 
 def test_the_package_tells_its_names_and_has_them() -> None:

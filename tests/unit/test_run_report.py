@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests import run_report, short_lived_java
+from tests import short_lived_java
 from tests.run_costs import WORKER_OUTPUT, Costs, Processes
 from tests.run_report import Budgets, RunReport
 
@@ -99,15 +99,6 @@ def test_tests_over_their_budget_are_named_unless_they_have_a_reason(told: RunRe
     ]
     ran(told, "tests/unit/test_c.py::test_f", 2.0)
     assert lines(told)[-1] == "tests/unit cost 10 s of CPU, its budget is 9 s"
-
-
-def test_reasons_are_about_tests_that_are_there() -> None:
-    budgets = Budgets.read()
-    assert all((run_report.BUDGETS.parent / folder).is_dir() for folder in {*budgets.test_cpu_s, *budgets.folder_cpu_s})
-    for place, reason in budgets.reasons.items():
-        file, _, function = place.partition("::")
-        assert reason
-        assert f"def {function}" in (ROOT / file).read_text(encoding="utf-8")
 
 
 def test_processes_that_live_and_those_that_have_ended_count(processes: Processes) -> None:

@@ -1,4 +1,4 @@
-"""Role diagram and table in the documents are what `tools/quorum_roles.py` writes from the transition table."""
+"""The diagram that `tools/quorum_roles.py` writes has every transition; `make lint` compares the documents with it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,6 @@ from replog_quorum.transitions import TRANSITIONS
 
 ROOT = Path(__file__).parents[3]
 ROLES = runpy.run_path(str(ROOT / "tools" / "quorum_roles.py"))
-
-
-def test_documents_show_the_transition_table() -> None:
-    """`python tools/quorum_roles.py` updates them."""
-    for path, kind in ROLES["DOCUMENTS"].items():
-        text = path.read_text()
-        assert ROLES["rewritten"](text, kind) == text
 
 
 def test_every_transition_is_drawn() -> None:

@@ -1,0 +1,57 @@
+"""Which tests one process runs, and which are begun first; what is in which unit: `tests/lint/parts_of_tests.py`."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from tests.side_by_side import LONGEST, SHARE_NOTHING, Scheduler, in_order, unit_of
+
+
+def test_a_file_is_run_by_one_process() -> None:
+    assert unit_of("tests/cluster/test_a.py::TestB::test_c[d::e]") == "tests/cluster/test_a.py"
+
+
+def test_what_shares_nothing_is_run_by_a_process_of_its_own() -> None:
+    assert [unit_of(f"{file}::test_it") for file in SHARE_NOTHING] == list(SHARE_NOTHING)
+
+
+def test_what_takes_longest_is_begun_before_what_is_short() -> None:
+    """Example: one process would still run the Spark tests while the others have nothing left."""
+    short = ["tests/sim/test_c.py", "tests/unit/test_d.py"]
+    collected = [
+        "tests/cluster/test_a.py::x",
+        "tests/kafka/test_kafka_b_alike.py::x",
+        *(f"{file}::x" for file in short),
+    ]
+    collected += [
+        "tests/spark/test_b.py::x",
+        "tests/kafka/test_kafka_clients.py::x",
+        *(f"{file}::x" for file in SHARE_NOTHING),
+    ]
+    assert in_order(collected) == ["tests/cluster/test_a.py", *LONGEST, *short]
+
+
+class Process:
+    """A process for tests that runs nothing, and keeps what it was told to run."""
+
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.told += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def test_a_process_gets_the_units_in_this_order() -> None:
+    collected = [f"tests/sim/test_{number}.py::x" for number in range(4)] + ["tests/spark/test_a.py::x"]
+    config: Any = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda name: ["popen"])
+    scheduler, process = Scheduler(config, None), Process()
+    scheduler.add_node(process)
+    scheduler.add_node_collection(process, collected)
+    scheduler.schedule()
+    assert process.told[:2] == [4, 0]
