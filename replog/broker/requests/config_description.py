@@ -41,10 +41,10 @@ from replog.protocol.handlers.known_configs import ConfigType, KnownConfig
 from replog.rpc.config_messages import ConfigDescription
 
 DYNAMIC_KEYS: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
-"""What may be set while the cluster runs."""
+"""The keys that may be set while the cluster runs."""
 
 DEFAULT = "default"
-"""The source of a value that nobody has set."""
+"""The source of a value that was not set."""
 
 
 def describe_configs(
@@ -54,13 +54,13 @@ def describe_configs(
 
     Args:
         image: The metadata of the cluster.
-        config: The configuration of the node that answers; its file counts for what nobody has set.
+        config: The configuration of the node that answers; its file counts for keys that were not set in the cluster.
         resource_type: The type of the resource: topic or broker.
         resource_name: The name of the topic, the id of the broker, or "" for the cluster's defaults.
 
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.
-        InvalidRequestError: There is no such broker, or it is another one than answers.
+        InvalidRequestError: There is no such broker, or it is not the one that answers.
     """
     cluster = _cluster_place(image)
     keys: tuple[ConfigKey, ...] = DYNAMIC_KEYS
@@ -121,7 +121,7 @@ def _require_this_broker(image: MetadataImage, config: ServerConfig, resource_na
 
 
 def describe_node_configs(image: MetadataImage, config: ServerConfig) -> tuple[ConfigDescription, ...]:
-    """Describes all that one node goes by: every key of its file, and every configuration that is set while it runs.
+    """Describes the whole configuration of one node: every key of its file, and every key that may be set while it runs.
 
     No key is left out or hidden: there is none that holds a secret.
 
@@ -181,7 +181,7 @@ def _values(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> I
         text = place.values.get(place.name_of(key))
         if text is not None:
             yield ConfigDescription(place.name_of(key), text, place.source)
-    # by what a file says no controller elects
+    # a controller does not elect by what a broker's file says
     known = None if key is UNCLEAN_LEADER_ELECTION_ENABLE else KEYS.get(key.cluster_name)
     if known is None or getattr(config, known.field_name) is None:
         yield ConfigDescription(key.cluster_name, _text(key.default), DEFAULT)
@@ -234,7 +234,7 @@ def _known_of_file(config: ServerConfig, key: Key) -> KnownConfig:
 def _meanings() -> Mapping[str, str]:
     try:
         return field_meanings()
-    except (OSError, SyntaxError):  # a package without its source: whoever asks is told ranges only
+    except (OSError, SyntaxError):  # a package without its source: the answer has ranges only
         return {}
 
 

@@ -1,4 +1,4 @@
-"""What a consumer's fetch is told beyond a follower's: what is committed for it, what was aborted, who is nearer to it."""
+"""The parts of a consumer's answer that a follower's lacks: its end of committed records, aborted transactions, nearer replicas."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ NO_REPLICA = -1
 
 
 def ceiling(request: FetchRequest, replica: Replica) -> int:
-    """Returns where the records end that a fetch may be given."""
+    """Returns the exclusive end of the records that a fetch may be given."""
     if request.replica_id != CONSUMER_REPLICA_ID:
         return replica.log.log_end_offset
     return last_stable_offset(replica) if request.read_committed else replica.high_watermark
 
 
 def last_stable_offset(replica: Replica) -> int:
-    """Returns the end of what readers of committed transactions see, as far as this replica knows."""
+    """Returns the exclusive end of what readers of committed transactions see, as far as this replica knows."""
     return replica.log.last_stable_offset(replica.high_watermark)
 
 
@@ -55,8 +55,8 @@ def preferred_replica(
 ) -> int:
     """Returns the replica that a consumer is to read from instead of the leader (KIP-392); NO_REPLICA: from the leader.
 
-    It is in sync, its broker is active, and it is known to have what the consumer asks for: else the consumer would come
-    back at once.
+    It is in sync, its broker is active, and it is known to have the offset that the consumer asks for.  Otherwise the consumer
+    would come back at once.
     """
     role, known = replica.role, replica.registration
     if not request.near or not isinstance(role, Leader) or known.leader in request.near:

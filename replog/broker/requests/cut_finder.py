@@ -10,7 +10,7 @@ from replog.rpc.messages import Cut, FindCutsPartition, FindCutsRequest, FindCut
 from replog.rpc.request_limits import check_partitions
 
 CUTS_MAX = 10_000
-"""Of one answer: about 150 KB."""
+"""The most cuts of one answer: about 150 KB."""
 
 
 class CutFinder:

@@ -2,9 +2,8 @@
 
 Runs on the replica driver.  A fetch that finds less than it asked for waits in the purgatory; appends and high
 watermarks of the same drain wake it once, after the drain, so that one answer carries everything that arrived
-together.  A follower's stream keeps what it has asked for (`incremental_fetch`); a consumer's fetch stands for itself, and
-is read within what consumers leave of the memory for answers (`replog.waiting.unread_answers`).  Where they leave nothing it waits in
-a line.
+together.  A follower's stream keeps what it has asked for (`incremental_fetch`).  A consumer's fetch stands for itself.  It is
+read within its share of the memory for answers (`replog.waiting.unread_answers`), and waits in a line while there is none.
 """
 
 from __future__ import annotations
@@ -41,22 +40,22 @@ from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 MAX_WAITING_FETCHES = 10_000
 
 PARTITIONS_AT_ONCE = 500
-"""Partitions that are read in one step of the driver; a fetch of more is answered as soon as one of them has anything."""
+"""Partitions that are read in one step of the driver.  A fetch of more is answered as soon as one of them has records."""
 
 ROOM_WAIT_MS = 1_000
-"""How long a fetch stands in the line for room, whatever it wants to wait: whoever leaves loses the place."""
+"""How long a fetch waits in the line for room, even if it wants to wait less: when it leaves, it loses its place."""
 
 UNREAD_MS = 15_000
-"""How long an answer may be unread while others stand in the line in vain."""
+"""How long an answer may be unread while other fetches wait in the line."""
 
 Answer = Callable[[FetchResponse], None]
 
 Withdraw = Callable[[], None]
-"""Gives up a request whose answer nobody waits for any more."""
+"""Gives up a request whose answer is not wanted any more."""
 
 
 class _Asked(Struct, eq=False):
-    """A request on its way; `operation_id` is that in the purgatory, 0 before; without `unread` it has no share."""
+    """A request on its way.  `operation_id` is its id in the purgatory, 0 before.  Without `unread` it has no share."""
 
     request: FetchRequest
     answer: Answer
@@ -137,7 +136,7 @@ class FetchPath:
         Args:
             request: The request.
             answer: The function that takes the answer.
-            unread: The share of the answer, which holds its bytes; None: it has all the room that it wants.
+            unread: The share of the answer, which holds its bytes; None: its room has no limit of this kind.
         """
         if len(request.partitions) > PARTITIONS_AT_ONCE:
             # To wait for more bytes would mean to look at all partitions again with each append.
@@ -185,7 +184,7 @@ class FetchPath:
             asked: The request.
             fresh: The partitions whose positions have just arrived.
             until_ms: The time until which it may wait for more; None: it is answered at once.
-            has_turn: Whether it has stood in the line: it is answered with whatever there is room for, or nothing.
+            has_turn: Whether it has waited in the line: then it is answered with as much as there is room for, even nothing.
         """
         request = asked.request
         if asked.unread is not None:
@@ -283,7 +282,7 @@ class FetchPath:
     # ---- the line for room ----------------------------------------------------------------------------------------------
 
     def _enter_line(self, asked: _Asked, until_ms: int | None) -> None:
-        """Lets a fetch wait for room; what happens to its partitions does not wake it."""
+        """Lets a fetch wait for room.  News of its partitions do not wake it."""
         least_ms = self._stepper.clock.now_ms() + ROOM_WAIT_MS
         self._park(asked, (), least_ms if until_ms is None else max(until_ms, least_ms))
         self._line[asked.operation_id] = None
@@ -294,7 +293,7 @@ class FetchPath:
             self._stepper.driver.submit(self._serve_line)
 
     def _serve_line(self) -> None:
-        """Reads for those for whom there is room now, in order."""
+        """Reads for the waiting fetches that have room now, in order."""
         self._serves_line = False
         while self._line and self.unread.share_bytes():
             operation_id, _ = self._line.popitem(last=False)
@@ -305,7 +304,7 @@ class FetchPath:
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
     def progressed(self, key: ReplicaKey) -> None:
-        """Notes that a replica has news for those who wait for it."""
+        """Notes that a replica has news for the fetches that wait for it."""
         self._touched.add(key)
 
     def follower_told(self, key: ReplicaKey) -> None:
@@ -348,7 +347,7 @@ class FetchPath:
             self._answer(waiting.payload)
 
     def _answer(self, asked: _Asked, until_ms: int | None = None, *, has_turn: bool = False) -> None:
-        reason = self._serving()  # the lease may have ended while it was parked
+        reason = self._serving()  # the lease may have expired while it was parked
         if reason is not None:
             asked.answer(_all_refused(asked.request, reason))
             return
@@ -356,7 +355,7 @@ class FetchPath:
 
 
 def _within(request: FetchRequest, share_bytes: int) -> FetchRequest:
-    """Returns the request with what it wants within its share."""
+    """Returns the request with its byte limits within its share."""
     if share_bytes >= min(request.max_bytes, MAX_RESPONSE_BYTES):
         return request
     return replace(request, max_bytes=share_bytes, min_bytes=min(request.min_bytes, share_bytes))

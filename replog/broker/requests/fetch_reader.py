@@ -1,9 +1,9 @@
 """Reads what a fetch asks for, on the replica driver: checks first, then the log.
 
-A follower reads to the log end, a consumer to the high watermark, of a follower to that which the follower knows (or to the
-last stable offset: `consumer_reads`).  What
-memory holds is read at once.  Other records are read by a few threads while the driver goes on; when they are there
-everything is checked again, because the replica may have been cut, deleted or passed to another leader meanwhile.
+A follower reads to the log end.  A consumer reads to the high watermark, or to the last stable offset (`consumer_reads`); from a
+follower, to the high watermark that the follower knows.  Records in memory are read at once.  Others are read by a few threads
+while the driver goes on.  Then everything is checked again, because the replica may have been cut, deleted or passed to
+another leader meanwhile.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from replog.rpc.messages import (
 from replog.rpc.segment_messages import LocateSegmentsRequest
 
 FETCH_WAIT_MAX_MS = 60_000
-"""What a fetch waits at most, whatever it asks for: its stream may be gone by then."""
+"""The longest wait of a fetch, even if it asks for more: its stream may be gone by then."""
 
 MAX_RESPONSE_BYTES = 55 << 20
-"""Most records of one answer, whatever is asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
+"""The most bytes of records in one answer, even if more are asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
 
 class ProducersPartition(NamedTuple):
-    """A partition whose producers are asked for, whatever its leader epoch."""
+    """A partition whose producers are asked for, in any leader epoch."""
 
     topic_id: UUID
     partition_id: int
@@ -74,7 +74,7 @@ Asked: TypeAlias = (
 """What names a partition in a request."""
 
 NOT_FRESH: Collection[ReplicaKey] = ()
-"""Nothing that is read counts as a follower's progress: it was counted when the request came."""
+"""No partition counts as a follower's progress: it was counted when the request came."""
 
 
 class Slot(NamedTuple):
@@ -87,7 +87,7 @@ class Slot(NamedTuple):
 
     @property
     def is_news(self) -> bool:
-        """Whether it must be told whatever else there is."""
+        """Whether it must be told even if there is nothing else."""
         result = self.result
         return (
             result.error is not ErrorCode.NONE or result.diverging is not None or result.preferred_replica != NO_REPLICA
@@ -187,7 +187,7 @@ class FetchReader:
             request: The request that names the partition.
             partition: The partition of the request to be read.
             slot: The slot of the partition: what is known of it, without data.
-            done: The function that is called with what the disk has brought, for `checked`; now, and with nothing, if
+            done: The function that is called with the bytes from the disk, for `checked`; now, and with nothing, if
                 the disk has too much to do; with None if it could not be read.
         """
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
@@ -222,7 +222,7 @@ class FetchReader:
             return None
 
     def checked(self, request: FetchRequest, partition: FetchPartition, slot: Slot, data: bytes | None) -> Slot:
-        """Returns the slot with what the disk has brought: what was true when it was asked need not be true now.
+        """Returns the slot with the bytes from the disk, checked again: facts may have changed since the disk was asked.
 
         Args:
             request: The request that names the partition.
@@ -297,7 +297,7 @@ class FetchReader:
     def _refused_by_log(
         self, partition: FetchPartition, check: FetchCheck, replica: Replica, role: Leader | Follower
     ) -> FetchResult | None:
-        """Returns the answer to a fetch that does not fit to the log; None: it is to be told where both part.
+        """Returns the answer to a fetch that does not fit the log; None: it is told where the two logs part.
 
         The asker may have its epoch from damage here; the replica is offline then.
         """
@@ -312,7 +312,7 @@ class FetchReader:
         return None if check.error is ErrorCode.NONE else self._out_of_range(partition, replica, role)
 
     def _room_bytes(self, request: FetchRequest, partition: FetchPartition) -> int:
-        """Returns what the throttle leaves for a replica that is being filled; other ones have no limit."""
+        """Returns the bytes that the throttle leaves for a replica that is being filled; others have no limit."""
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         is_filled = replica is not None and _is_being_filled(request.replica_id, replica, replica.role)
         return self._stepper.leader_throttle.room_bytes() if is_filled else UNLIMITED
@@ -366,9 +366,9 @@ class FetchReader:
         )
 
     def leader_for(self, partition: Asked) -> tuple[Replica, Leader] | Refusal:
-        """Returns the replica and its leader, if this broker may answer as that in the epoch that was asked for.
+        """Returns the replica and its leader, if this broker may answer as leader in the epoch that was asked for.
 
-        Where it may not, the refusal says why, and who might.
+        Otherwise returns a refusal, which says why, and which broker may answer.
         """
         reason = self._serving()
         if reason is not None:
@@ -382,7 +382,7 @@ class FetchReader:
         return replica, replica.role
 
     def in_sync_for(self, partition: Asked) -> tuple[Replica, Leader | Follower] | Refusal:
-        """Returns the replica, if it leads or is in sync in the epoch that was asked for; else why it does not answer."""
+        """Returns the replica, if it leads or is in sync in the epoch that was asked for; else a refusal with the reason."""
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
         if replica is None or not isinstance(replica.role, Follower):
             return self.leader_for(partition)
@@ -397,7 +397,7 @@ class FetchReader:
         return replica, replica.role
 
     def not_leader(self, partition: Asked) -> Refusal:
-        """Returns why this broker does not answer for a partition, and who might."""
+        """Returns why this broker does not answer for a partition, and which broker may."""
         unusable = self._stepper.unusable((partition.topic_id, partition.partition_id))
         if unusable is not None:
             return Refusal(*unusable)
@@ -426,7 +426,7 @@ def _served(
     aborted: tuple[AbortedTransaction, ...],
     preferred: int,
 ) -> FetchResult:
-    """Returns what is told of a partition that is served, beside its data."""
+    """Returns the answer for a partition that is served, without its data."""
     is_follower = request.replica_id != CONSUMER_REPLICA_ID
     return FetchResult(
         topic_id=partition.topic_id,
@@ -446,7 +446,7 @@ def _served(
 
 
 def _check_asker(request: FetchRequest, partition: FetchPartition, role: Leader | Follower) -> ErrorCode:
-    """Whether who asks knows of this leadership, and may ask."""
+    """Checks that the sender knows this leader epoch, and that a follower is a replica in its latest incarnation."""
     error = role.check_fetch_epoch(partition.leader_epoch if partition.leader_epoch >= 0 else None)
     if error is ErrorCode.NONE and request.replica_id != CONSUMER_REPLICA_ID and isinstance(role, Leader):
         return role.check_follower(request.replica_id, request.broker_epoch)

@@ -1,4 +1,4 @@
-"""What a node answers to clients: calls to it and to the controller, and their streams.
+"""The answers of a node to clients: to calls for the node and for the controller, and to their streams.
 
 Handlers only check, hand over to a driver and wait; cores are stepped by their drivers.
 """
@@ -91,7 +91,7 @@ from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 CONTROLLER_STATE = "running"
-"""Of a node that is a controller only: it answers, so it runs; there is no broker whose state could be told."""
+"""The state of a node that is a controller only: it answers, so it runs, and it has no broker with a state."""
 
 ANSWER_TIME_MS = 250
 """For an answer's way back."""
@@ -107,11 +107,11 @@ _FORWARDED: Mapping[type[ControllerRequest], type[ControllerResponse]] = {
     UnregisterBroker: UnregisterBrokerResponse,
     UpdateFeatures: UpdateFeaturesResponse,
 }
-"""What any node passes on to the active controller for a client, and the answer it expects."""
+"""The requests that any node passes on to the active controller for a client, and the answer that it expects to each."""
 
 
 class HandlerParts(Struct, frozen=True):
-    """What the handlers hand over to.
+    """The parts of a node that the handlers pass requests to.
 
     Attributes:
         hello: The hello of this node.
@@ -260,7 +260,7 @@ class RequestHandlers:
     def controller(self) -> tuple[int, int]:
         """Returns the active controller's id, -1 for unknown, and its epoch.
 
-        A broker without its lease does not know: what it takes for the metadata may be of the past.
+        A broker without its lease does not know the controller: its metadata may be old.
         """
         leader_id, epoch = self._parts.leader()
         is_cut_off = self._parts.config.is_broker and self._parts.lifecycle.refuses_because() is not None

@@ -1,17 +1,15 @@
 """Incremental fetches: a stream's requests say what has changed, its answers what is new (the idea of KIP-227).
 
-The stream is the session: both sides forget it when it ends, and messages arrive in order, so that it needs neither id
-nor epoch.  What it costs grows with what happens, not with the partitions that are followed.
+The stream is the session: both sides forget it when it ends, and messages arrive in order, so it needs neither id nor epoch.
+Its cost grows with the number of changes, not with the number of partitions that are followed.
 
-A *position* is where the follower stands in one partition, as it said last.  It stands until it is answered with
-something that moves the follower: records, a divergence, an error.  News that move nothing (a high watermark, a log
-start) are told beside that, and leave the position where it is.  One request of the follower waits at a time; another
-one that comes meanwhile adds its positions, and one answer, to the later of the two, serves both.  So an answer speaks of
-every position that was said up to the request that it names, and of none that was said later.
+A *position* is the follower's place in one partition, as it said last.  It stands until it is answered with something that
+moves the follower: records, a divergence, an error.  Other news (a high watermark, a log start) leave the position where it
+is.  One request of the follower waits at a time.  If another one comes meanwhile, its positions are added, and one answer, to
+the later of the two, serves both.  So an answer covers every position up to the request that it names, and no later one.
 
-Partitions are looked at in the order in which they became interesting, and what did not fit into an answer stays in
-front: a partition that always has much to say does not hold up the others.  Nor does one whose records must come from the
-disk: its turn is when they are there.
+Partitions are looked at in the order in which they became interesting.  One that did not fit into an answer stays in front, so a
+busy partition does not hold up the others.  Nor does one whose records must come from the disk: its turn is when they are there.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class _Found(NamedTuple):
 
 
 class IncrementalFetch:
-    """What one stream has asked for and has not been told.  Everything runs on the replica driver.
+    """The positions of one stream, and what it has not been told yet.  Everything runs on the replica driver.
 
     Args:
         owner: The incremental fetches of all streams.
@@ -108,7 +106,7 @@ class IncrementalFetch:
             self.look()
 
     def look(self) -> None:
-        """Reads what is interesting; answers if that is worth it, or the time is over."""
+        """Reads the interesting partitions; answers if there is enough to tell, or the time is over."""
         request = self._request
         if request is None:
             return
@@ -141,7 +139,7 @@ class IncrementalFetch:
         self._owner.ended(self._fetch_id)
 
     def _postpone_unknown(self) -> None:
-        """Postpones replicas that the next image may create until after it; the others need not wait for that."""
+        """Postpones replicas that the next image may create until after it; the others do not wait for it."""
         unknown = {key for key in self._fresh if not self._owner.is_known(key) and key not in self._postponed}
         if unknown and self._owner.wait_for_image(self._image_applied):
             self._postponed |= unknown
@@ -169,9 +167,9 @@ class IncrementalFetch:
         return key in self._cold or key in self._found or key in self._queued
 
     def _read_cold(self, asked: FetchRequest, reads: Sequence[tuple[FetchPartition, Slot]]) -> None:
-        """Starts to read partitions from the disk; what comes of each is told when it is there, which may be at once.
+        """Starts to read partitions from the disk; each is told when its records are there, which may be at once.
 
-        Those for which there is no room now are not looked at again before there is.
+        A partition without room is not looked at again until there is room.
         """
         self._queued.update(
             (position.topic_id, position.partition_id) for position, slot in reads if not slot.max_bytes
@@ -190,14 +188,14 @@ class IncrementalFetch:
             self.look()
 
     def _drop_useless(self) -> None:
-        """Drops records where the follower has moved on while the disk was read, or while they waited to be told."""
+        """Drops records of positions that the follower has left while the disk was read or the records waited."""
         for key, found in list(self._found.items()):
             stands = self._positions.get(key)
             if stands is None or _place(stands) != _place(found.position):
                 del self._found[key]
 
     def _is_new(self, asked: FetchRequest, slot: Slot) -> bool:
-        """Whether the slot says something about its position; what it says is noted."""
+        """Whether the slot has news for its position; notes what is told."""
         result = slot.result
         key = (result.topic_id, result.partition_id)
         position = self._positions.get(key)
@@ -240,7 +238,7 @@ class IncrementalFetch:
 
 
 def _place(position: FetchPartition) -> tuple[int, int, int]:
-    """Returns what a read depends on."""
+    """Returns the parts of a position that a read depends on."""
     return position.fetch_offset, position.last_fetched_epoch, position.leader_epoch
 
 

@@ -35,7 +35,7 @@ Q = TypeVar("Q")
 R = TypeVar("R")
 
 WAIT_MAX_MS = 60_000
-"""What a call waits at most, whatever it asks for: requests behind it on its connection wait with it."""
+"""The longest wait of a call, even if it asks for more: later requests of its connection wait with it."""
 
 SESSION_PARTITIONS_MAX = 100_000
 """How many partitions all fetch sessions have together: half a kilobyte each."""
@@ -50,7 +50,7 @@ class LocalKafkaNode:
     """See `replog.protocol.handlers.node.KafkaNode`.
 
     Args:
-        parts: What the handlers of our own requests hand over to.
+        parts: The parts of the node that the handlers of our own requests use.
         handlers: The handlers of our own requests.
         own_endpoint: The endpoint at which this node serves clients.
         rng: The source of the ids of fetch sessions.
@@ -101,7 +101,7 @@ class LocalKafkaNode:
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
         if broker_id == self.node_id:
-            return self._own_endpoint  # whoever asks has reached it, whatever the metadata know
+            return self._own_endpoint  # the client has reached it, even if the metadata lack it
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.endpoint(CLIENT_LISTENER)
 
@@ -190,7 +190,7 @@ class LocalKafkaNode:
 
 
 class _Produce:
-    """A produce on its way: its batches count as held until the node is through with them, also where nobody waits any more.
+    """A produce on its way.  Its batches count as held until the node has answered, even if its client has gone.
 
     Why: a client that has no answer in time comes back over another connection with the same batches.  While a disk is
     slow, memory would fill with them.
@@ -205,13 +205,13 @@ class _Produce:
         self.answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
 
     def hold(self, size_bytes: int) -> None:
-        """Holds bytes until the answer is there, unless it is."""
+        """Holds bytes until the answer is there; nothing if it is there already."""
         if not self._is_through:
             self._held_bytes = size_bytes
             self._request_bytes.held_bytes += size_bytes
 
     def answer(self, response: ProduceResponse) -> None:
-        """Hands the answer over, or gives back what is held."""
+        """Hands the answer over, or gives the held bytes back if its client has gone."""
         self._is_through = True
         if not self.answered.done():
             self.answered.set_result(response)
@@ -220,7 +220,7 @@ class _Produce:
 
 
 def _answer(answered: asyncio.Future[R], response: R) -> None:
-    """Hands an answer over; whoever has stopped waiting is not told."""
+    """Hands an answer over, unless its caller has stopped waiting."""
     if not answered.done():
         answered.set_result(response)
 

@@ -37,7 +37,7 @@ def watch_steps(
 ) -> Iterator[MetadataUpdate]:
     """Yields the steps that lead a client from `before` (None: it knows nothing) to `after`; at least one.
 
-    Costs what the images differ in, spread over the steps.
+    The cost grows with the difference of the images, and is spread over the steps.
     """
     step = MetadataUpdate(
         cluster_id, after.end_offset, controller_id, controller_epoch, _brokers(after), (), is_full=before is None

@@ -1,8 +1,8 @@
 """Watches of offsets: a client is told when high watermarks and log starts of partitions change, instead of asking again.
 
-A watch keeps what it has told of each partition and which of them moved since, and no queue: however slowly its reader
-takes them, the next update has the newest state, once for each partition.  So many changes cost one update, at most one in
-`TELL_INTERVAL_S`, and a watch that nobody reads costs nothing.
+A watch has no queue: it keeps what it has told of each partition, and which of them moved since.  Even for a slow reader the next
+update has the newest state, once for each partition.  Many changes cost one update, at most one in `TELL_INTERVAL_S`, and a
+watch that is not read costs nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from replog.rpc.request_limits import check_partitions
 
 WATCHES_MAX: Final = 1_000
 WATCHED_PARTITIONS_MAX: Final = 200_000
-"""Of all watches of this broker together; one request names at most `request_limits.MAX_PARTITIONS`."""
+"""The most partitions of all watches of this broker; one request names at most `request_limits.MAX_PARTITIONS`."""
 
 TELL_INTERVAL_S: Final = 0.02
 """The least time between two updates that follow one another because something moved."""
@@ -37,19 +37,19 @@ EXPIRES_S: Final = 30.0
 """After how long without a poll a watch is forgotten: its client has gone, or begins anew."""
 
 HEARTBEAT_S: Final = 1.0
-"""How often an update comes, also where nothing moves, or what moves is no news (a log that grows uncommitted): it says that
-this broker still serves, and all that was told holds."""
+"""How often an update comes even if there is no news, as of a log that grows uncommitted.  It says that this broker still serves,
+and that all that was told holds."""
 
 UPDATE_PARTITIONS: Final = 250
-"""Of one update: some milliseconds of encoding."""
+"""The most partitions of one update: some milliseconds of encoding."""
 
 
 class OffsetWatches:
     """The watches of this broker.
 
     Args:
-        stepper: What steps the replicas.
-        reader: What knows whether this broker answers for a partition.
+        stepper: The stepper of this broker's replicas.
+        reader: The reader that says whether this broker answers for a partition.
         serving: The function that says why this broker may not serve now; None when it may.
     """
 
@@ -153,7 +153,7 @@ class OffsetWatches:
                 del self._by_key[key]
 
     def _take(self, watch: OffsetWatch, *, is_due: bool) -> OffsetsUpdate | None:
-        """Returns what to tell now; None: the states that moved are as they were told, and no update is due."""
+        """Returns the update to tell now; None: there is no news, and no update is due."""
         refused = self._serving()
         if refused is not None:
             raise BrokerNotAvailableError(refused)
@@ -220,7 +220,7 @@ class OffsetWatch:
         self._news.set()
 
     def take(self, count_max: int) -> list[ReplicaKey]:
-        """Returns partitions that have moved, and what was refused before: it may have changed without a move."""
+        """Returns partitions that have moved, and those that were refused before: they may have changed without a move."""
         taken = list(islice(self._moved, count_max)) or [key for key, state in self.told.items() if state.error]
         for key in taken:
             self._moved.pop(key, None)
@@ -235,10 +235,10 @@ class OffsetWatch:
 
 
 def _is_news(state: WatchedOffsets, told: WatchedOffsets | None) -> bool:
-    """Whether there is more to tell than a size: a log grows before what it grows by is committed."""
+    """Whether more than the log's size has changed: a log grows before the new records are committed."""
     return told is None or replace(state, size_bytes=told.size_bytes) != told
 
 
 def _is_elsewhere(state: WatchedOffsets) -> bool:
-    """Whether this broker does not answer for the partition; one that waits for its followers does."""
+    """Whether this broker does not answer for the partition.  A new leader that waits for its followers does."""
     return state.error not in {ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE}

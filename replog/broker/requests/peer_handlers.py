@@ -1,8 +1,8 @@
 """What a node answers to other nodes, at `inter.broker.listener`.
 
-Clients are served at `listeners`, and nothing of a node's: whoever registers as a broker there, or fetches as a follower,
-would take the real one's place.  Here every stream begins with the hello of a node of this cluster, and each request that
-speaks for a broker has to come from the process that the hello names:
+`listeners` serves clients, and no request of a node: a client could register as a broker there, or fetch as a follower, in place
+of the real one.  Here every stream begins with the hello of a node of this cluster, and each request that speaks for a
+broker has to come from the process that the hello names:
 
 | request | has to agree with the hello |
 |---|---|
@@ -12,7 +12,7 @@ speaks for a broker has to come from the process that the hello names:
 | fetch of a follower | node id, and the incarnation that has the broker epoch |
 | request of a client that another node passes on | cluster id |
 
-That proves nothing about who is at the other end, which only certificates can; it keeps out who has lost its way.
+This does not prove the identity of the other end, which only certificates can.  It keeps out a node at the wrong address.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class PeerRequestHandlers:
     """Serves other nodes; see `replog.rpc.transport.PeerHandlers`.
 
     Args:
-        parts: What the handlers hand over to.
-        clients: What serves clients, whose requests other nodes pass on.
+        parts: The parts of the node that the handlers pass requests to.
+        clients: The handlers of clients, whose requests other nodes pass on.
     """
 
     def __init__(self, parts: HandlerParts, clients: RequestHandlers) -> None:

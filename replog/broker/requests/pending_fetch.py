@@ -1,8 +1,8 @@
 """A fetch that is answered when the disk has brought the last of its partitions.
 
-Why an object: a function that hands itself out to be called later is a cycle, with all that it has read, and what is in a
-cycle stays in memory until the garbage collector looks, which in a broker is seldom.  What waits for the disk refers to
-this object, and it refers to nothing that waits, so that the records go with the answer.
+Why an object: a function that hands itself out to be called later is a cycle, and holds all that it has read.  A cycle stays in
+memory until the garbage collector runs, which is seldom in a broker.  Pending reads refer to this object, and it does not refer
+to them, so the records are freed with the answer.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PendingFetch:
         self._missing_count = 0
 
     def start(self) -> None:
-        """Reads what is not there; answers at once if everything is."""
+        """Reads the missing data from the disk; answers at once if none is missing."""
         cold = [index for index, slot in enumerate(self._slots) if slot.data is None]
         self._missing_count = len(cold)
         for index in cold:

@@ -1,10 +1,10 @@
 """The leader's side of a produce: check, append, wait for the high watermark, answer.
 
-Runs on the replica driver, but for looks into compressed batches, where a topic's rules ask for them: those run in threads,
-and what comes for the same partition meanwhile waits behind them.  The record bytes are the received message itself: checked by header, CRC and, where they are
-plain, the lengths in the records, written with one `writev`, never decoded.  What came in while the driver was busy is
-one write for each partition.  While the disk is several dirty windows behind, batches are held back here and their
-producers wait.
+Runs on the replica driver.  Only looks into compressed batches, where a topic's rules ask for them, run in threads; later
+batches of the same partition wait behind them.  The record bytes are those of the received message.  Header, CRC and, in plain
+records, the lengths are checked; the bytes are written with one `writev` and never decoded.  Batches that came in while the
+driver was busy are one write for each partition.  While the disk is several dirty windows behind, batches are held back here
+and their producers wait.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ PARTITIONS_AT_ONCE = 250
 """Batches that are checked and appended in one step of the driver: each is a write of its own."""
 
 BYTES_AT_ONCE = 8 << 20
-"""Bytes of those batches together, unless one alone has more: all are looked at and copied."""
+"""Bytes of those batches together, unless the first one alone has more: all bytes are looked at and copied."""
 
 Answer = Callable[[ProduceResponse], None]
 
 
 class _Step(Struct):
-    """What one step of the driver has taken up."""
+    """The batches that one step of the driver has taken up."""
 
     partitions: int = 0
     bytes: int = 0
 
     def take(self, size_bytes: int) -> bool:
-        """Takes a batch up, unless it is too much; the first one is not, whatever its size."""
+        """Takes a batch up, unless it is too much for the step.  The first batch never is."""
         is_full = self.partitions >= PARTITIONS_AT_ONCE or self.bytes + size_bytes > BYTES_AT_ONCE
         if self.partitions and is_full:
             return False
@@ -117,8 +117,8 @@ class ProducePath:
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
-        on_begin: The function that is told the answers of requests that are taken up together; None where nobody
-            measures.
+        on_begin: The function that is told the answers of requests that are taken up together; None if nothing is
+            measured.
         on_appended: The function that is told the same answers once all that can be done at once is done; None
             likewise.
     """
@@ -152,9 +152,9 @@ class ProducePath:
             self._stepper.driver.submit(self._produce_queued)
 
     def _produce_queued(self) -> None:
-        """Takes up what came in while the driver was busy: batches of one partition are appended together.
+        """Takes up the batches that came in while the driver was busy: those of one partition are appended together.
 
-        What is more than one step may be is left to the next one, in the order in which it came.
+        Batches beyond the size of one step are left to the next one, in the order in which they came.
         """
         taken = self._take_up()
         if self.on_begin is not None:
@@ -194,9 +194,9 @@ class ProducePath:
         *,
         was_read: bool = False,
     ) -> None:
-        """Refuses a batch, or makes it ready to be appended; one for a log that is being created waits for it.
+        """Refuses a batch, or makes it ready to be appended.  A batch for a log that is being created waits for the log.
 
-        Everything is looked at each time, the lease too: it may have ended while the batch was held back.
+        Checks everything again, including the lease, which may have expired while the batch was held back.
         """
         refused = self._serving()
         if refused is not None:
@@ -254,9 +254,9 @@ class ProducePath:
                 self._append(replica, batches)
 
     def written_back(self, replica: Replica) -> None:
-        """Checks again what was held back, since the disk has caught up: its partition may have moved meanwhile."""
+        """Checks the held batches again, since the disk has caught up: their partition may have moved meanwhile."""
         if any(one.must_be_read for one in self._held.get(replica.key, ())):
-            return  # until that has been done
+            return  # `_was_read` calls this again
         held = self._held.pop(replica.key, [])
         self._ready_count -= len(held)
         ready: dict[Replica, list[_Ready]] = {}
@@ -267,7 +267,7 @@ class ProducePath:
     # ---- looking into compressed batches -----------------------------------------------------------------------------------
 
     def _read_held(self, replica: Replica) -> None:
-        """Begins to look into the batches that wait for it, all of a partition together; one look at a time."""
+        """Begins to look into the batches of a partition that wait for it, all together; one look at a time."""
         key = replica.key
         if key not in self._reading:
             unread = [one for one in self._held[key] if one.must_be_read]
@@ -281,7 +281,7 @@ class ProducePath:
             now_ms=self._stepper.clock.wall_ms(),
         )
         run = self._stepper.batch_checks.run
-        with contextlib.suppress(BrokerClosedError):  # nobody waits for an answer of a node that is stopping
+        with contextlib.suppress(BrokerClosedError):  # a node that is stopping answers nobody
             failures = [await run(partial(_failure_of, check, one.batch)) for one in unread]
             self._stepper.driver.submit(partial(self._was_read, replica, unread, failures))
 

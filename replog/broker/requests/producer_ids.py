@@ -22,7 +22,7 @@ class ProducerIdAllocator:
         self._lock = asyncio.Lock()
 
     async def allocate(self, timeout_ms: int) -> InitProducerIdResponse:
-        """Hands out a producer id that nobody else has.
+        """Hands out a producer id that no other producer has.
 
         Raises:
             RequestTimedOutError: No controller answered in time.

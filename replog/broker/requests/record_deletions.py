@@ -44,7 +44,7 @@ class RecordDeletions:
 
     Args:
         stepper: What steps the replicas.
-        reader: The reader, which knows the partitions that are led here, and what to say of the others.
+        reader: The reader, which knows the partitions that are led here, and the refusals of the others.
     """
 
     def __init__(self, stepper: ReplicaStepper, reader: FetchReader) -> None:
@@ -61,7 +61,7 @@ class RecordDeletions:
 
         Args:
             request: The partitions, and where their logs shall start.
-            timeout_ms: The time to wait for the replicas; what was asked happens all the same.
+            timeout_ms: The time to wait for the replicas, in milliseconds; the deletion goes on after it.
 
         Raises:
             ThrottledError: Too many deletions wait already.
@@ -78,7 +78,7 @@ class RecordDeletions:
             pending = [one.done for one in begun if isinstance(one, _Waiting)]
             if pending:
                 await asyncio.wait(pending, timeout=timeout_ms / 1000)
-        finally:  # behind what was submitted, also where this was cancelled meanwhile
+        finally:  # behind the submitted work, even if this call was cancelled meanwhile
             self._stepper.driver.submit(lambda: self._forget(begun, len(asked)))
         return DeleteRecordsResponse(tuple(map(_result_now, begun)))
 

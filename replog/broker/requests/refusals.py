@@ -1,4 +1,4 @@
-"""Why this broker does not serve a partition, and the result that says so, whatever was asked for."""
+"""Why this broker does not serve a partition, and the result that says so for each kind of request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
 class Refusal(NamedTuple):
-    """Why this broker does not serve a partition, and who might."""
+    """Why this broker does not serve a partition, and which broker may."""
 
     error: ErrorCode
     message: str
@@ -57,7 +57,7 @@ def refused(make: MakeResult[ResultT_co], partition: OfPartition, refusal: Refus
 
 
 def refused_by(replica: Replica | None, error: ErrorCode, message: str) -> Refusal:
-    """Makes the refusal of a replica of this broker: the metadata say who leads; None: nothing is known of it."""
+    """Makes the refusal of a replica of this broker, with the leader that the metadata name; None: the replica is unknown."""
     if replica is None:
         return Refusal(error, message)
     return Refusal(error, message, replica.registration.leader, replica.registration.leader_epoch)

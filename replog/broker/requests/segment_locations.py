@@ -1,8 +1,8 @@
 """Tells processes of the same machine where committed batches stand in files, so that they can read them without the broker.
 
-What is told lies below the high watermark and is in the files already.  It may be wrong a moment later: files are renamed
-and removed by retention, compaction and moves, and cut after an unclean election.  So each file comes with what it is
-known by, and the caller looks at every batch; whatever does not fit, it fetches.
+The named batches lie below the high watermark and are in the files already.  The answer may be wrong a moment later: files are
+renamed and removed by retention, compaction and moves, and cut after an unclean election.  So each file comes with its
+identity, and the caller checks every batch, and fetches what does not fit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SegmentLocations:
         self._reader = reader
 
     def locate(self, request: LocateSegmentsRequest) -> LocateSegmentsResponse:
-        """Returns where the batches of the range stand, as far as they are committed; no spans where nothing can be told of them.
+        """Returns where the committed batches of the range stand; no spans if nothing can be told of them.
 
         Raises:
             NotLeaderOrFollowerError, FencedLeaderEpochError, UnknownLeaderEpochError: Another replica must be asked.

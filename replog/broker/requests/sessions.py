@@ -20,19 +20,19 @@ MAX_OPEN_FETCHES = 4
 
 
 class Produces(Protocol):
-    """Where produce requests go: the path, or what measures it."""
+    """The target of produce requests: the path, or the object that measures it."""
 
     def submit(self, request: ProduceRequest, answer: Callable[[ProduceResponse], None]) -> None: ...
 
 
 class OpensIncremental(Protocol):
-    """Where a stream opens its incremental fetch."""
+    """The object at which a stream opens its incremental fetch."""
 
     def open(self, answer: Callable[[FetchResponse], None], merged: Callable[[], None]) -> IncrementalFetch: ...
 
 
 class Fetches(Protocol):
-    """Where fetch requests go: the path, or what measures it."""
+    """The target of fetch requests: the path, or the object that measures it."""
 
     @property
     def incremental(self) -> OpensIncremental: ...
@@ -49,7 +49,7 @@ class Fetches(Protocol):
 class _Outbox:
     """Answers on their way out; `write` sends all that are ready at once.
 
-    It does not know its session: who waits for an answer refers to it, and may do so for long after the stream has ended.
+    It does not know its session: requests that wait refer to it, perhaps long after the stream has ended.
     """
 
     def __init__(self) -> None:
