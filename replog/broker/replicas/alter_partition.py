@@ -1,8 +1,8 @@
-"""Sends ISR proposals to the controller: what waits in one request, one request at a time (docs/KAFKA.md 4.4).
+"""Sends ISR proposals to the controller: all that wait in one request, one request at a time (docs/KAFKA.md 4.4).
 
-A leader whose proposal is refused may propose again at once, and so may the leaders of all other partitions.  So that a
-controller which refuses everything is not kept busy with it, the pause before the next request doubles with every request
-of which nothing was accepted; what is proposed in the pause shares that request.
+A leader whose proposal is refused may propose again at once, and so may the leaders of all other partitions.  A controller that
+refuses everything must not be kept busy with that.  So the pause before the next request doubles with every request of
+which nothing was accepted.  Proposals that come in the pause share the next request.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from replog.waiting.task_ends import end_tasks
 REQUEST_TIMEOUT_MS = 10_000
 
 PROPOSALS_TOGETHER = 1_000
-"""In one request: one step of the controller, which has other brokers to answer."""
+"""The most proposals of one request: it is one step of the controller, which has other brokers to answer."""
 
 FIRST_PAUSE_MS = 10
 LONGEST_PAUSE_MS = 1_000
-"""After requests of which nothing was accepted; the next proposal that would be accepted is late by so much at most."""
+"""The longest pause after requests of which nothing was accepted; a later good proposal is late by so much at most."""
 
 
 class AlterPartitionSender:

@@ -4,8 +4,8 @@ Why one at a time: a pass takes memory for its keys (`log.cleaner.dedupe.buffer.
 get; two of them would only share.  Logs whose `cleanup.policy` does not say `compact` are not looked at, nor the metadata
 log, which has snapshots.
 
-What goes wrong concerns one partition: it is not tried again until the broker restarts, with one line that says why, and
-everything else goes on.  A full disk is waited for instead.  A failed fsync is the end of that replica, as ever.
+A failure concerns one partition: it is not tried again until the broker restarts, one line says why, and everything else goes
+on.  If the disk is full, the pass waits for room.  A failed fsync takes the replica offline, as elsewhere.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class LogCleaner:
         self._task = watched_task(self._run(), name="log-cleaner", on_failure=self._on_failure)
 
     async def stop(self) -> None:
-        """Ends the pass that runs; what it wrote is swept by the next one."""
+        """Ends the pass that runs; the next one sweeps its files."""
         await end_tasks(self._task)
         if self._job is not None:
             self._job.cancel()

@@ -1,4 +1,4 @@
-"""What a broker does about disks that fail or are full, and about replicas whose own bytes are wrong.
+"""The reaction of a broker to disks that fail or are full, and to replicas whose own bytes are wrong.
 
 | what happened                                  | outcome                                                                        |
 |------------------------------------------------|--------------------------------------------------------------------------------|
@@ -13,10 +13,10 @@
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
 controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be
 lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is
-kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads; it is
-named in the heartbeats until it has everything, so that nobody takes it into the ISR for what it held before.  The only
-replica of a partition stays offline.  One of which a repair gave records up takes its role as soon as the committed metadata
-say that nobody counts on it: what is left of it leads only by an unclean election.  The only replica of a partition leads.
+kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads.  It is
+named in the heartbeats until it has everything, so that no leader takes it into the ISR for the records it held before.  The only
+replica of a partition stays offline.  A replica of which a repair gave records up takes its role as soon as the committed
+metadata count on it no more; then it leads only by an unclean election.  If it is the only replica of its partition, it leads.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class UnusableReplica(Struct):
     registration: PartitionRegistration
     is_damaged: bool
     gave_up: bool = False
-    """Whether it can be used, and only waits until nobody counts on what a repair gave up."""
+    """Whether it can be used, and only waits until no election counts on the records that a repair gave up."""
     is_late: bool = False
     """Whether it can be used, and only waits for another election: a `LateLeaderEpochError`."""
     known_offset: int | None = None
@@ -138,11 +138,11 @@ class DiskTrouble:
     # ---- beginning anew -----------------------------------------------------------------------------------------------
 
     def controller_knows(self, reported: Sequence[OfflineReplica], metadata_offset: int) -> None:
-        """Notes what the controller was told of in a heartbeat that is answered; see `begin_anew`.
+        """Notes the offline replicas that an answered heartbeat told the controller of; see `begin_anew`.
 
         Args:
             reported: The replicas that the heartbeat said are offline.
-            metadata_offset: The end of the metadata with what the controller made of it.
+            metadata_offset: The end of the metadata with the controller's changes for it.
         """
         for replica in reported:
             offline = self.offline.get((replica.topic_id, replica.partition_id))
@@ -150,7 +150,7 @@ class DiskTrouble:
                 offline.known_offset = metadata_offset
 
     def begin_anew(self) -> tuple[LocalPartition, ...]:
-        """Makes replicas usable on whose old records nobody counts any more; what is quarantined is set aside.
+        """Makes replicas usable whose old records no election counts on any more; quarantined folders are set aside.
 
         Returns:
             The replicas that are to take a role again, and to fetch what they do not have.
@@ -189,7 +189,7 @@ class DiskTrouble:
         return offline.is_damaged and has_other_leader and home is not None and home.failure is None
 
     def _is_settled(self, offline: UnusableReplica) -> bool:
-        """Whether the note of what was given up could be removed."""
+        """Whether the note of the given-up records could be removed."""
         try:
             self._logs.forget_given_up(offline.topic, offline.partition_id)
         except (DiskFullError, StorageError) as error:
@@ -198,7 +198,7 @@ class DiskTrouble:
         return True
 
     def _is_set_aside(self, offline: UnusableReplica) -> bool:
-        """Whether what is left of a replica could be taken out of the way."""
+        """Whether the remains of a replica could be set aside."""
         try:
             path = self._logs.set_aside_log(offline.topic, offline.partition_id)
         except (DiskFullError, StorageError) as error:
@@ -357,7 +357,7 @@ class DiskTrouble:
         if key in self.offline or registration is None:
             return
         is_late = isinstance(error, LateLeaderEpochError)
-        is_damaged = is_late or isinstance(error, _DAMAGE)  # nobody may count it in until it is elected
+        is_damaged = is_late or isinstance(error, _DAMAGE)  # no ISR or ELR may count on it until it is elected
         self.offline[key] = UnusableReplica(
             topic, topic_id, partition_id, str(error), registration, is_damaged, is_late=is_late
         )
@@ -372,7 +372,7 @@ class DiskTrouble:
     # ---- disks that are full ------------------------------------------------------------------------------------------
 
     def disk_full(self, replica: Replica, error: DiskFullError) -> None:
-        """Notes that a write found the disk full: its log directory is read-only before anybody looks at it again."""
+        """Notes that a write found the disk full: its log directory is read-only from now on, before the next check."""
         self._note_full(replica.topic, replica.partition_id, error)
 
     def _note_full(self, topic: str, partition_id: int, error: DiskFullError) -> None:

@@ -1,6 +1,6 @@
 """Why a partition has another leader, as far as the metadata tells: for the line that a broker logs about it.
 
-The controller decides and writes only the outcome; the reason is what has happened to the leader before.
+The controller writes only the outcome of its decision.  The reason follows from what has happened to the leader before.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ THROTTLED_DELAY_S = 0.1
 """How long a replica that is being filled waits before it asks again whether the throttle has room."""
 
 PARTITIONS_TOGETHER = 1_000
-"""Positions that one request says: saying and reading them are one step on either side, tens of milliseconds."""
+"""Positions in one request: writing and reading them are one step on either side, tens of milliseconds."""
 
 ANSWER_GRACE_S = 5.0
 """How long beyond its own waiting time an answer may take before the leader counts as gone."""
@@ -59,8 +59,8 @@ class _Said(NamedTuple):
 class LeaderFetcher:
     """Fetches from one leader for all partitions that it leads and this broker follows.
 
-    Requests are incremental (`incremental_fetch`): a position is said once and stands until its answer comes.  Everything
-    about positions is done on the driver.
+    Requests are incremental (`incremental_fetch`): a position is sent once and stands until its answer comes.  All work on
+    positions is done on the driver.
     """
 
     def __init__(self, leader_id: int, address: Callable[[], str | None], owner: Fetchers) -> None:
@@ -95,7 +95,7 @@ class LeaderFetcher:
             self._wakeup.set()
 
     def changed(self, replica: Replica) -> None:
-        """Notes that the replica's position may be another one than the leader knows."""
+        """Notes that the replica's position may differ from the one that the leader knows."""
         self._changed[replica.key] = None
         self._wakeup.set()
 
@@ -150,7 +150,7 @@ class LeaderFetcher:
             await self._ask(stream, partial(take, await stream.receive()))
 
     async def _watch_answers(self) -> None:
-        """Ends the stream when an answer is overdue.  Looks seldom: a time-out for each answer costs as much as reading it."""
+        """Ends the stream when an answer is overdue.  Looks seldom: a time-out for each answer would cost as much as reading it."""
         loop = asyncio.get_running_loop()
         while True:
             wait_s = self._answer_time_s() if self._is_answered else self._answer_due_s - loop.time()
@@ -172,7 +172,7 @@ class LeaderFetcher:
     # ---- on the driver ------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Forgets what was said on the stream before: on a new one the leader knows none of our positions."""
+        """Forgets which positions were sent: on a new stream the leader knows none of them."""
         self._said.clear()
         self._forgotten.clear()
         self._changed = dict.fromkeys(self.replicas)
@@ -208,9 +208,9 @@ class LeaderFetcher:
         )
 
     def _take_news(self) -> tuple[list[ReplicaKey], list[ReplicaKey]]:
-        """Takes the changed and the forgotten replicas that the leader does not know of, as many as one request says.
+        """Takes changed and forgotten replicas that the leader does not know of, as many as fit into one request.
 
-        The next request says more.
+        The next request has more of them.
         """
         changed = list(itertools.islice(self._changed, PARTITIONS_TOGETHER))
         for key in changed:
@@ -221,7 +221,7 @@ class LeaderFetcher:
         return changed, forgotten
 
     def _repeat_outsiders(self, now_ms: int) -> None:
-        """Marks positions of replicas outside of the ISR to be said again, at most every `replica.fetch.wait.max.ms`.
+        """Marks positions of replicas outside of the ISR to be sent again, at most every `replica.fetch.wait.max.ms`.
 
         A leader takes a replica into the ISR when it fetches.  Those for which the throttle has no room are left out.
         """
@@ -236,7 +236,7 @@ class LeaderFetcher:
                 self._changed[key] = None
 
     def _new_position(self, key: ReplicaKey, now_ms: int) -> FetchPartition | None:
-        """Notes and returns the position to be said for a replica; None: there is none now, or the leader knows it."""
+        """Notes and returns the position to send for a replica; None: there is none now, or the leader knows it."""
         replica = self.replicas.get(key)
         if replica is None or not isinstance(replica.role, Follower) or replica.log.is_behind_write_back:
             return None
@@ -294,7 +294,7 @@ class LeaderFetcher:
         self._fail(list(self.replicas.values()))
 
     def _fail(self, replicas: Sequence[Replica]) -> None:
-        """Tells followers that their fetch failed: some of them now, the rest when the driver has done what waits."""
+        """Tells followers that their fetch failed: some of them now, the rest after the other work of the driver."""
         for replica in replicas[:PARTITIONS_TOGETHER]:
             self._owner.step(replica, FetchFailed(), b"")
         if len(replicas) > PARTITIONS_TOGETHER:

@@ -1,7 +1,7 @@
 """When the logs of a broker's replicas are flushed.  Runs on the replica driver.
 
-An acknowledgement asks for a flush through its leader or follower (`RequestFlush`); beside that way a log is flushed when a
-segment is full, by `flush.messages` and `flush.ms`, and before its files are closed for want of descriptors.
+An acknowledgement asks for a flush through its leader or follower (`RequestFlush`).  Besides, a log is flushed when a segment is
+full, by `flush.messages` and `flush.ms`, and before its files are closed for want of descriptors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ReplicaFlushes:
         config: The node's configuration.
         clock: The node's clock.
         driver: The replica driver.
-        flusher: What runs fsyncs, in threads.
+        flusher: The flusher, which runs fsyncs in threads.
         replicas: The replicas that can be used.
         on_flushed: Called on the driver after each fsync of a replica's log.
         on_written_back: Called on the driver when a replica's disk has caught up by a part of a dirty window.
@@ -56,9 +56,9 @@ class ReplicaFlushes:
         self._write_backs = WriteBacks(driver.submit, on_failed)
 
     def after_append(self, replica: Replica) -> None:
-        """Begins what an append makes due beside the way of an acknowledgement.
+        """Begins the work that an append makes due, apart from acknowledgements.
 
-        Writes a dirty window back, and asks for a flush where a segment is full or log.flush.interval.messages is reached.
+        Writes a dirty window back, and asks for a flush if a segment is full or log.flush.interval.messages is reached.
         """
         log = replica.log
         unflushed = log.log_end_offset - log.flushed_offset
@@ -68,7 +68,7 @@ class ReplicaFlushes:
             self.request(replica)
 
     def roll_if_due(self, replica: Replica) -> None:
-        """Begins a new segment where the active one is too old, without waiting for an append, and flushes the old one."""
+        """Begins a new segment if the active one is too old, without waiting for an append, and flushes the old one."""
         replica.log.maybe_roll(self._clock.wall_ms())
         self.after_append(replica)
 
@@ -112,13 +112,13 @@ class ReplicaFlushes:
         self._flusher.request(replica.log, lambda _: self._driver.submit(lambda: self._flushed(replica)))
 
     async def stop(self) -> None:
-        """Waits for what is being written back."""
+        """Waits for the write-backs that are under way."""
         await self._write_backs.stop()
 
     # ---- when the disk has answered ----------------------------------------------------------------------------------------
 
     def _written_back(self, replica: Replica) -> None:
-        """Lets those go on that were held back, unless the disk that has caught up a part is still too far behind."""
+        """Lets held-back appends go on, unless the disk is still too far behind."""
         if replica.key in self._replicas and replica.log.is_behind_write_back:
             return
         self._on_written_back(replica)

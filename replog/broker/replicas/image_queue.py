@@ -1,10 +1,10 @@
 """Applies metadata images in order and in short steps; logs that a new image needs are created in threads meanwhile.
 
-Why: creating a log is a handful of fsyncs, milliseconds each; a topic of two hundred partitions would hold up every
-produce and fetch of this broker for more than half a second.  Nor does the rest of the metadata wait for them: elections
-must not be late because a large topic is being created, nor may this broker seem to be behind.  Only what concerns a
-replica whose log is being created waits for it.  Requests for such a partition wait too: their clients have seen the
-image already, and would back off for many times as long.
+Why: creating a log is a handful of fsyncs, milliseconds each.  A topic of two hundred partitions would hold up every produce and
+fetch of this broker for more than half a second.  The rest of the metadata does not wait for them either: elections must not
+be late because a large topic is being created, and this broker must not seem to be behind.  Only changes of a replica
+whose log is being created wait for it.  Requests for such a partition wait too: their clients have seen the image already, and
+would back off for many times as long.
 
 An image in which thousands of replicas change is applied in many steps, with other work of the driver between them.  Until
 the last one a replica may still have the role that it had; the broker tells the controller of the image after that.
@@ -88,8 +88,8 @@ class ImageQueue:
     Invariants:
         - images are applied in the order in which they came, one at a time;
         - a folder of a replica that is deleted is out of the way before another replica takes its place;
-        - a log that is being created is touched by nobody else: its replica's role waits, and an image that deletes the
-          replica, or puts another in its place, waits with all that follow it.
+        - nothing else touches a log that is being created: its replica's role waits, and an image that deletes the
+          replica, or puts another in its place, waits with all later images.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ImageQueue:
             self._stepper.driver.submit(self._begin)
 
     async def stop(self) -> None:
-        """Waits for what is being created; applies nothing more."""
+        """Waits for the logs that are being created; applies nothing more."""
         self._waiting.clear()
         self._later.clear()
         self._steps = None
@@ -230,7 +230,7 @@ class ImageQueue:
         self._go_on_waiting()
 
     def _go_on_waiting(self) -> None:
-        """Calls what `run_later` kept, and lets the driver begin with the next image."""
+        """Calls the functions that `run_later` kept, and lets the driver begin with the next image."""
         later, self._later = self._later, []
         for run in later:
             run()

@@ -1,10 +1,10 @@
-"""What a new metadata image changes for the replicas of this broker, in steps that are short whatever the image changes.
+"""Applies a new metadata image to the replicas of this broker, in steps that stay short for an image of any size.
 
-Why: one record deletes a topic of any size, one broker that goes gives this one thousands of partitions to lead, and every
-part of a node shares its event loop.  A step that takes a second makes the node look dead, and moves the controller.
+Why: one record deletes a topic of any size, and a broker that goes gives this one thousands of partitions to lead.  Every part
+of a node shares its event loop.  A step of a second makes the node look dead, and moves the controller.
 
-Each iterator changes one replica after the other, and yields in between, more than once after one that took as long as
-several; `in_steps` puts as many together as make a short step.  What is small, as almost every change is, is one step.
+Each iterator changes one replica after the other, and yields in between; after a change that took as long as several, it yields
+more than once.  `in_steps` joins as many as make a short step.  A small change, as almost every one is, is one step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from replog.replication.leader import Leader
 from replog.replication.messages import StateChanged
 
 LEADERS_TOGETHER = 4
-"""Of `REPLICAS_TOGETHER`, those that begin an epoch: each writes it to its disk first, and waits for that some milliseconds."""
+"""How many of `REPLICAS_TOGETHER` may begin an epoch: each first writes it to its disk, which takes some milliseconds."""
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class ImageSteps:
 
         Args:
             before: The image before it.
-            changes: What differs for this broker.
+            changes: The differences for this broker.
             changed_brokers: The brokers whose registration changed; leaders of their partitions must know.
         """
         yield from self.take_roles(before, changes)
@@ -101,7 +101,7 @@ class ImageSteps:
         if was_offline and home is None:
             manager.local_logs.forget_given_up(place)
         if (replica or was_offline) and home and not home.failure and home.topic_id(*place) in {None, local.topic_id}:
-            is_kept = home.topic_id(*place) is None  # what does not say whose it is may be another's
+            is_kept = home.topic_id(*place) is None  # a folder without a topic id may be of another topic
             target = manager.retirements.add(place, is_kept=is_kept)
             if is_kept:
                 tell_set_aside(place, target)
@@ -132,7 +132,7 @@ class ImageSteps:
         return not isinstance(role, Leader) or role.leader_epoch != registration.leader_epoch
 
     def tell_leaders(self, brokers: Collection[int], changes: LocalChanges) -> Iterator[None]:
-        """Tells leaders that a broker has changed which has a replica of theirs; but for those that `changes` has told."""
+        """Tells leaders that a broker with one of their replicas has changed, unless `changes` has told them already."""
         if not brokers:
             return
         changed = set(brokers)

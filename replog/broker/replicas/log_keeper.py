@@ -1,7 +1,7 @@
-"""What has to be done to the logs every so often: checkpoints, retention, files of deleted segments, room on the disks.
+"""The periodic upkeep of the logs: checkpoints, retention, files of deleted segments, room on the disks.
 
-Nothing here may hold up the loop, whatever the number of partitions: what a job needs is gathered on the driver, the disk
-is written in a thread, and what needs the driver for each log goes log by log, with other work in between.
+No job may hold up the loop, for any number of partitions.  Its data are gathered on the driver, and a thread writes the disk.
+Work that needs the driver for each log goes log by log, with other work in between.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class LogKeeper:
         self._tasks.append(watched_task(self._flush_on_schedule(), name="flush-schedule", on_failure=self._on_failure))
 
     async def stop(self) -> None:
-        """Starts nothing new; what runs in a thread ends there."""
+        """Starts nothing new; jobs that run in a thread end there."""
         await end_tasks(*self._tasks)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------------
@@ -186,9 +186,9 @@ class LogKeeper:
         self._shortest_flush_ms = shortest_ms
 
     async def bound_descriptors(self) -> None:
-        """Closes files of logs, round and round, when this process has more open than half of what it may.
+        """Closes files of logs in turn while this process has more than half of its descriptors open.
 
-        Logs with unflushed writes are flushed instead, and closed the next time round.
+        Logs with unflushed writes are flushed instead, and closed in the next round.
         """
         excess = await self._in_thread(open_descriptors) - descriptor_limit() // 2
         replicas = list(self._stepper.replicas.values())
@@ -199,7 +199,7 @@ class LogKeeper:
             self._turn = (self._turn + 1) % len(replicas)
 
     def _release_files(self, replica: Replica) -> int:
-        """Returns 1 where files are closed, or will be after a flush."""
+        """Returns 1 if files are closed, or will be after a flush."""
         if self._stepper.replicas.get(replica.key) is not replica or replica.log.failed:
             return 0
         if not replica.log.release_files():

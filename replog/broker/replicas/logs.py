@@ -91,9 +91,9 @@ class ReplicaLogs:
     def strays(self, image: MetadataImage) -> list[tuple[tuple[str, int], UUID | None]]:
         """Finds replicas that this broker no longer has, with their topic ids: deleted, or moved, while it was down.
 
-        Those that cannot be opened too: else a new topic of the same name would be offline for what was another's.  Of
-        one whose folder is gone, or does not say whose it is, nobody knows the topic id: it is none where no topic of that
-        name has it here.
+        Replicas that cannot be opened are among them: otherwise a new topic of the same name would be offline because of them.
+        If the folder is gone, or has no topic id, the id is unknown: the replica is one of these if no topic of its name has a
+        replica here.
         Call it with an image that holds this broker's own registration: everything older is in it.
         """
         found: list[tuple[tuple[str, int], UUID | None]] = []
@@ -134,7 +134,7 @@ class ReplicaLogs:
 
 
 def tell_set_aside(place: tuple[str, int], path: str | None) -> None:
-    """Tells people where a replica is kept that nobody names; None: its folder is gone."""
+    """Writes to the log where a replica is kept that the metadata do not name; None: its folder is gone."""
     kept = "its folder is gone" if path is None else f"its data is kept in {path}, remove it if it is not needed"
     _log.warning("%s-%d: this broker has no such replica any more; %s", *place, kept)
 
@@ -142,7 +142,7 @@ def tell_set_aside(place: tuple[str, int], path: str | None) -> None:
 def is_new_replica(before: MetadataImage, local: LocalPartition, broker_id: int) -> bool:
     """Whether the replica came to this broker with the image after `before`: then no disk can hold it yet.
 
-    The first image says nothing about that: it is everything since ever.
+    The first image does not tell: it holds all changes of the past.
     """
     if not before.brokers:
         return False

@@ -1,9 +1,9 @@
 """Replicas that move between this broker's log directories, one at a time, while they are used (KIP-113).
 
 A copy is made in a thread, a mebibyte at a time, no faster than `replica.alter.log.dirs.io.max.bytes.per.second`; the driver only
-says what there is.  When little is missing the replica leaves its role, its copy takes its place in a thread, and it takes
-its role again, all in some hundredths of a second: clients and followers are told that it is not ready, and ask again.
-What the metadata wants of it meanwhile is done after that.
+says which bytes there are.  When little is missing the replica leaves its role, its copy takes its place in a thread, and it
+takes its role again, all in some hundredths of a second.  Clients and followers are told that it is not ready, and ask
+again.  Changes that the metadata bring meanwhile are made after that.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from replog.replication.leader import Leader
 from replog.rpc.log_dir_messages import ReplicaMoveStatus
 
 STEP_BYTES = 1 << 20
-"""Copied at once, and what may be missing when the copy takes the replica's place."""
+"""The bytes that are copied at once, and that may be missing when the copy takes the replica's place."""
 
 RETRY_S = 0.1
 MOVES_MAX = 10_000
@@ -68,7 +68,7 @@ class _CanceledError(Exception):
 
 
 class TakeRole(Protocol):
-    """What has a replica take a role."""
+    """Has a replica take a role."""
 
     def __call__(self, local: LocalPartition, *, is_new: bool) -> None:
         """Makes a replica lead, follow or wait, as its registration says; `is_new`: no disk can hold it yet."""
@@ -116,7 +116,7 @@ class ReplicaMoves:
     # ---- asked for --------------------------------------------------------------------------------------------------------
 
     async def request(self, topic: str, partition_id: int, path: str) -> None:
-        """Takes down that a replica is to be moved to another log directory; the move itself comes later.
+        """Notes that a replica is to be moved to another log directory; the move itself comes later.
 
         Raises:
             UnknownTopicOrPartitionError: This broker has no such replica that can be used.
@@ -141,7 +141,7 @@ class ReplicaMoves:
         return ReplicaMoveStatus(move.topic, move.partition_id, move.path, copied, missing)
 
     def _take_down(self, topic: str, partition_id: int, path: str) -> ReplogError | None:
-        """Checks a move and takes it down.  An error is returned: raised on the driver, one of a disk would end it."""
+        """Checks and notes a move.  Returns an error instead of raising it: on the driver an error of a disk would end it."""
         name = f"{topic}-{partition_id}"
         key = next(
             (key for key, r in self._stepper.replicas.items() if (r.topic, r.partition_id) == (topic, partition_id)),
@@ -165,7 +165,7 @@ class ReplicaMoves:
     # ---- while a copy takes the place of its replica ------------------------------------------------------------------------
 
     def is_swapping(self, local: LocalPartition) -> bool:
-        """Whether a copy takes the place of a replica just now: what the metadata want of it is done after that."""
+        """Whether a copy takes the place of a replica just now: changes by the metadata wait for it."""
         move = self._swapping
         return move is not None and move.key == (local.topic_id, local.partition_id)
 
@@ -308,7 +308,7 @@ class ReplicaMoves:
     def _is_settled(self, key: ReplicaKey, role: Leader) -> bool:
         """Whether a new leader, made from the metadata, would know the ISR as well as this one.
 
-        It would not know what the controller is asked for, nor what it has answered before the metadata has it.
+        It would not know the pending proposal, nor an answer that the metadata do not have yet.
         """
         registration = self._stepper.image.partition(*key)
         is_known = registration is not None and registration.partition_epoch >= role.partition_epoch

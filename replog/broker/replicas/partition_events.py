@@ -1,4 +1,4 @@
-"""What a broker logs of its partitions: elections, changes of the ISR, truncations, each in one line with its reason.
+"""The log lines about partitions of a broker: elections, changes of the ISR, truncations, each with its reason.
 
 The parts of the line are beside it, for log collectors (`log_output`).
 """
@@ -17,8 +17,8 @@ class IsrChanges:
     """Counts since the start; a change that does both counts in both.
 
     Attributes:
-        shrinks: The number of changes in which members were lost.
-        expands: The number of changes in which members were won.
+        shrinks: The number of changes that removed members.
+        expands: The number of changes that added members.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class IsrChanges:
 
 
 def leads(partition: str, state: PartitionState, log_end_offset: int, reason: str) -> None:
-    """Tells people that this broker begins to lead."""
+    """Writes to the log that this broker begins to lead."""
     epoch, isr = state.leader_epoch, list(state.isr)
     _log.info(
         "%s: leads in epoch %d from offset %d, ISR %s: %s", partition, epoch, log_end_offset, isr, reason,
@@ -48,7 +48,7 @@ def leads(partition: str, state: PartitionState, log_end_offset: int, reason: st
 
 
 def leads_on(partition: str, leader_epoch: int, reason: str) -> None:
-    """Tells people that this broker was elected again."""
+    """Writes to the log that this broker was elected again."""
     _log.info(
         "%s: leads on in epoch %d: %s", partition, leader_epoch, reason,
         extra=_parts("leads_on", partition, reason, leader_epoch=leader_epoch),
@@ -56,7 +56,7 @@ def leads_on(partition: str, leader_epoch: int, reason: str) -> None:
 
 
 def follows(partition: str, registration: PartitionRegistration, reason: str) -> None:
-    """Tells people that another broker leads."""
+    """Writes to the log that another broker leads."""
     leader, epoch = registration.leader, registration.leader_epoch
     _log.info(
         "%s: follows broker %d in epoch %d: %s", partition, leader, epoch, reason,
@@ -65,7 +65,7 @@ def follows(partition: str, registration: PartitionRegistration, reason: str) ->
 
 
 def has_no_leader(partition: str, leader_epoch: int, reason: str) -> None:
-    """Tells people that nobody leads any more."""
+    """Writes to the log that the partition has no leader any more."""
     _log.warning(
         "%s: has no leader in epoch %d: %s", partition, leader_epoch, reason,
         extra=_parts("no_leader", partition, reason, leader_epoch=leader_epoch),
@@ -73,7 +73,7 @@ def has_no_leader(partition: str, leader_epoch: int, reason: str) -> None:
 
 
 def isr_changed(partition: str, change: IsrChanged) -> None:
-    """Tells people that the committed ISR has other members; only the leader of the partition does."""
+    """Writes to the log that the committed ISR has other members; only the leader of the partition does so."""
     isr, before, reason = list(change.isr), list(change.before), change.reason
     _log.info(
         "%s: ISR %s, was %s: %s", partition, isr, before, reason,
@@ -82,7 +82,7 @@ def isr_changed(partition: str, change: IsrChanged) -> None:
 
 
 def truncated(partition: str, log_end_offset: int, cut: TruncateTo) -> None:
-    """Tells people that a follower cuts what the leader does not have; `log_end_offset` is that before."""
+    """Writes to the log that a follower cuts records that the leader does not have; `log_end_offset` is the end before."""
     offset, reason = cut.offset, cut.reason
     _log.info(
         "%s: truncated from %d to %d: %s", partition, log_end_offset, offset, reason,
@@ -91,7 +91,7 @@ def truncated(partition: str, log_end_offset: int, cut: TruncateTo) -> None:
 
 
 def starts_again(partition: str, log_start_offset: int, log_end_offset: int, cut: TruncateFullyAndStartAt) -> None:
-    """Tells people that a follower drops its whole log; the offsets are those before."""
+    """Writes to the log that a follower drops its whole log; the offsets are those before."""
     offset, reason = cut.offset, cut.reason
     _log.warning(
         "%s: all of %d to %d is dropped, starts again at %d: %s", partition, log_start_offset, log_end_offset, offset,

@@ -76,7 +76,7 @@ class Replica(Struct, eq=False):
 
     @property
     def high_watermark(self) -> int:
-        """What this replica knows to be committed, within what its log holds."""
+        """The end of the records that this replica knows to be committed, within its log."""
         known = self.checkpointed_high_watermark if self.role is None else self.role.high_watermark
         return max(self.log.log_start_offset, min(known, self.log.log_end_offset))
 

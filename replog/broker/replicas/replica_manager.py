@@ -1,7 +1,7 @@
-"""Which replicas this broker has, and what each of them is: what `ReplicaStepper`, below, then steps.
+"""Which replicas this broker has, and the role of each; `ReplicaStepper`, below, then steps them.
 
-The broker reconciles declaratively: each new metadata image says which partitions to lead, follow or drop, and `ImageSteps`
-has the manager make it so: deletes first, then leaders, then followers.
+Each new metadata image says which partitions to lead, follow or drop.  `ImageSteps` has the manager make it so: deletes
+first, then leaders, then followers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ LATE_EPOCHS_MAX: Final = 100
 
 
 class ReplicaManager:
-    """Makes the replicas of this broker what the metadata say.  Everything but construction and `stop` runs on the driver.
+    """Gives the replicas of this broker the roles that the metadata say.  All but construction and `stop` runs on the driver.
 
     Args:
         stepper: What steps the replicas.
@@ -85,11 +85,11 @@ class ReplicaManager:
         self.applied_offset = self.stepper.image.end_offset
 
     def controller_knows(self, reported: Sequence[OfflineReplica], metadata_offset: int) -> None:
-        """Lets replicas begin anew on whose old records nobody counts any more.
+        """Lets replicas begin anew whose old records no election counts on any more.
 
         Args:
             reported: The replicas that a heartbeat said are offline.
-            metadata_offset: The end of the metadata with what the controller made of it.
+            metadata_offset: The end of the metadata with the controller's changes for it.
         """
         self.stepper.trouble.controller_knows(reported, metadata_offset)
         self._begin_anew()
@@ -233,14 +233,14 @@ class ReplicaManager:
         return awaited_ends(self.stepper.image, self._broker_id, self.stepper.replicas)
 
     async def stop(self) -> None:
-        """Answers what waits, leaves all roles and stops the driver; the logs stay open for their directory to close."""
+        """Answers waiting requests, leaves all roles and stops the driver.  The log directories close the logs later."""
         await self.stepper.stop()
         await self.retirements.stop()
         self._tails.clear()
 
 
 def _require_later_epoch(replica: Replica) -> None:
-    """Asks for another election where the metadata are some epochs behind the log.
+    """Asks for another election if the metadata are some epochs behind the log.
 
     A log that is further ahead has a flipped bit in the epoch of its last batch: the log itself refuses to be led then.
 

@@ -3,9 +3,9 @@
 `leader.replication.throttled.rate` is what a broker gives, to all followers together; `follower.replication.throttled.rate`
 what it takes, from all leaders together.
 
-Counted are records for replicas that a reassignment is adding, until they are in sync, and for nobody else: a replica for
-which acknowledgements wait, or that was in sync and comes back, is never held up.  Whoever has given or taken too much
-stops until the time for it has passed.
+Only records for replicas that a reassignment is adding count, until they are in sync.  A replica that acknowledgements wait
+for, or that was in sync and comes back, is never held up.  A broker that has given or taken too much stops until the time
+for it has passed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ReplicationThrottle:
             self._filled_ms = self._clock.now_ms()
 
     def room_bytes(self) -> int:
-        """Returns how many bytes may be moved now; 0 when too much has been."""
+        """Returns how many bytes may be moved now; 0 after too many."""
         if self._rate_per_s == UNLIMITED:
             return UNLIMITED
         now_ms = self._clock.now_ms()
@@ -54,5 +54,5 @@ class ReplicationThrottle:
         return max(0, int(self._room_bytes))
 
     def count(self, size_bytes: int) -> None:
-        """Takes bytes that were moved out of the room; they may be more than there was room for."""
+        """Takes moved bytes out of the bucket; they may be more than were in it."""
         self._room_bytes -= size_bytes

@@ -1,7 +1,7 @@
 """Replicas that leave this broker: closed on the driver, their folders taken out of the way in a thread, many at a time.
 
-Why: a new name and an fsync for each folder of a large topic would hold the event loop, and with it the controller of
-this node, for minutes.  Until its folder is out of the way no other replica may take a place: see `places`.
+Why: a new name and an fsync for each folder of a large topic would hold the event loop, and with it the controller of this
+node, for minutes.  Until a folder is out of the way no other replica may take its place: see `places`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import DirectoryDeletionJob, LogManager, RetiredReplica, RetirementJob
 
 RETRY_S = 1.0
-"""Pause before a name is tried again that found no room."""
+"""The pause before a rename that found no room is tried again."""
 
 REMOVED_TOGETHER = 64
 """Folders whose files a thread removes in one go; others use the thread in between."""
@@ -65,7 +65,7 @@ class Retirements:
 
     @property
     def places(self) -> AbstractSet[Place]:
-        """Where replicas were whose folders may still be in the way of others."""
+        """The places of replicas whose folders may still be in the way of others."""
         return self._logs.retiring
 
     def add(self, place: Place, *, is_kept: bool) -> str | None:
@@ -93,7 +93,7 @@ class Retirements:
     async def stop(self) -> None:
         """Waits for the new names; files that are not removed by then are removed by the next start.
 
-        Those that were added and not begun get theirs too: a folder without its checkpoint line would be taken for a change.
+        Replicas that were added and not begun get theirs too: a folder without its checkpoint line would look changed.
         """
         self._stopping = True
         self.begin()

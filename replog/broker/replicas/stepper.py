@@ -1,7 +1,7 @@
-"""Steps the leaders and followers of this broker, and performs what they decide; one driver runs all of it.
+"""Steps the leaders and followers of this broker, and performs their decisions; one driver runs all of it.
 
-`ReplicaManager`, above, says which replicas there are and what each of them is.  What serves requests, keeps logs in order
-or moves replicas goes by the stepper.
+`ReplicaManager`, above, says which replicas there are and the role of each.  The parts that serve requests, keep logs in order or
+move replicas use the stepper.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from replog.waiting.deadlines import Deadlines
 _log = logging.getLogger(__name__)
 
 REPLICAS_TOGETHER = 100
-"""Replicas that one step of the driver takes at most, whatever the number that is due."""
+"""Replicas that one step of the driver takes at most, even if more are due."""
 
 
 SEARCHES_MAX = 2
@@ -76,7 +76,7 @@ class ProduceWaiters(Protocol):
         """Answers a produce: a leader has committed or given up its records."""
 
     def written_back(self, replica: Replica) -> None:
-        """Lets those go on that were held back while the disk was behind."""
+        """Lets produces go on that were held back while the disk was behind."""
 
 
 class FetchWaiters(Protocol):
@@ -89,7 +89,7 @@ class FetchWaiters(Protocol):
         """Looks again whether all followers know what a deletion of records waits for."""
 
     def answer_progressed(self) -> None:
-        """Answers what the news since the last call were for."""
+        """Answers the fetches that the news since the last call were for."""
 
     def expire(self) -> None:
         """Answers the fetches whose time is over."""
@@ -99,7 +99,7 @@ class FetchWaiters(Protocol):
 
 
 class Leaderships(Protocol):
-    """What is kept of partitions while this broker leads them: the state of coordinators."""
+    """The state that is kept of partitions while this broker leads them, as by coordinators."""
 
     def begun(self, replica: Replica) -> None:
         """Notes that a replica leads in a new epoch, in which nothing has been appended."""
@@ -111,14 +111,14 @@ class Leaderships(Protocol):
         """Notes that the high watermark of a replica that leads has moved."""
 
     def tick(self) -> None:
-        """Lets those act for which it is time."""
+        """Lets the coordinators act whose time has come."""
 
     def next_deadline_ms(self) -> int | None:
         """Returns when something is due next, on the monotonic clock; None: nothing is."""
 
 
 class _Nobody:
-    """Whoever waits before the request paths are there."""
+    """Stands for the request paths before they are there: nothing waits."""
 
     def completed(self, request_id: int, error: ErrorCode) -> None: ...
 
@@ -153,7 +153,7 @@ class ReplicaStepper:
         config: The node's configuration.
         logs: The open log directories.
         clock: The node's clock.
-        flusher: What runs fsyncs, in threads.
+        flusher: The flusher, which runs fsyncs in threads.
         propose_isr: Sends a proposal to the controller.
         on_offline: Told that a replica went offline, or is usable again: the controller should know.
         on_failure: Told about a bug, or a failed disk without which the node cannot go on; the node stops.
@@ -168,12 +168,12 @@ class ReplicaStepper:
         searches: The searches for offsets by time.
         batch_checks: The looks into compressed batches that are produced.
         isr_changes: The changes of in-sync replicas, counted.
-        leader_throttle: The rate of what this broker gives replicas that are being added.
-        follower_throttle: The rate of what its own replicas take that are being added.
-        fetchers: The streams to the leaders that this broker follows; None: it follows nobody.
+        leader_throttle: The rate at which this broker gives records to replicas that are being added.
+        follower_throttle: The rate at which its own replicas that are being added take records.
+        fetchers: The streams to the leaders that this broker follows; None: it follows none.
         produces: The produces that wait; `ProducePath` enters itself.
         fetches: The fetches that wait; `FetchPath` enters itself.
-        leaderships: What is kept of partitions that are led; `Shards` enters itself.
+        leaderships: The state that is kept of partitions that are led; `Shards` enters itself.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class ReplicaStepper:
         )
 
     def leave_role(self, replica: Replica) -> None:
-        """Answers what waits for this role and stops fetching; the log stays as it is."""
+        """Answers the requests that wait for this role, and stops fetching; the log stays as it is."""
         match replica.role:
             case Leader():
                 self.step_leader(replica, Resigned())
@@ -233,7 +233,7 @@ class ReplicaStepper:
     # ---- stepping the cores ---------------------------------------------------------------------------------------------
 
     def step_leader(self, replica: Replica, message: LeaderMessage) -> None:
-        """Steps the leader of a replica and performs what follows; nothing where it does not lead."""
+        """Steps the leader of a replica and performs the effects; does nothing if it does not lead."""
         if not isinstance(replica.role, Leader):
             return  # the answer of something that began in an earlier role
         for effect in replica.role.step(message, self.clock.now_ms()):
@@ -262,7 +262,7 @@ class ReplicaStepper:
                 assert_never(unreachable)
 
     def step_follower(self, replica: Replica, message: FollowerMessage, fetched: memoryview | bytes = b"") -> None:
-        """Steps the follower of a replica and performs what follows; nothing where it does not follow.
+        """Steps the follower of a replica and performs the effects; does nothing if it does not follow.
 
         Args:
             replica: The replica.
@@ -319,9 +319,10 @@ class ReplicaStepper:
                 assert_never(unreachable)
 
     def _contradicted(self, replica: Replica, reason: str) -> None:
-        """Takes a follower for damaged whose log the leader's contradicts; what comes from that leader itself it keeps.
+        """Counts a follower as damaged if the leader's log contradicts its log, unless its log came from that leader.
 
-        Set aside again and again, it would fill the disk with copies.  The role asks for no more until the next epoch.
+        Such a log would be set aside again and again, and fill the disk with copies.  The follower fetches nothing until the
+        next epoch.
 
         Raises:
             ContradictedLogError: The log was here before.
@@ -340,7 +341,7 @@ class ReplicaStepper:
     def _append_fetched(
         self, replica: Replica, fetched: memoryview | bytes, leader_epoch: int
     ) -> Appended | FetchedMisfits:
-        """Appends what a leader sent; returns what the follower is told of it.
+        """Appends the batches that a leader sent; returns the message to the follower about it.
 
         A follower that appended nothing backs off and fetches again: right for damage on the way, not for our disk.
         """
@@ -349,7 +350,7 @@ class ReplicaStepper:
         except MisfitRecordsError as error:
             return FetchedMisfits(error.reason)
         except CorruptRecordError as error:
-            if error.path:  # a file of ours, not what came over the network
+            if error.path:  # a file of ours, not the bytes from the network
                 raise
             _log.warning("%s: what the leader sent is damaged and is fetched again: %s", replica.name, error)
         except DiskFullError as error:
@@ -357,7 +358,7 @@ class ReplicaStepper:
         return Appended(replica.log.log_end_offset)
 
     def log_start_moved(self, replica: Replica) -> None:
-        """Passes on that a log begins later now: a leader to its followers, a follower to its leader."""
+        """Passes on the later start of a log: a leader to its followers, a follower to its leader."""
         self.fetches.progressed(replica.key)
         self._wake_fetcher(replica)
 
@@ -369,12 +370,12 @@ class ReplicaStepper:
                 self.step_leader(replica, message)
             case Follower():
                 self.step_follower(replica, message)
-                self._wake_fetcher(replica)  # it may have waited for an fsync that nobody asks for any more
+                self._wake_fetcher(replica)  # it may have waited for an fsync that is not asked for any more
             case None:
                 pass
 
     def handle_isr_answer(self, key: ReplicaKey, proposal_id: int, result: PartitionIsrResult) -> None:
-        """Tells a leader what the controller has made of its proposal."""
+        """Tells a leader the controller's answer to its proposal."""
         replica = self.replicas.get(key)
         if replica is not None:
             self.step_leader(
@@ -399,9 +400,9 @@ class ReplicaStepper:
     # ---- when the disk has answered ---------------------------------------------------------------------------------------
 
     def flushed(self, replica: Replica) -> None:
-        """Tells the role what is on stable storage.
+        """Tells the role the flushed offset.
 
-        The log is asked for it now: a truncation since the fsync may have lowered it.
+        It is read from the log now: a truncation since the fsync may have lowered it.
         """
         flushed_offset = replica.log.flushed_offset
         match replica.role:
@@ -414,7 +415,7 @@ class ReplicaStepper:
                 pass
 
     def written_back(self, replica: Replica) -> None:
-        """Lets those go on that waited for the disk to catch up: producers, or the stream from the leader."""
+        """Lets producers, or the stream from the leader, go on that waited for the disk to catch up."""
         self.produces.written_back(replica)
         self._wake_fetcher(replica)
 
@@ -425,7 +426,7 @@ class ReplicaStepper:
     # ---- deadlines ----------------------------------------------------------------------------------------------------
 
     def _schedule(self, replica: Replica) -> None:
-        """Notes the role's deadline; a tick that comes too early costs less than moving it whenever it moves back."""
+        """Notes the role's deadline.  One that moves back is left: a tick that comes too early costs less than moving it."""
         deadline = replica.role.next_deadline_ms() if replica.role is not None else None
         scheduled = self._deadlines.get(replica.key)
         if deadline is None or (scheduled is not None and scheduled <= deadline):
@@ -438,7 +439,7 @@ class ReplicaStepper:
         return min((due for part in parts if (due := part.next_deadline_ms()) is not None), default=None)
 
     def _tick(self) -> None:
-        """Steps what is due, of many replicas some: the driver ticks again as long as something is."""
+        """Steps replicas that are due, some of them if there are many: the driver ticks again as long as one is due."""
         self.fetches.expire()
         self.leaderships.tick()
         for key in self._deadlines.pop_expired(self.clock.now_ms(), REPLICAS_TOGETHER):
@@ -452,7 +453,7 @@ class ReplicaStepper:
                 self._wake_fetcher(replica)
 
     def unusable(self, key: ReplicaKey) -> tuple[ErrorCode, str] | None:
-        """Returns what to answer for a replica that its disk keeps from its role, which may well be leader; else None."""
+        """Returns the error for a replica that its disk keeps from its role, perhaps as leader; else None."""
         reason = self.trouble.reason(key)
         if reason is not None:
             return ErrorCode.KAFKA_STORAGE_ERROR, reason
@@ -461,7 +462,7 @@ class ReplicaStepper:
         return None
 
     async def stop(self) -> None:
-        """Answers what waits, leaves all roles and stops the driver; the logs stay open for their directory to close."""
+        """Answers waiting requests, leaves all roles and stops the driver.  The log directories close the logs later."""
         for replica in self.replicas.values():
             self.leave_role(replica)
         self.fetches.answer_progressed()

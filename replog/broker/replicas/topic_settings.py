@@ -1,5 +1,5 @@
-"""The settings in force for a topic on this broker: the topic's own, else what was set for this broker, else for the cluster,
-else what this broker's configuration file says."""
+"""The settings in force for a topic on this broker: the topic's own, else those set for this broker, else those of the cluster,
+else those of this broker's configuration file."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class TopicSettings:
         return tuple(CleanupPolicy(word) for word in str(config_keys.CLEANUP_POLICY.parse(text)).split(","))
 
     def record_rules(self) -> RecordRules:
-        """Returns what a leader demands of records, beside their size."""
+        """Returns the rules that a leader checks records by, beside their size."""
         config = self._config
         return RecordRules(
             are_keys_required=CleanupPolicy.COMPACT in self.cleanup_policy,

@@ -1,4 +1,4 @@
-"""What an image says about one replica's partition, and what the controller and people want to know of this broker's."""
+"""Views of partitions: one replica's in an image, and those of this broker for the controller and for people."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
-    """Returns the partition as its leader has to see it."""
+    """Returns the partition as its leader has to know it."""
     registration = replica.registration
     brokers = image.brokers
     eligible = {
@@ -47,7 +47,7 @@ def awaited_ends(
 ) -> tuple[ReplicaEnd, ...]:
     """Returns how far the replicas reach for which a `recovered` election waits for this broker.
 
-    Replicas that are offline have no say.
+    Replicas that are offline are left out.
     """
     ends = []
     for awaited in awaiting_report(image, broker_id):
@@ -66,7 +66,7 @@ def awaited_ends(
 
 
 def has_awaited_ends(image: MetadataImage, broker_id: int, replicas: Collection[ReplicaKey]) -> bool:
-    """Whether `awaited_ends` finds any; where thousands wait, this looks at the first."""
+    """Whether `awaited_ends` finds any; of thousands that wait, this looks at the first."""
     return any(
         key in replicas and broker_id in partition.last_known_elr for key, partition in image.awaiting_reports.items()
     )
@@ -104,7 +104,7 @@ def _is_wanted(replica: Replica | UnusableReplica, names: Collection[tuple[str, 
 
 
 def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
-    """Returns what a leader knows of its partition and of the other replicas."""
+    """Returns the leader's view of its partition and of the other replicas."""
     status = leader.status()
     return LeaderView(
         partition_epoch=status.partition_epoch,
