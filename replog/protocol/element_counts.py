@@ -1,4 +1,4 @@
-"""How much there is to write of an answer: a short request may have one of a hundred thousand elements."""
+"""Counts the elements of an answer: even a short request may have an answer of a hundred thousand elements."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from msgspec import Struct
 
 
 def elements_count(message: object, most: int) -> int:
-    """Returns how many elements the arrays of a message have together, whatever they are nested in.
+    """Returns how many elements the arrays of a message have together, nested ones included.
 
-    What is written already counts as nothing (`WrittenElements`).
+    Elements that are written already do not count (`WrittenElements`).
 
     Args:
         message: The message.
-        most: The number beyond which nobody counts further.
+        most: The number at which counting stops.
     """
     count, left = 0, list[Any]((message,))
     while left and count <= most:

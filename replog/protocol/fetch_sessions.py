@@ -1,11 +1,11 @@
-"""Fetch sessions: a consumer names its partitions once, and hears only of those with news (KIP-227).
+"""Fetch sessions: a consumer names its partitions once, and is told only of those with news (KIP-227).
 
-A full fetch begins a session and is answered in full.  The incremental fetches after it name what the consumer asks
-differently from then on and what it forgets; an answer holds the partitions with records, an error, another high watermark
-or log start, a divergence or a replica to prefer.  Who gets records goes to the end of the line, so that none starves.
+A full fetch begins a session and is answered in full.  Later incremental fetches name the partitions that the consumer asks
+differently or forgets.  An answer holds the partitions with records, an error, another high watermark or log start, a
+divergence or a replica to prefer.  A partition that got records goes to the end of the line, so that none starves.
 
 Nothing here waits or knows a clock: the caller gives the time.  Sessions are bounded by number and by the partitions that
-they hold together; where there is no room, a fetch is answered in full and begins no session, which costs bytes only.
+they hold together.  Without room a fetch is answered in full and begins no session, which costs only bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FetchKey: TypeAlias = tuple[str | UUID, int]
 
 
 class _CachedPartition:
-    """What is asked of a partition, and what was told last."""
+    """The request for a partition, and the answer that was told last."""
 
     __slots__ = ("asked", "told_high_watermark", "told_log_start")
 
@@ -46,7 +46,7 @@ class _CachedPartition:
         self.told_log_start: int | None = None
 
     def take_in(self, told: FetchResponse.PartitionData) -> bool:
-        """Notes what the consumer is about to hear.  Returns whether it is news."""
+        """Notes the state that the consumer is about to be told.  Returns whether it is news."""
         is_news = (
             bool(told.records)
             or told.error_code != ErrorCode.NONE
@@ -55,7 +55,7 @@ class _CachedPartition:
             or told.preferred_read_replica >= 0
             or told.diverging_epoch is not None
         )
-        # after an error the consumer hears again, whatever the offsets are
+        # after an error the consumer is told again, even if the offsets are the same
         self.told_high_watermark = told.high_watermark if told.error_code == ErrorCode.NONE else None
         self.told_log_start = told.log_start_offset
         return is_news
@@ -73,7 +73,7 @@ class _Session:
         self.epoch = 1
 
     def change(self, asked: Mapping[FetchKey, FetchRequest.FetchPartition], forgotten: Iterable[FetchKey]) -> None:
-        """Takes in what an incremental fetch says; a partition that is asked differently keeps its place."""
+        """Takes in an incremental fetch; a partition that is asked differently keeps its place."""
         for key, partition in asked.items():
             if (cached := self.partitions.get(key)) is not None:
                 cached.asked = partition
@@ -83,7 +83,7 @@ class _Session:
             self.partitions.pop(key, None)
 
     def advance(self) -> None:
-        """Expects the next epoch from here on; it never is that of a full fetch again."""
+        """Expects the next epoch from here on, which is never that of a full fetch."""
         self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else 1
 
 
@@ -97,7 +97,7 @@ class FetchTurn:
     """One fetch: which partitions it is about, and which of them its answer names.
 
     Attributes:
-        partitions: What is asked of each partition, in the order in which they are served.
+        partitions: The requests for the partitions, in the order in which they are served.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class FetchTurn:
     def answer(
         self, told: Mapping[FetchKey, FetchResponse.PartitionData], now_ms: float
     ) -> tuple[int, dict[FetchKey, FetchResponse.PartitionData]]:
-        """Returns the session's id and what the consumer is told; called once, as the answer is made.
+        """Returns the session's id and the partitions that the consumer is told; called once, as the answer is made.
 
         Args:
             told: The state of each partition of `partitions`.
@@ -146,7 +146,7 @@ class FetchSessions:
         self._partitions_max = partitions_max
         self._eviction_ms = eviction_ms
         self._rng = rng
-        self._sessions: dict[int, _Session] = {}  # who has not fetched for the longest time is first
+        self._sessions: dict[int, _Session] = {}  # the one that has not fetched for the longest time is first
         self._partitions_count = 0
 
     def __len__(self) -> int:
@@ -200,7 +200,7 @@ class FetchSessions:
         by_id: bool,
         now_ms: float,
     ) -> int:
-        """Begins a session of a full fetch that is answered with `told`.  Returns its id; NO_SESSION where there is no room."""
+        """Begins a session for a full fetch that is answered with `told`.  Returns its id; NO_SESSION if there is no room."""
         if not asked or not self._make_room(len(asked), now_ms):
             return NO_SESSION
         session = _Session(
@@ -216,10 +216,10 @@ class FetchSessions:
     def news(
         self, session_id: int, epoch: int, told: Mapping[FetchKey, FetchResponse.PartitionData]
     ) -> dict[FetchKey, FetchResponse.PartitionData]:
-        """Returns what of `told` the consumer of a session has not heard.
+        """Returns the part of `told` that is news for the consumer of a session.
 
-        All of it, and nothing is noted, where the session is gone or a later fetch of it has come: nobody knows whether
-        the consumer still hears this one.
+        If the session is gone or a later fetch of it has come, returns all of it and notes nothing: the consumer may not
+        receive this answer any more.
 
         Args:
             session_id: The session.
@@ -235,7 +235,7 @@ class FetchSessions:
 
     def _make_room(self, partitions_count: int, now_ms: float) -> bool:
         if partitions_count > self._partitions_max:
-            return False  # whoever made room
+            return False  # another session made room
         while len(self._sessions) >= self._slots or self._partitions_count + partitions_count > self._partitions_max:
             oldest_id = next(iter(self._sessions), NO_SESSION)
             if oldest_id == NO_SESSION or now_ms - self._sessions[oldest_id].used_ms < self._eviction_ms:

@@ -1,4 +1,4 @@
-"""Our own APIs: what only replog has, in the framing of Kafka's protocol, under keys that Kafka does not have.
+"""Our own APIs, which only replog has: in the framing of Kafka's protocol, under keys that Kafka does not use.
 
 A request is its struct, and an answer a code, a text and its struct, both structs as MessagePack maps: a field that one side
 does not know is skipped, and one that it misses has its default.  `ApiVersions` tells of these APIs as of any other, so
@@ -35,7 +35,7 @@ from replog.wire.primitives import Reader, Writer
 FIRST_KEY: Final = 20_000
 
 REQUEST_BYTES_MAX: Final = 2 << 20
-"""Of one request: 10,000 partitions, each named with its topic's id."""
+"""The size of one request: 10,000 partitions, each named with its topic's id."""
 
 _code = struct.Struct(">h")
 _timeout = struct.Struct(">i")
@@ -90,7 +90,7 @@ class PrivateApi:
     Args:
         key: The key of the API.
         request: The class of its requests.
-        answer: The class of what its answers have.
+        answer: The class of the structs of its answers.
     """
 
     VERSIONS: ClassVar = range(1)
@@ -173,7 +173,7 @@ _KINDS: tuple[tuple[type[Struct], type[Struct]], ...] = (
     (DrainBroker, DrainBrokerResponse),
     (DescribeConfigsRequest, DescribeConfigsResponse),
 )
-"""A new one goes to the end: keys stay what they are."""
+"""A new API goes to the end: keys never change."""
 
 PRIVATE_APIS: Final[Mapping[type[Struct], PrivateApi]] = {
     request: PrivateApi(FIRST_KEY + number, request, answer) for number, (request, answer) in enumerate(_KINDS)

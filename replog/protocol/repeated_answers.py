@@ -1,8 +1,8 @@
 """Written answers that follow from the metadata alone: while these are the same, so are the answers.
 
-Clients of a cluster ask for the same again and again, all at once where a leader has moved; of thousands of partitions an
-answer takes tens of milliseconds to write.  So those who ask for one that is being written wait for that, and where the
-metadata have changed meanwhile, for one more.
+Clients of a cluster ask for the same again and again, and all at once when a leader has moved.  An answer of thousands of
+partitions takes tens of milliseconds to write.  So requests for an answer that is being written wait for it; if the
+metadata change meanwhile, they wait for one more.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ Buffers = Sequence[bytes | bytearray | memoryview]
 
 ASKED_BYTES_MAX = 1_024
 KEPT_BYTES_MAX = 8 << 20
-"""Of all answers together."""
+"""The size of all answers together."""
 
 
 class Asked(NamedTuple):
-    """A request, but for who sent it.
+    """A request without its sender.
 
     Attributes:
         key: The key of the API.
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What an answer is made from.
+    """The facts that an answer is made from.
 
     Attributes:
         image: The metadata.
@@ -46,7 +46,7 @@ class Source(NamedTuple):
     controller_id: int
 
     def is_as(self, other: Source) -> bool:
-        """Whether the same answers follow."""
+        """Whether the same answers follow from the other facts."""
         return self.image is other.image and self.controller_id == other.controller_id
 
 
@@ -55,7 +55,7 @@ class Answered(NamedTuple):
 
     Attributes:
         buffers: The answer as it was written, behind its header.
-        is_repeated: Whether everybody who asks the same gets it, until the metadata change.
+        is_repeated: Whether all equal requests get it, until the metadata change.
     """
 
     buffers: Buffers
@@ -63,7 +63,7 @@ class Answered(NamedTuple):
 
 
 class _Writing:
-    """An answer that is being written, for as long as anybody waits for it."""
+    """An answer that is being written, as long as a request waits for it."""
 
     def __init__(self, source: Source, task: asyncio.Task[Answered]) -> None:
         self.source = source
@@ -118,7 +118,7 @@ class RepeatedAnswers:
         return answered
 
     async def _written(self, asked: Asked, writing: _Writing) -> Answered:
-        """Waits for an answer; the last one who leaves ends the work."""
+        """Waits for an answer; when the last request has gone, the work ends."""
         writing.waiting_count += 1
         try:
             return await asyncio.shield(writing.task)
@@ -133,7 +133,7 @@ class RepeatedAnswers:
             del self._writings[asked]
 
     def _find(self, source: Source, asked: Asked) -> Buffers | None:
-        """Returns what was kept; None: nothing that still holds."""
+        """Returns the kept answer; None: there is none that still holds."""
         if not source.is_as(self._source):
             self._source = source
             self._kept.clear()
@@ -141,7 +141,7 @@ class RepeatedAnswers:
         return self._kept.get(asked)
 
     def _keep(self, source: Source, asked: Asked, written: Buffers) -> None:
-        """Keeps an answer, where there is room for it and it is still one of the present."""
+        """Keeps an answer, if there is room for it and the facts are still the same."""
         size = sum(map(len, written))
         if source.is_as(self._source) and self._kept_bytes + size <= KEPT_BYTES_MAX:
             self._kept[asked] = written

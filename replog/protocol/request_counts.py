@@ -1,4 +1,4 @@
-"""What Kafka's clients have asked for since the broker began, counted for metrics."""
+"""Counts of the requests of Kafka's clients since the broker began, for metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RequestCounts(Struct):
         requests: The requests by the name of the API and their version.
         software: The connections by the name and the version of the software that they said they are.
         failures: The requests that were answered with an error because of a bug.
-        malformed: The requests that were none that is served.
+        malformed: The frames that were no request that is served.
     """
 
     requests: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])

@@ -1,4 +1,4 @@
-"""The table of the APIs that are served: whatever is not in it is not advertised, and nothing of it is refused.
+"""The table of the APIs that are served.  An API that is not in it is not advertised; a request for it ends the connection.
 
 A new API is a row here and functions in `handlers/`: one that answers, one that answers a request which failed as a whole.
 """
@@ -83,8 +83,8 @@ from replog.wire.messages.update_features import UpdateFeaturesRequest
 from replog.wire.primitives import ELEMENTS_MAX, Reader, Writer
 
 BATCH_ELEMENTS_MAX = 3 * MAX_PARTITIONS
-"""Of a Produce: it is read and begun in one piece, so that none overtakes another.  Java's max.request.size is 1 MiB, and a
-batch has 61 bytes at least; what is a little too much has an answer that says so."""
+"""The most elements of a Produce: it is read and begun in one piece, so that none overtakes another.  Java's max.request.size is
+1 MiB, and a batch has 61 bytes at least.  A request with a few more has an answer that says so."""
 
 READ_AT_ONCE_BYTES = 16 << 10
 """Size up to which a request is read at once; a larger one, with hundreds of names, is left to a thread unless it may overlap."""
@@ -118,9 +118,9 @@ class Served(Struct, frozen=True):
         last_version: The last version that is served, where the class has later ones.
         overlapping_bytes_max: The size of the largest request that may be in flight beside others of its connection: it
             takes its place among them before it waits for anything, so that none overtakes another.  0: none may.
-        is_repeated: The function that says of an answer whether everybody who asks the same gets it, until the metadata
-            change; None: of none.
-        elements_max: The most elements that the arrays of a request may have together; those of one that has more end the
+        is_repeated: The function that says of an answer whether all equal requests get it, until the metadata change; None:
+            no answer is repeated.
+        elements_max: The most elements that the arrays of a request may have together; a request with more ends the
             connection.
         has_records: Whether its answers have records, and a share of the memory for those.
     """
@@ -159,7 +159,7 @@ class Served(Struct, frozen=True):
 
 
 SERVED: tuple[Served, ...] = (
-    # librdkafka compresses no more where the least version of Produce is above 0 (KAFKA-18659)
+    # librdkafka compresses no more if the lowest version of Produce is above 0 (KAFKA-18659)
     Served(
         ProduceRequest,
         produce,

@@ -1,6 +1,6 @@
 """Answers the requests of Kafka clients: finds the API, reads the message, has it handled, writes the answer.
 
-| what comes | what the client gets |
+| frame | answer to the client |
 |---|---|
 | ApiVersions in a version from the future | which versions there are, as version 0 (KIP-511) |
 | another API or version that is not served, a body that is none | the connection ends, and the log says why |
@@ -51,7 +51,7 @@ class KafkaServer:
 
     Attributes:
         advertised: The versions of each API that clients are told, by its key.
-        counts: The counts of what was asked for.
+        counts: The counts of requests.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class KafkaServer:
             if isinstance(request, ProduceRequest) and request.acks == 0:
                 return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
             written = await _written_in_turns(response, version)
-        except BaseException:  # also where the client has gone
+        except BaseException:  # even if the client has gone
             if unread is not None:
                 unread.close()
             raise
@@ -173,7 +173,7 @@ class KafkaServer:
 
 
 class _Run(Protocol):
-    """Calls a function that needs nothing but its arguments."""
+    """Calls a function that needs only its arguments."""
 
     async def __call__(self, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T: ...
 
@@ -183,15 +183,15 @@ async def _at_once(function: Callable[P, T], /, *args: P.args, **others: P.kwarg
 
 
 def _runner(api: Served, size: int) -> _Run:
-    """Returns what reads and refuses: a large request, which may name thousands of things, is left to a thread.
+    """Returns the runner that reads and refuses a request: a thread for a large one, which may name thousands of things.
 
-    One that may overlap others is not, for it would be overtaken.
+    A request that may overlap others is not left to a thread: others would overtake it.
     """
     return asyncio.to_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:
-    """Returns the message.  What is left behind it is not looked at, as in Kafka: librdkafka sends bytes too many there."""
+    """Returns the message.  Bytes behind it are ignored, as in Kafka: librdkafka sends too many there."""
     request: object = api.request.read(reader, version)
     return request
 

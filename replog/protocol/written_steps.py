@@ -1,6 +1,6 @@
 """Long arrays of an answer that are written while they are made, a few elements at a time.
 
-A hundred thousand partitions take more than a second to describe and to write; in one piece, nobody else would be served
+A hundred thousand partitions take more than a second to describe and to write.  In one piece, no other client would be served
 meanwhile.
 """
 
@@ -26,7 +26,7 @@ E = TypeVar("E", bound=Element)
 
 
 class Steps:
-    """Counts what is done of a long work, and lets others have their turn in between."""
+    """Counts the parts of a long work, and lets others have their turn in between."""
 
     __slots__ = ("_left",)
 
@@ -42,7 +42,7 @@ class Steps:
 
 
 class WrittenElements:
-    """Elements that are written already: in the place of an array it has their number, and writes them all.
+    """Elements that are written already: stands in the place of an array, has their number, and writes them all.
 
     Args:
         version: The version in which they are written.
@@ -75,7 +75,7 @@ class WrittenElements:
 
 
 async def written_in_steps(elements: Iterable[E], version: int, steps: Steps) -> list[E]:
-    """Returns what stands in an answer for elements that were written, in order.
+    """Returns the written elements in the place of an array of an answer, in order.
 
     Args:
         elements: The elements, which are made while they are asked for.

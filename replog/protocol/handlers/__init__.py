@@ -1,1 +1,1 @@
-"""What a request of a Kafka client becomes here, and what of its answer goes back: one module a family of APIs."""
+"""Turns requests of Kafka's clients into our own, and our answers back: one module for each family of APIs."""

@@ -24,7 +24,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, _call: Call) -> DescribeClusterResponse:
-    """Returns the brokers that clients can reach, and, where they are asked for, those that are fenced."""
+    """Returns the brokers that clients can reach, and fenced ones if they are asked for."""
     if request.endpoint_type == CONTROLLERS:
         message = "this is a broker: leave the controllers out, or ask for the quorum (DescribeQuorum)"
         return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=message)

@@ -1,6 +1,6 @@
 """Configurations are described, altered and listed: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
-What is served has configurations of topics, of brokers, and of the cluster (a broker without a name).
+Topics, brokers and the cluster (a broker without a name) have configurations here.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 """Types of resources that Kafka knows and that have no configurations here."""
 
 THROTTLED_REPLICAS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-"""Configurations of Kafka's topics that are taken and not kept: throttles count the replicas that are being added, whatever
-these say."""
+"""Configurations of Kafka's topics that are accepted and not kept: here throttles always count the replicas that are being
+added."""
 
 UNCHANGEABLE: Mapping[str, str] = {
     "compression.gzip.level": "-1",
@@ -61,7 +61,7 @@ UNCHANGEABLE: Mapping[str, str] = {
     "segment.index.bytes": "10485760",
     "segment.jitter.ms": "0",
 }
-"""Configurations of Kafka's topics that have one value here, Kafka's default: it is taken, for it is so, and not kept.
+"""Configurations of Kafka's topics that have one value here, Kafka's default: it is accepted and not kept.
 
 A tool that copies a topic, such as MirrorMaker 2, names all configurations that the topic has.
 """
@@ -85,10 +85,10 @@ class _Altered(_Resource, Protocol):
 
 
 class _Wish(NamedTuple):
-    """What a request wants to be altered.
+    """The changes that a request asks for.
 
     Attributes:
-        resources: The resources, with what is named of their configurations.
+        resources: The resources, with the configurations that are named.
         alterable: The function that returns a configuration as the controller takes it.
         replaces: Whether what is not named is removed.
         validate_only: Whether it is only judged.
@@ -106,7 +106,7 @@ class _Wish(NamedTuple):
 
 
 async def describe_configs(node: KafkaNode, request: DescribeConfigsRequest, _call: Call) -> DescribeConfigsResponse:
-    """Returns what is in force, for each resource once; what the file of another broker says only that one knows."""
+    """Returns the values in force, for each resource once.  Only a broker itself knows its configuration file."""
     require_few(len(request.resources), "resources")
     return DescribeConfigsResponse(
         results=await in_steps(_each_once(request.resources), lambda resource: _described(node, request, resource))
@@ -172,7 +172,7 @@ def _described_config(request: DescribeConfigsRequest, config: KnownConfig) -> D
 async def incremental_alter_configs(
     node: KafkaNode, request: IncrementalAlterConfigsRequest, _call: Call
 ) -> IncrementalAlterConfigsResponse:
-    """Sets and removes what is named, and adds to and takes from lists; the rest stays."""
+    """Sets and removes the named configurations, and adds to and takes from lists; the others stay."""
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     wish = _Wish(request.resources, _increment, False, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
     return IncrementalAlterConfigsResponse(responses=await _altered(node, wish, answer))
@@ -191,7 +191,7 @@ def refuse_incremental_alter_configs(
 
 
 async def alter_configs(node: KafkaNode, request: AlterConfigsRequest, _call: Call) -> AlterConfigsResponse:
-    """Gives resources the configurations that are named, and no others: what is not named is removed."""
+    """Gives resources the named configurations and no others: those that are not named are removed."""
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
     wish = _Wish(request.resources, _set, True, request.validate_only, request.timeout_ms)  # noqa: FBT003 -- a tuple
     return AlterConfigsResponse(responses=await _altered(node, wish, answer))
@@ -208,7 +208,7 @@ def refuse_alter_configs(request: AlterConfigsRequest, failure: Failure) -> Alte
 
 
 async def _altered(node: KafkaNode, wish: _Wish, answer: Callable[[int, str | None, int, str], R]) -> list[R]:
-    """Lets the controller alter what may be altered; returns the answers, in the order of the request."""
+    """Lets the controller make the allowed changes; returns the answers, in the order of the request."""
     count = sum(max(1, len(one.configs)) for one in wish.resources)
     require_few(count, "configurations", PolicyViolationError)
     judged = await beside(count, _judged, wish)
@@ -225,7 +225,7 @@ async def _altered(node: KafkaNode, wish: _Wish, answer: Callable[[int, str | No
 
 
 def _judged(wish: _Wish) -> list[AlterConfigsResource | Failure]:
-    """Returns what the controller is asked of each resource, or why it is not asked."""
+    """Returns the request to the controller for each resource, or why it is not asked."""
     repeated = Counter((one.resource_type, one.resource_name) for one in wish.resources)
     judged: list[AlterConfigsResource | Failure] = []
     for resource in wish.resources:
@@ -279,7 +279,7 @@ def _is_so_already(resource_type: ResourceType, resource_name: str, config: Alte
 
 
 def is_so(name: str, value: str | None) -> bool:
-    """Whether nothing need be kept of a topic's configuration: any value is taken, or it has this one already.
+    """Whether a topic's configuration need not be kept: any value is accepted, or it has this one already.
 
     Raises:
         ConfigError: It has another value, which cannot be changed.
@@ -314,7 +314,7 @@ def _increment(config: IncrementalAlterConfigsRequest.AlterableConfig) -> Altera
 async def list_config_resources(
     node: KafkaNode, request: ListConfigResourcesRequest, call: Call
 ) -> ListConfigResourcesResponse:
-    """Returns topics and brokers; version 0 asks for clients' metrics, of which there are none."""
+    """Returns topics and brokers.  Version 0 asks for clients' metrics, which do not exist here."""
     known = (ResourceType.TOPIC, ResourceType.BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP)
     asked = set(request.resource_types or known) if call.version > 0 else {CLIENT_METRICS}
     if unknown := asked - set(known):

@@ -1,7 +1,7 @@
-"""FindCoordinator: says which broker coordinates a group.  Of transactions none does.
+"""FindCoordinator: says which broker coordinates a group.  No broker coordinates transactions.
 
-A consumer of librdkafka's looks for its group also where it is assigned its partitions, and hands out any error that is not
-one of the moment instead of a record; so whatever keeps a group from its coordinator is COORDINATOR_NOT_AVAILABLE.
+A consumer of librdkafka's looks for its coordinator even if its partitions are assigned by hand, and hands out an error that
+is not retriable in place of a record.  So any reason why a group has no coordinator is COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 
 async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
-    """Returns the coordinators of groups; of anything else that there is none, and what to do without."""
+    """Returns the coordinators of groups.  For any other key returns an error, with what to do without one."""
     keys = request.coordinator_keys if call.version >= SEVERAL_FROM else [request.key]
     require_few(len(keys), "groups")
     if request.key_type == TRANSACTION:

@@ -27,13 +27,13 @@ STORAGE_ERROR_FROM = 6
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
 NOTHING = NodeResponse(0, (), ())
-"""What a node tells that is asked for nothing."""
+"""The answer of a node that is asked for nothing."""
 
 Told = FetchResponse.PartitionData
 
 
 async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResponse:
-    """Reads, or waits as long as the client wants for enough to read."""
+    """Reads, or waits for enough records as long as the client wants."""
     _check(request)
     by_id = call.version >= BY_ID_FROM
     impossible = [] if by_id else _take_out_impossible(request)
@@ -79,7 +79,7 @@ def _take_out_impossible(request: FetchRequest) -> list[FetchResponse.FetchableT
 async def _read(
     node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], call: Call
 ) -> dict[FetchKey, Told]:
-    """Returns what there is of each partition, in the order in which they are asked for."""
+    """Returns the result of each partition, in the order in which they are asked for."""
     placed = await beside(len(asked), _all_placed, node.image, asked)
     known = tuple(partition for partition in placed.values() if partition is not None)
     answered = NOTHING
@@ -109,7 +109,7 @@ def _all_told(
 
 
 def _placed(image: MetadataImage, key: FetchKey, asked: FetchRequest.FetchPartition) -> FetchPartition | None:
-    """Returns what the node is asked of a partition; None: it does not know the topic (yet, or any more)."""
+    """Returns the node's request for a partition; None: it does not know the topic (yet, or any more)."""
     name, partition_id = key
     topic = image.topics_by_name.get(name) if isinstance(name, str) else image.topics_by_id.get(name)
     if topic is None:
@@ -120,7 +120,7 @@ def _placed(image: MetadataImage, key: FetchKey, asked: FetchRequest.FetchPartit
         asked.fetch_offset,
         leader_epoch=asked.current_leader_epoch,
         last_fetched_epoch=asked.last_fetched_epoch,
-        max_bytes=max(1, asked.partition_max_bytes),  # the first batch is sent whatever its size is
+        max_bytes=max(1, asked.partition_max_bytes),  # the first batch is sent whole, even if it is larger
     )
 
 
@@ -150,7 +150,7 @@ def _near(node: KafkaNode, rack: str) -> tuple[int, ...]:
 
 
 def _code(code: ErrorCode, version: int) -> ErrorCode:
-    """Returns the code that a consumer is told: Java's ends with an exception at any that it does not expect here."""
+    """Returns the code that a consumer is told: at a code that it does not expect here, Java's ends with an exception."""
     return told_code(code, by_id=version >= BY_ID_FROM, knows_storage=version >= STORAGE_ERROR_FROM)
 
 
@@ -178,7 +178,7 @@ def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: b
 
 
 def _refused(partition_id: int, code: ErrorCode) -> Told:
-    """Returns a partition without records: none, instead of null, at which librdkafka gives up the whole answer."""
+    """Returns a partition without records: empty instead of null, at which librdkafka gives up the whole answer."""
     return Told(partition_id, code, high_watermark=-1, aborted_transactions=None, records=b"")
 
 

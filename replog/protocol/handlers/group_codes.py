@@ -1,4 +1,4 @@
-"""Codes that members of groups can act on, and the bounds of what they ask."""
+"""Codes that members of groups can act on, and the bounds of their requests."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _TOLD: Final = {
 
 
 def group_code(code: ErrorCode) -> ErrorCode:
-    """Returns the code that a member is told: of the partition behind its coordinator it knows nothing."""
+    """Returns the code that a member is told: it knows nothing of the partition behind its coordinator."""
     return _TOLD.get(code, code)
 
 
 def failure_of(error: ReplogError) -> Failure:
-    """Returns what a client is told of an error."""
+    """Returns the failure that a client is told for an error."""
     return Failure(group_code(error.code), str(error))
 
 
 async def each_or_failure(names: Sequence[str], ask: Callable[[str], Awaitable[R]]) -> list[tuple[str, R | Failure]]:
-    """Returns each group with its answer, or with why there is none: what is wrong with one concerns no other.
+    """Returns each group with its answer or its failure; a failure of one concerns no other.
 
-    A group that is named again is answered once: a short request for a large one a thousand times would be a giant answer.
+    A group that is named again is answered once: otherwise a short request could have a giant answer.
 
     Args:
         names: The groups.

@@ -1,4 +1,4 @@
-"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members of the classic protocol, one of whom assigns.
+"""JoinGroup, SyncGroup, Heartbeat, LeaveGroup: members of the classic protocol, one of which assigns.
 
 A join is answered when the others have joined, a sync when the leader has assigned: only the requests behind it on the same
 connection wait with it.
@@ -91,7 +91,7 @@ def refuse_join_group(request: JoinGroupRequest, failure: Failure) -> JoinGroupR
 
 
 async def sync_group(node: KafkaNode, request: SyncGroupRequest, call: Call) -> SyncGroupResponse:  # noqa: ARG001 -- the shape of handlers
-    """Tells a member what it gets."""
+    """Tells a member its assignment."""
     asked = SyncGroup(
         request.group_id,
         request.member_id,
@@ -119,7 +119,7 @@ def refuse_sync_group(_request: SyncGroupRequest, failure: Failure) -> SyncGroup
 
 
 async def heartbeat(node: KafkaNode, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:  # noqa: ARG001 -- the shape of handlers
-    """Takes in that a member is alive."""
+    """Notes that a member is alive."""
     asked = NodeHeartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     try:
         await node.coordinate(request.group_id, asked, TIMEOUT_MS)

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete: where groups are in their topics.
+"""OffsetCommit, OffsetFetch, OffsetDelete: the committed offsets of groups.
 
 Whether a topic exists is decided here, from the metadata; the coordinator takes every name.  A client of replog's says beside a name
 which topic it means, by its id: that is taken as it is.
@@ -139,7 +139,7 @@ def _all_committed(
 def _committed(
     topic: OffsetCommitRequest.OffsetCommitRequestTopic, kept: TopicToCommit, outcomes: Sequence[PartitionOutcome]
 ) -> list[_CommitPartition]:
-    """Returns what has become of each partition that the client has named, in its order."""
+    """Returns the outcome of each partition that the client has named, in its order."""
     known = {offset.partition: outcome.error for offset, outcome in zip(kept.partitions, outcomes, strict=True)}
     return [
         _outcome(each.partition_index, known[each.partition_index])
@@ -172,7 +172,7 @@ def _commit_code(code: ErrorCode, request: OffsetCommitRequest, version: int) ->
 
 
 async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call) -> OffsetFetchResponse:
-    """Tells offsets of groups."""
+    """Returns offsets of groups."""
     image = node.image
     if call.version >= SEVERAL_FROM:
         require_few(len(request.groups), "groups")
@@ -234,7 +234,7 @@ async def _group(
 async def _fetched(
     node: KafkaNode, asked: FetchOffsets, image: MetadataImage, topics: Sequence[_FetchedTopic] | None
 ) -> list[TopicOffsets]:
-    """Returns what the coordinator tells of topics, some at a time; None: of all that the group has."""
+    """Returns the coordinator's answer for topics, some at a time; None: for all that the group has."""
     if topics is None:
         every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
         return list(every.topics)
@@ -249,9 +249,9 @@ async def _fetched(
 
 
 def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[tuple[int, TopicToFetch]]]:
-    """Returns what the coordinator is asked, one time after the other, each topic or part of one with its place.
+    """Returns the requests to the coordinator, one after the other, each topic or part of one with its place.
 
-    It is asked once at least, since it also judges who asks.
+    There is at least one, since the coordinator also checks the member that asks.
     """
     pieces: list[list[tuple[int, TopicToFetch]]] = [[]]
     left = ASKED_AT_ONCE

@@ -1,4 +1,4 @@
-"""DeleteGroups, ListGroups, DescribeGroups: what people ask about groups, of whichever kind."""
+"""DeleteGroups, ListGroups, DescribeGroups: administration of groups of both kinds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from replog.wire.messages.list_groups import ListGroupsRequest
 from replog.wire.messages.list_groups import ListGroupsResponse as Listed
 
 DEAD = "Dead"
-"""The state of a group that there is not, in versions that have no error for it."""
+"""The state of a group that does not exist, in versions without an error for it."""
 
 NOT_FOUND_FROM = 6
-"""The first version of DescribeGroups with an error for a group that there is not."""
+"""The first version of DescribeGroups with an error for a group that does not exist."""
 
 _NO_GROUP = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID}
-"""What is asked about groups takes one without a name for one that there is not."""
+"""Requests about groups count a group without a name as one that does not exist."""
 
 # ---- deletions --------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""One configuration with all that Kafka's clients may ask of it, and Kafka's numbers for what it is and where it comes from."""
+"""One configuration with all that Kafka's clients may ask of it, and Kafka's numbers for its type and source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replog.rpc.config_messages import ConfigDescription
 
 
 class ConfigType(IntEnum):
-    """What a value is (KIP-569); Kafka's numbers."""
+    """The type of a value (KIP-569); Kafka's numbers."""
 
     BOOLEAN = 1
     STRING = 2
@@ -31,7 +31,7 @@ class KnownConfig(Struct, frozen=True):
     Attributes:
         name: The name that it has there.
         is_read_only: Whether only the node's file sets it.
-        values: The value in force first, then what would be in force without it, and so on; the default last.
+        values: The value in force first, then the one that would be in force without it, and so on; the default last.
     """
 
     name: str
@@ -47,7 +47,7 @@ class KnownConfig(Struct, frozen=True):
 
     @property
     def source(self) -> str:
-        """Where that comes from."""
+        """The source of the value in force."""
         return self.values[0].source
 
 

@@ -15,7 +15,7 @@ from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsReque
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
 UNKNOWN = -1
-"""In the place of a lag, or of a number of bytes."""
+"""Stands for an unknown lag, or an unknown number of bytes."""
 
 Directory = DescribeLogDirsResponse.DescribeLogDirsResult
 DirectoryTopic = DescribeLogDirsResponse.DescribeLogDirsTopic
@@ -87,7 +87,7 @@ def _partitions(directory: LogDir) -> Iterable[tuple[str, DirectoryPartition]]:
 async def alter_replica_log_dirs(
     node: KafkaNode, request: AlterReplicaLogDirsRequest, _call: Call
 ) -> AlterReplicaLogDirsResponse:
-    """Moves replicas between directories; it answers when the wish is taken down, not when the data has moved."""
+    """Moves replicas between directories; the answer comes when the request is noted, not when the data has moved."""
     require_few(sum(len(topic.partitions) for wanted in request.dirs for topic in wanted.topics), "partitions")
     directories = {directory.path: directory for directory in await _directories(node)}
     topics: dict[str, list[MovedPartition]] = {}
@@ -133,6 +133,6 @@ async def _move(node: KafkaNode, topic: str, number: int, path: str) -> tuple[Er
 
 
 def _is_elsewhere(image: MetadataImage, topic: str, number: int) -> bool:
-    """Whether there is such a partition: who wants its replica moved here may try again once it is here."""
+    """Whether there is such a partition: then the client may try again once its replica is here."""
     found = image.topics_by_name.get(topic)
     return found is not None and number in found.partitions

@@ -1,4 +1,4 @@
-"""Metadata: the brokers that clients can reach, and where the partitions of topics are."""
+"""Metadata: the brokers that clients can reach, and the leaders and replicas of partitions."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LISTENERS_FROM = 6
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
 GROUP_OPERATIONS = 0b1101_0100_1000
-"""All operations that there are on a cluster, on a topic, on a group: nobody is denied one.  The bits are the codes of Kafka's."""
+"""All operations on a cluster, on a topic, on a group: none is denied to a client.  The bits are Kafka's codes."""
 
 NOT_ASKED = -(2**31)
-"""In the place of operations that nobody asked for."""
+"""Stands for operations that were not asked for."""
 
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
@@ -66,18 +66,18 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
 
 
 def has_no_error(response: MetadataResponse) -> bool:
-    """Whether all that was asked for is there: only then nothing was set going by the request."""
+    """Whether all that was asked for exists: only then has the request started nothing."""
     return not response.error_code and not any(topic.error_code for topic in response.topics)
 
 
 def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
-    """Returns where clients reach the brokers that are not fenced, by id."""
+    """Returns the endpoints for clients of the brokers that are not fenced, by id."""
     found = {broker_id: node.endpoint(broker_id) for broker_id in sorted(node.image.brokers)}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 
 
 def told_controller(node: KafkaNode, endpoints: Mapping[int, BrokerEndpoint]) -> int:
-    """Returns who clients are told is the controller: a broker that they can reach, as each passes requests on to it."""
+    """Returns the broker that clients are told is the controller: any that they can reach, since each passes requests on."""
     active = node.controller_id()
     return active if active in endpoints else min(endpoints, default=-1)
 
@@ -98,7 +98,7 @@ def _asked(
 def _found(
     image: MetadataImage, topics: Iterable[MetadataRequest.MetadataRequestTopic]
 ) -> Iterator[TopicImage | MetadataResponse.MetadataResponseTopic]:
-    """Yields what there is of each topic, once."""
+    """Yields each topic that is asked for, or its error, once."""
     seen: set[tuple[str | None, UUID]] = set()
     for topic in topics:
         name = topic.name, topic.topic_id
@@ -118,7 +118,7 @@ def _find(
 
 
 def find_topic(image: MetadataImage, name: str) -> TopicImage | ErrorCode:
-    """Returns the topic of a name, or what is wrong with that."""
+    """Returns the topic of a name, or the error for it."""
     if found := image.topics_by_name.get(name):
         return found
     is_wrong = topic_name_trouble(name) is not None
@@ -132,7 +132,7 @@ def _unknown(code: ErrorCode, name: str | None, topic_id: UUID) -> MetadataRespo
 async def _create_missing(
     node: KafkaNode, found: Iterable[TopicImage | MetadataResponse.MetadataResponseTopic]
 ) -> None:
-    """Creates the topics that are not there, and tells so in their answers."""
+    """Creates the missing topics, and says so in their answers."""
     missing = {
         one.name: one
         for one in found
@@ -148,7 +148,7 @@ async def _written(
     operations: int,
     version: int,
 ) -> list[MetadataResponse.MetadataResponseTopic]:
-    """Returns what stands for the topics in the answer; the node does other work in between."""
+    """Returns the topics as the answer has them; the node does other work in between."""
     topics, steps = WrittenElements(version), Steps()
     for each in found:
         topics.add(await _topic(each, endpoints, operations, version, steps))
@@ -196,7 +196,7 @@ def _partition(
 
 
 def partition_code(partition: PartitionRegistration, endpoints: Mapping[int, BrokerEndpoint]) -> ErrorCode:
-    """Returns what keeps clients from the leader of a partition."""
+    """Returns the code that says why clients cannot reach the leader of a partition."""
     if partition.leader == NO_LEADER:
         return ErrorCode.LEADER_NOT_AVAILABLE
     return ErrorCode.NONE if partition.leader in endpoints else ErrorCode.LISTENER_NOT_FOUND

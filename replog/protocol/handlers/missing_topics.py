@@ -1,4 +1,4 @@
-"""Topics that are created because a client has asked for them, where `auto.create.topics.enable` is set."""
+"""Topics that are created because a client has asked for them, if `auto.create.topics.enable` is set."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.protocol.handlers.node import KafkaNode
 
 TOGETHER_MAX = 100
-"""Topics that one request for metadata makes at most; a client asks again for what is not there."""
+"""Topics that one request for metadata makes at most; a client asks again for the others."""
 
 WAIT_MS = 5_000
 """How long a request for metadata waits for them: it also asks for topics that are there."""
@@ -24,9 +24,9 @@ async def create_missing(node: KafkaNode, names: Sequence[str]) -> dict[str, Err
         names: The names of topics that it does not know.
 
     Returns:
-        What the client is told of each: LEADER_NOT_AVAILABLE where the topic will be there soon; else why it will not.
+        The code that the client is told of each: LEADER_NOT_AVAILABLE if the topic will be there soon; else why it will not.
     """
-    own = [name for name in names if name not in INTERNAL_TOPICS]  # those are made by who needs them, in their own way
+    own = [name for name in names if name not in INTERNAL_TOPICS]  # coordinators make these, in their own way
     if not own:
         return {}
     wanted = CreateTopics(tuple(map(NewTopic, own[:TOGETHER_MAX])))
@@ -38,6 +38,6 @@ async def create_missing(node: KafkaNode, names: Sequence[str]) -> dict[str, Err
 
 
 def _told(code: ErrorCode) -> ErrorCode:
-    """Returns the code for a topic; that it exists by now is what was wanted."""
+    """Returns the code for a topic; one that exists by now is no error."""
     is_there = code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
     return ErrorCode.LEADER_NOT_AVAILABLE if is_there else code

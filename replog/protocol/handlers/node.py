@@ -1,4 +1,4 @@
-"""What the handlers of Kafka's requests hand over to: the node, in its own messages."""
+"""The node as the handlers of Kafka's requests use it, in its own messages."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ NO_TIMEOUT = 0
 
 
 NAMED_MAX = 10_000
-"""Things that one request may name where each of them is some work; as many as the controller takes."""
+"""Things that one request may name if each of them is some work; as many as the controller takes."""
 
 MESSAGE_CHARACTERS_MAX = 8_000
-"""Of an error message in an answer; four bytes each fit into the shortest string of the protocol."""
+"""The most characters of an error message in an answer: with four bytes each they fit into the shortest string of the protocol."""
 
 _LEFT_OUT = " [...] "
 
@@ -88,7 +88,7 @@ class KafkaNode(Protocol):
         ...
 
     def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
-        """Returns where Kafka's clients reach a broker; None: nowhere, or it is fenced."""
+        """Returns the endpoint at which Kafka's clients reach a broker; None: it has none, or is fenced."""
         ...
 
     async def call(self, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
@@ -134,10 +134,10 @@ class KafkaNode(Protocol):
         Args:
             group_id: The group.
             request: One of the requests of `replog.coordinator`.
-            timeout_ms: The time within which an answer is wanted; None: it may take as long as it takes.
+            timeout_ms: The time in milliseconds within which an answer is wanted; None: without a limit.
 
         Raises:
-            ReplogError: Another broker coordinates the group, nobody does, or the coordinator refuses.
+            ReplogError: Another broker coordinates the group, or none does, or the coordinator refuses.
         """
         ...
 
@@ -152,7 +152,7 @@ class KafkaNode(Protocol):
     async def producers(
         self, topic_id: UUID, partition_ids: Sequence[int]
     ) -> list[Sequence[ProducerSnapshotEntry] | Failure]:
-        """Returns what this broker knows, as their leader, of the producers of partitions; why not, where it leads none."""
+        """Returns the producers of partitions that this broker leads; a refusal for each partition that it does not lead."""
         ...
 
     def configs(
@@ -163,7 +163,7 @@ class KafkaNode(Protocol):
         Args:
             resource_type: The type of the resource.
             resource_name: The name of the topic, the id of the broker, or "".
-            own: The own values of a topic that the metadata may not have yet; None: the metadata say.
+            own: The own values of a topic that the metadata may not have yet; None: those in the metadata.
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic.
@@ -172,11 +172,11 @@ class KafkaNode(Protocol):
         ...
 
     async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        """Appends, and returns the answer when it is due; with acks=0 it is the one of the append."""
+        """Appends, and returns the answer when it is due; with acks=0 that is the answer of the append."""
         ...
 
     def open_answer(self) -> UnreadAnswer:
-        """Returns what an answer with records holds of the memory for those; whoever sends the answer closes it."""
+        """Returns the share of an answer in the memory for records; the sender of the answer closes it."""
         ...
 
     async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
@@ -184,13 +184,13 @@ class KafkaNode(Protocol):
 
         Args:
             request: The request.
-            unread: The share of the answer, which holds its bytes from here on; None: it has all the room that it wants.
+            unread: The share of the answer, which holds its bytes from here on; None: its room has no limit of this kind.
         """
         ...
 
 
 class Call(NamedTuple):
-    """What stands around a request.
+    """The context of a request.
 
     Attributes:
         version: The version of the API that the client chose.
@@ -206,7 +206,7 @@ class Call(NamedTuple):
 
     @property
     def client_host(self) -> str:
-        """The address of the client as Kafka tells it of members; "" where it is not known."""
+        """The address of the client in the form in which Kafka shows members; "" if it is not known."""
         return f"/{self.address}" if self.address else ""
 
 
@@ -221,12 +221,12 @@ class Failure(Struct, frozen=True):
 
 
 def text(message: str) -> str | None:
-    """Returns a message as Kafka has it: null where there is nothing to say, and no longer than an answer can have it."""
+    """Returns a message as Kafka has it: null if it is empty, and no longer than fits into an answer."""
     return fitting(message) or None
 
 
 def fitting(message: str) -> str:
-    """Returns a message without its middle where it is too long for a string of an older version, which has 32,767 bytes.
+    """Returns a message, without its middle if it is too long for a string of an older version, which has 32,767 bytes.
 
     It names what a client has sent, and a client may send names of that length.
     """
@@ -252,11 +252,11 @@ def require_few(count: int, what: str, error: type[ReplogError] = InvalidRequest
 
 
 async def beside(count: int, function: Callable[P, T], /, *args: P.args, **others: P.kwargs) -> T:
-    """Returns what a function returns that needs nothing but its arguments: of many things, in a thread beside the loop.
+    """Calls a function that needs only its arguments; for many things, in a thread beside the loop.
 
     Args:
         count: The number of things that it is about, or more.
-        function: The function; what it raises is raised.
+        function: The function; its error is raised.
         args: Its arguments.
         others: Its arguments by name.
     """
@@ -267,7 +267,7 @@ async def in_steps(things: Iterable[T], answer: Callable[[T], A]) -> list[A]:
     """Returns the answers to things, in order; the node does other work in between.
 
     Args:
-        things: What is asked for.
+        things: The things that are asked for.
         answer: The function that answers one of them.
     """
     answers: list[A] = []

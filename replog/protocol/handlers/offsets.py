@@ -1,4 +1,4 @@
-"""ListOffsets and OffsetForLeaderEpoch: where a partition begins, ends, is at a time, and where a leader epoch ended."""
+"""ListOffsets and OffsetForLeaderEpoch: the start and end of a partition, its offset at a time, the end of a leader epoch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Ended = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
 class _Listing(NamedTuple):
-    """A partition whose offset the node knows: where its answer goes, what was asked, what the node is asked."""
+    """A partition whose offset the node knows: the place of its answer, the client's request and the node's."""
 
     answer: Listed
     timestamp: int
@@ -61,7 +61,7 @@ class _Listing(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """A partition of which the node knows where an epoch ended."""
+    """A partition for which the node knows where an epoch ended."""
 
     answer: Ended
     partition: EpochEndPartition
@@ -98,7 +98,7 @@ def refuse_list_offsets(request: ListOffsetsRequest, failure: Failure) -> ListOf
 def _listings(
     image: MetadataImage, request: ListOffsetsRequest, version: int
 ) -> tuple[ListOffsetsResponse, list[_Listing]]:
-    """Returns the answer with what is refused at once, and what the node decides."""
+    """Returns the answer with the partitions that are refused at once, and those that the node decides."""
     response, listings = ListOffsetsResponse(), []
     named = Counter((topic.name, each.partition_index) for topic in request.topics for each in topic.partitions)
     for topic in request.topics:

@@ -1,4 +1,4 @@
-"""What the handlers of requests for partitions share: where brokers are reached, and codes that clients can act on."""
+"""Shared by the handlers of requests for partitions: endpoints of brokers, and codes that clients can act on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from replog.protocol.handlers.metadata import reachable
 from replog.protocol.handlers.node import NO_TOPIC_ID, KafkaNode
 
 LEADER_CHANGES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
-"""Errors at which a client is told who leads now (KIP-951)."""
+"""Errors at which a client is told the leader (KIP-951)."""
 
 FOLLOWER = "followers are brokers of replog, which come by their own listener: this port is for clients, whose replica id is -1"
 
 
 class Endpoint(NamedTuple):
-    """Where a client reaches a broker; the fields of `NodeEndpoint` in each response."""
+    """The endpoint at which a client reaches a broker; the fields of `NodeEndpoint` in each response."""
 
     node_id: int
     host: str
@@ -27,7 +27,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
-    """Yields where brokers are reached, as far as they are."""
+    """Yields the endpoints of those brokers that have one."""
     wanted = set(broker_ids)
     if wanted:
         for broker_id, at in reachable(node).items():
@@ -44,11 +44,11 @@ def named_topic(image: MetadataImage, name: str, topic_id: UUID) -> TopicImage |
 
 
 def told_code(code: ErrorCode, *, by_id: bool = False, knows_storage: bool = True) -> ErrorCode:
-    """Returns the code that a client is told of a partition: one after which it asks again where it is to.
+    """Returns the code that a client is told of a partition: one after which it asks again if it should.
 
-    A client takes BROKER_NOT_AVAILABLE for final, and a broker without its lease is one that does not lead any more.  All
-    but Java's also give up at THROTTLING_QUOTA_EXCEEDED: there is no descriptor, no room on the disk or too much that
-    waits, for the moment.  One that names topics does not expect to hear of ids.
+    A client takes BROKER_NOT_AVAILABLE for final; a broker without its lease does not lead any more, and is told as such.  All
+    clients but Java's also give up at THROTTLING_QUOTA_EXCEEDED, which stands for a passing want of descriptors, of room on the
+    disk or in a queue.  A client that names topics does not expect codes about ids.
 
     Args:
         code: The code of the node's answer.

@@ -25,7 +25,7 @@ STORAGE_ERROR_FROM = 4
 """The first version whose clients know KAFKA_STORAGE_ERROR (KIP-112)."""
 
 ACKS_WAIT_MAX_MS = 120_000
-"""How long an acknowledgement is waited for at most, whatever the client says: its bytes are held for as long."""
+"""The longest wait for an acknowledgement, even if the client asks for more: its bytes are held for as long."""
 
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
 NO_BATCH = (
@@ -44,7 +44,7 @@ _batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
 
 
 class _Batch(NamedTuple):
-    """A partition's batch: where its answer goes, and what it is."""
+    """A partition's batch, and the place of its answer."""
 
     answer: ProduceResponse.PartitionProduceResponse
     partition: ProducePartition
@@ -85,12 +85,12 @@ def refuse_produce(request: ProduceRequest, failure: Failure) -> ProduceResponse
 
 
 def has_failed(response: ProduceResponse) -> bool:
-    """Whether a batch was refused: where no answer is awaited, the end of the connection tells the client."""
+    """Whether a batch was refused: if no answer is awaited, the end of the connection tells the client."""
     return any(partition.error_code for partition in _partitions(response))
 
 
 def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tuple[ProduceResponse, list[_Batch]]:
-    """Returns the answer with what is refused at once, and the batches that the node decides."""
+    """Returns the answer with the batches that are refused at once, and the batches that the node decides."""
     response, batches = ProduceResponse(), []
     seen: set[tuple[object, int]] = set()
     for topic in request.topic_data:
@@ -120,9 +120,9 @@ def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tupl
 
 
 def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[ErrorCode, str] | None:
-    """Returns why there is no batch to append, where Kafka's code for it is another one than the log's.
+    """Returns why there is no batch to append, if Kafka's code for it differs from the log's.
 
-    A client sends again what the log calls damaged; what is cut off or too old is no better the second time.
+    A client sends a batch again that the log calls damaged.  One that is cut off or too old would be no better then.
     """
     if not records or len(records) < HEADER_BYTES:
         return ErrorCode.INVALID_RECORD, NO_BATCH
@@ -151,7 +151,7 @@ def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResul
 
 
 def _new_leaders(node: KafkaNode, response: ProduceResponse) -> list[ProduceResponse.NodeEndpoint]:
-    """Returns where the leaders are that the answer names (KIP-951)."""
+    """Returns the endpoints of the leaders that the answer names (KIP-951)."""
     named = (p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None)
     return [ProduceResponse.NodeEndpoint(*at) for at in endpoints(node, named)]
 

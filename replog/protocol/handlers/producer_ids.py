@@ -1,8 +1,8 @@
 """InitProducerId: an id of its own for each idempotent producer, so that a batch that is sent twice is stored once (KIP-98).
 
-A producer without transactions may name the id and the epoch that it had (KIP-360).  It gets a new id all the same, as it
-does from Kafka: nobody else ever has that one, so that nothing which is still on its way in the old one's name can be taken
-for the new one's.
+A producer without transactions may name the id and the epoch that it had (KIP-360).  It gets a new id all the same, as it does
+from Kafka.  No other producer ever has that id, so a batch that is still on its way under the old id cannot be taken for one
+of the new id.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from replog.rpc.messages import InitProducerIdResponse as NodeResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 LAST_VERSION = 5
-"""The last version that is served; what comes behind it is for transactions of two phases (KIP-939)."""
+"""The last version that is served; later ones are for transactions of two phases (KIP-939)."""
 
 TIMEOUT_MS = 5_000
-"""How long the controller is waited for; the client asks again, and must not take its connection for dead before."""
+"""How long the node waits for the controller: the client asks again, and must not take its connection for dead before."""
 
 
 async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call: Call) -> InitProducerIdResponse:  # noqa: ARG001 -- the shape of handlers
-    """Returns an id that nobody else has."""
+    """Returns an id that no other producer has."""
     if request.transactional_id == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:

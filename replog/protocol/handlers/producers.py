@@ -20,7 +20,7 @@ Producer = DescribeProducersResponse.ProducerState
 async def describe_producers(
     node: KafkaNode, request: DescribeProducersRequest, _call: Call
 ) -> DescribeProducersResponse:
-    """Returns what the leader of each partition knows of its producers; a client asks the leader."""
+    """Returns the producers of each partition that this broker leads; a client asks the leader."""
     require_few(sum(len(topic.partition_indexes) for topic in request.topics), "partitions")
     steps, answers = Steps(), list[TopicAnswer]()
     for topic in request.topics:

@@ -33,7 +33,7 @@ PartitionAnswer = DescribeQuorumResponse.PartitionData
 async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, _call: Call) -> DescribeQuorumResponse:
     """Returns voters and observers as the leader of the quorum knows them; there is one such partition.
 
-    A partition that is named several times is answered once: a short request would be a giant answer.
+    A partition that is named several times is answered once: otherwise a short request could have a giant answer.
     """
     count = sum(1 + len(topic.partitions) for topic in request.topics)
     wanted = await beside(count, _wanted, request.topics)
@@ -121,7 +121,7 @@ def _node(member: QuorumMember) -> DescribeQuorumResponse.Node:
 
 
 async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, _call: Call) -> AddRaftVoterResponse:
-    """Lets an observer vote."""
+    """Makes an observer a voter."""
     _check_cluster(node, request.cluster_id)
     voter = AddVoterRequest(request.voter_id, request.voter_directory_id, _endpoint(request.listeners))
     await node.call(voter, AddVoterResponse, request.timeout_ms)
@@ -134,7 +134,7 @@ def refuse_add_raft_voter(_request: AddRaftVoterRequest, failure: Failure) -> Ad
 
 
 async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _call: Call) -> RemoveRaftVoterResponse:
-    """Takes a vote away."""
+    """Removes a voter."""
     _check_cluster(node, request.cluster_id)
     directory_id = request.voter_directory_id
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)

@@ -82,7 +82,7 @@ def _named(request: ElectLeadersRequest) -> Iterable[NamedPartition]:
 async def alter(
     node: KafkaNode, request: AlterPartitionReassignmentsRequest, _call: Call
 ) -> AlterPartitionReassignmentsResponse:
-    """Begins, alters and cancels reassignments; it answers when the wish is taken down, not when the data has moved."""
+    """Begins, alters and cancels reassignments; the answer comes when the request is noted, not when the data has moved."""
     count = sum(len(topic.partitions) for topic in request.topics)
     require_few(count, "partitions", PolicyViolationError)
     items = await beside(count, _wishes, request)
@@ -127,7 +127,7 @@ def refuse_alter(request: AlterPartitionReassignmentsRequest, failure: Failure) 
 async def list_moving(
     node: KafkaNode, request: ListPartitionReassignmentsRequest, _call: Call
 ) -> ListPartitionReassignmentsResponse:
-    """Returns what moves, as of a moment after the request came: who asks wants to know whether a wish is fulfilled."""
+    """Returns the reassignments under way, as of a moment after the request came: a client asks whether its own is done."""
     await node.catch_up(request.timeout_ms)
     topics, named = node.image.topics_by_name, request.topics
     sizes = (len(topic.partitions) for topic in topics.values())

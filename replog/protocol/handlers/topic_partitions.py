@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: where partitions are and who may lead them, a page at a time (KIP-966)."""
+"""DescribeTopicPartitions: the replicas of partitions and which of them may lead, a page at a time (KIP-966)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from replog.wire.messages.describe_topic_partitions import (
 )
 
 PARTITIONS_MAX = 2_000
-"""In one answer, as Kafka's max.request.partition.size.limit."""
+"""The most partitions of one answer, as Kafka's max.request.partition.size.limit."""
 
 NAMES_AT_ONCE = 5_000
 """Names among which the first ones are looked for at a time: milliseconds."""
@@ -44,7 +44,7 @@ class _Start(Struct, frozen=True):
 async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
     """Returns topics by name, as many partitions as the client wants at once, and where the next page begins.
 
-    A topic that is not there counts as one partition, so that a page has its size whatever is asked for.
+    A topic that does not exist counts as one partition, so that a page has its size for any request.
     """
     image, endpoints, start = node.image, reachable(node), _start(request)
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))

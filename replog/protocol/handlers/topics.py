@@ -58,7 +58,7 @@ BY_ID_FROM = 6
 """The first version of DeleteTopics that names topics by their ids (KIP-516)."""
 
 NO_LOW_WATERMARK = -1
-"""Where records were not deleted."""
+"""Stands for the low watermark if records were not deleted."""
 
 GIVEN_TWICE = "the topic is given more than once in the request: name it once"
 
@@ -72,7 +72,7 @@ DeletedRecordsAnswer = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Call) -> CreateTopicsResponse:
-    """Creates topics, or judges only whether they could be."""
+    """Creates topics, or only checks whether they could be created."""
     count = sum(1 + len(topic.assignments) + len(topic.configs) for topic in request.topics)
     require_few(count, "topics, assignments and configurations", PolicyViolationError)
     wanted, answers = await beside(count, _new_topics, request.topics)
@@ -94,7 +94,7 @@ def refuse_create_topics(request: CreateTopicsRequest, failure: Failure) -> Crea
 def _new_topics(
     topics: Sequence[CreateTopicsRequest.CreatableTopic],
 ) -> tuple[list[NewTopic], dict[str, NewTopicAnswer]]:
-    """Returns the topics that the controller is asked for, and the answers of those that it is not."""
+    """Returns the topics that the controller is asked to create, and the answers for the others."""
     repeated = _repeated(topic.name for topic in topics)
     wanted: list[NewTopic] = []
     answers: dict[str, NewTopicAnswer] = {}
@@ -156,7 +156,7 @@ def _configs_of(node: KafkaNode, topic: NewTopic) -> list[CreateTopicsResponse.C
 
 
 async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, _call: Call) -> CreatePartitionsResponse:
-    """Gives topics more partitions, or judges only whether they could have them."""
+    """Gives topics more partitions, or only checks whether they could have them."""
     count = sum(1 + len(topic.assignments or ()) for topic in request.topics)
     require_few(count, "topics and assignments", PolicyViolationError)
     repeated = _repeated(topic.name for topic in request.topics)
@@ -192,7 +192,7 @@ def refuse_create_partitions(request: CreatePartitionsRequest, failure: Failure)
 
 
 async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, call: Call) -> DeleteTopicsResponse:
-    """Deletes topics by name or, where the version has them, by id."""
+    """Deletes topics by name or, if the version has ids, by id."""
     require_few(len(request.topics) + len(request.topic_names), "topics", PolicyViolationError)
     states = _to_delete(request, call.version)
     answers = [_misnamed(state) for state in states if (state.name is None) == (state.topic_id == NO_TOPIC_ID)]
@@ -265,7 +265,7 @@ def refuse_delete_records(request: DeleteRecordsRequest, failure: Failure) -> De
 def _opened(
     image: MetadataImage, request: DeleteRecordsRequest
 ) -> tuple[DeleteRecordsResponse, list[tuple[DeleteRecordsPartition, DeletedRecordsAnswer]]]:
-    """Returns the answer with the partitions of unknown topics refused, and the others with what is asked of them."""
+    """Returns the answer with the partitions of unknown topics refused, and the requests for the others."""
     response = DeleteRecordsResponse()
     known: list[tuple[DeleteRecordsPartition, DeletedRecordsAnswer]] = []
     for topic in request.topics:

@@ -20,7 +20,7 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 def api_versions(
     node: KafkaNode, request: ApiVersionsRequest, version: int, advertised: Mapping[int, range]
 ) -> ApiVersionsResponse:
-    """Returns what is served.
+    """Returns the APIs that are served, and the features of the cluster.
 
     Args:
         node: The node that answers.
@@ -29,7 +29,7 @@ def api_versions(
         advertised: The versions of each API, by its key.
 
     Raises:
-        InvalidRequestError: What the client calls itself is no name.
+        InvalidRequestError: The name or version that the client gives itself is not a valid one.
     """
     for name in (request.client_software_name, request.client_software_version):
         if version >= SOFTWARE_FROM and not _SOFTWARE.fullmatch(name):
@@ -61,7 +61,7 @@ def refuse_api_versions(_request: ApiVersionsRequest, failure: Failure) -> ApiVe
 
 
 def unsupported(advertised: Mapping[int, range]) -> ApiVersionsResponse:
-    """Returns what a client is told whose ApiVersions is of an unknown version: which ones there are of that."""
+    """Returns the answer to an ApiVersions of an unknown version: the versions that there are of it."""
     key = ApiVersionsRequest.API_KEY
     own = [(key, advertised[key])]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=_ranges(own))
