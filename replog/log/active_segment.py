@@ -111,7 +111,7 @@ class ActiveSegment:
             self.roll(now_ms)
 
     def replace(self, now_ms: int) -> bool:
-        """Begins an empty segment so that the active one, which nobody wants any more, can be deleted.
+        """Begins an empty segment so that the active one, which is not needed any more, can be deleted.
 
         Its indexes are not written: where a crash keeps it, they are made again.  The producers are, durably, because
         the batches that tell of them are about to go.
@@ -158,8 +158,8 @@ class ActiveSegment:
 
         A full disk leaves the log as it is: the active segment goes on, and the next append rolls again.
 
-        What was written until then is of no account: indexes beside an active segment are written anew when it is
-        sealed and never believed after a crash, and a snapshot says the truth or has a wrong checksum.
+        Files that were written until then do no harm: indexes beside an active segment are written anew when it is sealed and
+        never believed after a crash, and a snapshot is right or has a wrong checksum.
         """
         state = self._state
         if len(state.unsynced) >= UNSYNCED_FILES_MAX:
@@ -186,7 +186,7 @@ class ActiveSegment:
         state.guard.done()
 
     def _end_roll(self, sealed: LogSegment, base_offset: int) -> None:
-        """Ends a roll that was interrupted (Ctrl-C): an empty file that nobody knows must not stand inside the segment before."""
+        """Ends a roll that was interrupted (Ctrl-C): an unknown empty file must not stand inside the segment before."""
         if self._state.segments.active is not sealed:
             sealed.drop_indexes()
             return

@@ -1,8 +1,8 @@
-"""Batches that are written together, and what is undone when they cannot be.
+"""Batches that are written together, and the undoing when they cannot be written.
 
 Why: one `pwritev` costs about as much as what is done for a batch around it, and many small batches wait while one is
-appended.  Nothing of a group is seen before its bytes are written, except by the batches behind it in the same group: a
-producer's next batch must find the one before it, and a repeated one its original.
+appended.  A group is not seen before its bytes are written, except by later batches of the same group: a producer's next
+batch must find the one before it, and a repeated one its original.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: what the leader
 
 
 class AppendInfo(NamedTuple):
-    """What an append did.
+    """The outcome of an append.
 
     Attributes:
         base_offset: Offset of the first record.
@@ -41,7 +41,7 @@ class AppendInfo(NamedTuple):
 
 
 AppendOutcome: TypeAlias = AppendInfo | ReplogError
-"""What became of one batch of several: where it is, or why it was refused."""
+"""The outcome of one batch of several: its place, or the error that refused it."""
 
 
 class _Staged(NamedTuple):

@@ -1,11 +1,11 @@
 """Compaction: the part that the owner of a log does, before and after a pass in another thread.
 
-What a pass may touch is decided when it is prepared, and whether its result still fits when it is completed:
+The segments that a pass may touch are decided when it is prepared.  Whether its result still fits is decided at its end:
 
 | meanwhile the owner                | completing the pass                                                           |
 |------------------------------------|-------------------------------------------------------------------------------|
 | appends, rolls, flushes            | exchanges the segments                                                         |
-| truncates                          | throws the result away: what it read may be gone                              |
+| truncates                          | throws the result away: the segments it read may be gone                      |
 | deletes segments that it read      | throws the result away: it would bring deleted records back                   |
 | closes or deletes the log          | throws the result away; the pass stops early                                   |
 """
@@ -116,7 +116,7 @@ class Compactor:
             now_ms: Wall time; the old files go `file_delete_delay_ms` later.
 
         Returns:
-            What it did; None: the log changed meanwhile or the job was cancelled, nothing was changed.
+            The statistics; None: the log changed meanwhile or the job was cancelled, and nothing was changed.
 
         Raises:
             CorruptRecordError: A batch is damaged; the log is untouched and not failed.

@@ -22,7 +22,7 @@ UNLIMITED: Final = -1
 
 
 class Cleanup(IntFlag):
-    """What happens to old records (`cleanup.policy`); both may be in force."""
+    """The way in which old records go (`cleanup.policy`); both may be in force."""
 
     DELETE = 1
     """Whole segments go, by age or by size of the log."""
@@ -70,7 +70,7 @@ class LogConfig(Struct, frozen=True):
     versions between."""
 
     max_compaction_lag_ms: int = _INT64_MAX
-    """Age at which a record is compacted whatever the ratio, ms, from 1. A segment is rolled at this age too. Small:
+    """Age at which a record is compacted for any ratio, ms, from 1. A segment is rolled at this age too. Small:
     compaction all the time."""
 
     delete_retention_ms: int = _DAY_MS
@@ -96,7 +96,7 @@ class LogConfig(Struct, frozen=True):
     Retries concern recent batches only. Large: slower start."""
 
     flush_messages: int = _INT64_MAX
-    """Records after which the host flushes, whatever else it waits for, from 1; the default is never."""
+    """Records after which the host flushes without any other reason, from 1; the default is never."""
 
     flush_ms: int = _INT64_MAX
     """Age of unflushed records at which the host flushes, ms, from 0; the default is never."""

@@ -1,4 +1,4 @@
-"""Segments that left a log: their files wait under `.deleted` names until nobody can still be reading them.
+"""Segments that left a log: their files wait under `.deleted` names until no reader can still need them.
 
 Why not at once: a reader in another thread may be between finding a segment and opening its file, and freeing a gigabyte
 takes the file system long enough to be noticed (docs/KAFKA.md 1.5).
@@ -143,7 +143,7 @@ class DeletedSegments:
     def add(self, segments: Iterable[LogSegment], due_ms: int) -> None:
         """Renames the files of segments that are in no list any more.  The directory needs an fsync afterwards.
 
-        Where a directory has no room for the new names, the files are removed at once.
+        If a directory has no room for the new names, the files are removed at once.
 
         Raises:
             OSError: Some keep their names; after a restart they are part of the log again.

@@ -1,7 +1,7 @@
 """The dirty window: appended bytes go to the disk in a steady stream, and their pages are used again.
 
 Why: left alone, the kernel collects dirty pages for half a minute and then writes them all at once, and every append
-touches pages of memory that nobody has touched before, which on virtual machines costs more than the copy itself.  With a
+touches fresh pages of memory, which on virtual machines costs more than the copy itself.  With a
 window of a few MiB the same pages are filled again and again (bench/RESULTS.md).
 
 ::
@@ -9,11 +9,11 @@ window of a few MiB the same pages are filled again and again (bench/RESULTS.md)
     bytes of the log    ...dropped | kept for readers | clean | being written back | dirty | <- end
                                                               |<------- at most a few windows ------>|
 
-Duties of the host, whoever appends to the log:
+Duties of the host, which appends to the log:
 
 1. After an append call `Log.prepare_write_back`; run the job, if there is one, in another thread, then `complete_write_back`,
    then ask again.
-2. While `Log.is_behind_write_back`, let nobody append: the disk is slower than the writers.
+2. While `Log.is_behind_write_back`, append nothing: the disk is slower than the writers.
 
 Rules (docs/KAFKA.md 3.6): it never moves the recovery point; an error is a failed fsync; pages are dropped only after a
 successful wait, and only behind what tail readers still need.  A window is a matter of speed: positions that a truncation,
@@ -33,7 +33,7 @@ from replog.log.state import LogState
 from replog_checkpoints import File
 
 BEHIND_WINDOWS: Final = 4
-"""Dirty windows at which whoever appends should wait for the disk."""
+"""Dirty windows at which a writer should wait for the disk."""
 
 KEPT_WINDOWS: Final = 8
 """Clean windows that are kept at most for readers that are close behind the end."""
@@ -126,7 +126,7 @@ class DirtyWindow:
 
     Args:
         state: The state of the log.
-        reader: The reader of the log, who knows which pages are still needed.
+        reader: The reader of the log, which knows the pages that are still needed.
 
     Attributes:
         gate: A lock that is held while a write-back may take, and until it has noted, an error.
@@ -151,7 +151,7 @@ class DirtyWindow:
         self._state = state
         self._reader = reader
         self.gate = threading.Lock()
-        self._out: weakref.ref[WriteBackJob] | None = None  # whoever prepared a job may be interrupted and never run it
+        self._out: weakref.ref[WriteBackJob] | None = None  # the caller may be interrupted and never run a prepared job
         self._starts: list[tuple[int, int]] = []  # (count at byte 0, base offset) of segments, the active one last
         self._clean_to = self._dropped_to = self._marked_to = 0
         self._generation = 0

@@ -22,8 +22,8 @@ class FileCloser:
     """Closes files, but never under a job that uses them in another thread.
 
     Invariants:
-        - a file that a job holds stays open until the last job that holds it has let go, or nobody has that job any more:
-          whoever prepared it may have been interrupted before it was run;
+        - a file that a job holds stays open until the last job that holds it has let go, or that job is gone: its caller may
+          have been interrupted before it was run;
         - no call but these closes a file of a log.
 
     Attributes:
@@ -55,7 +55,7 @@ class FileCloser:
         if not self.unwanted:
             return
         users = [user for user in (known() for known in self._users.values()) if user is not None]
-        self._users = {id(user): weakref.ref(user) for user in users}  # without those that nobody has any more
+        self._users = {id(user): weakref.ref(user) for user in users}  # without those that are gone
         held = {file for user in users for file in user.files}
         for file in self.unwanted - held:
             file.close()

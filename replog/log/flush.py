@@ -1,7 +1,7 @@
 """Flushing: how the recovery point moves up, and what an orderly stop writes.
 
 The recovery point moves only after an fsync of every log, index and snapshot file below it and of the directory.  The same
-offset is then written beside the log, before anybody is told that it is flushed: see `flushed_offset`.
+offset is then written beside the log, before it is told as flushed: see `flushed_offset`.
 
 Why a job: an fsync takes from 0.2 ms to seconds, and the owner of a log must not wait.  The owner captures what is dirty
 (`Log.prepare_flush`), any thread runs the job, the owner takes the result (`Log.complete_flush`).

@@ -1,4 +1,4 @@
-"""Appending as a follower, who takes batches exactly as the leader stored them.
+"""Appending as a follower, which takes batches exactly as the leader stored them.
 
 Order inside one append: the epochs are durable in the cache, then the bytes are written, then index, producer and log end
 offset move.  A crash in between leaves an epoch without records (cut on open) or a batch above the recovery point.
@@ -80,8 +80,8 @@ class FollowerAppender:
     def _append_from(self, begin: int, batches: Buffer, headers: Sequence[BatchHeader], now_ms: int) -> AppendInfo:
         """Appends to an empty log from `begin` on, which lies below its start; the start stays.
 
-        Where nothing finds room the log stands where it stood before: what a follower knows to be committed is not to lie
-        above its end.
+        If no batch finds room the log ends where it ended before: the high watermark that a follower knows must not lie above
+        its end.
         """
         state = self._state
         log_start_offset = state.log_start_offset

@@ -91,7 +91,7 @@ class ChangeGuard:
             self.refusal = refusal
 
     def note_failure(self, error: Exception) -> None:
-        """Marks the log as failed, unless it is closed: what a late flush finds then concerns nobody.
+        """Marks the log as failed, unless it is closed: then the error of a late flush does not matter.
 
         May run in the thread of a flush.
         """

@@ -1,4 +1,4 @@
-"""Appending as the leader, who gives offsets.
+"""Appending as the leader, which gives offsets.
 
 Order inside one append: the epoch is durable in the cache, then the bytes are written, then index, producer and log end
 offset move.  A crash in between leaves an epoch without records (cut on open) or a batch above the recovery point.
@@ -181,7 +181,7 @@ class LeaderAppender:
     def _undo(self, segment: LogSegment, size_bytes: int, log_end_offset: int) -> None:
         """Cuts off what an append wrote that was interrupted (Ctrl-C) before the log end moved.
 
-        Nobody was told of it, and the next append gets the same offsets: without this both would stand in the file.
+        It was not acknowledged, and the next append gets the same offsets: without this both would stand in the file.
         """
         if self._state.log_end_offset == log_end_offset:
             if self._reader.tail is not None:

@@ -107,8 +107,8 @@ class Log:
             is_compacted: Whether a cleaner's checkpoint names this log: then gaps between batches say nothing.
 
         Raises:
-            CorruptRecordError: Bytes that were flushed are damaged or gone, or offsets are missing that nobody left
-                out; nothing was changed.
+            CorruptRecordError: Bytes that were flushed are damaged or gone, or offsets are missing that were never
+                left out; nothing was changed.
             DiskFullError: Recovery or creation needs room that the disk does not have; the same may work later.
             StorageError: The disk failed.
         """
@@ -139,9 +139,9 @@ class Log:
     ) -> Log:
         """Opens a log that we or Kafka wrote, running or not, without a lock and without changing a byte on disk.
 
-        What a crash left is recovered in memory: a torn tail is not seen, missing indexes are made again (about half a
-        percent of the log bytes), a `.swap` counts as what it replaces.  A writer in another process may go on; what it
-        appends is not seen.  Whatever would change the log raises `ReadOnlyLogError`.
+        The traces of a crash are recovered in memory: a torn tail is not seen, missing indexes are made again (about half a
+        percent of the log bytes), a `.swap` counts as what it replaces.  A writer in another process may go on; its
+        appends are not seen.  A call that would change the log raises `ReadOnlyLogError`.
 
         Args:
             fs: The disk.
@@ -193,7 +193,7 @@ class Log:
 
     @property
     def checkpointed_recovery_point(self) -> int:
-        """The recovery point without regard to the log start: true whatever a crash does to the log-start checkpoint."""
+        """The recovery point without regard to the log start: true even if a crash loses the log-start checkpoint."""
         return self._state.recovery_point
 
     @property
@@ -251,7 +251,7 @@ class Log:
 
     @property
     def recovery(self) -> RecoveryReport:
-        """What opening it found."""
+        """The findings of opening it."""
         return self._state.report
 
     @property
@@ -357,7 +357,7 @@ class Log:
         )
 
     def keep_tail(self, cache: TailCache | None) -> None:
-        """Keeps what is appended as the leader from now on for those who read right behind; None: no more."""
+        """Keeps batches that are appended as the leader from now on for readers right behind; None: keeps no more."""
         self._reader.tail = None if cache is None else LogTail(cache)
 
     def prepare_read(

@@ -1,4 +1,4 @@
-"""What one log knows: the offsets, epochs, producers and segments that all parts of `Log` work on.
+"""The state of one log: the offsets, epochs, producers and segments that all parts of `Log` work on.
 
 The parts read it as they like; only its methods change what it holds, and each is one transition.  They share it because
 what must hold between offsets, epochs and segments holds for all of them.
@@ -48,7 +48,7 @@ class LogState:
         name_changes: How often names in the directory changed.
         name_changes_synced: How many of these changes are on stable storage.
         is_touched: Whether anything changed, so that an orderly stop has something to write.
-        wall_ms: The last wall time that anybody told.
+        wall_ms: The last wall time that a caller told.
 
     Invariants:
         - `log_start_offset <= flushed_offset <= log_end_offset`;
@@ -238,7 +238,7 @@ class LogState:
     # Flushes
 
     def drop_unsynced(self, files: Sequence[File]) -> None:
-        """Closes those of the files that were waiting for a flush: they are synced, or nobody needs them any more."""
+        """Closes those of the files that were waiting for a flush: they are synced, or not needed any more."""
         for file in files:
             if file in self.unsynced:
                 self.unsynced.remove(file)
@@ -283,7 +283,7 @@ class LogState:
         self.log_end_offset = offset
 
     def write_checkpoint(self, *, is_emptied: bool) -> None:
-        """Makes recovery point and log start durable, where somebody keeps them.
+        """Makes recovery point and log start durable, if a directory keeps them.
 
         Args:
             is_emptied: Whether the log start counts although it lies above the recovery point.

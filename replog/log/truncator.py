@@ -12,8 +12,8 @@ Order, and what a crash after each step leaves:
 | 4 later segments deleted, last one first          | a shorter log without a hole                                    |
 | 5 the segment cut and fsynced                     | done                                                            |
 
-Where too many files are open, the steps before 4 change nothing that counts.  What 4 and 5 need besides the directory is
-opened before them, and the directory is fsynced, and the producers are rebuilt, before the next change of the log.
+If too many files are open, the steps before 4 change nothing that counts.  All that 4 and 5 need besides the directory is
+opened before them.  The directory is fsynced, and the producers are rebuilt, before the next change of the log.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Truncator:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; the next record gets `offset`, which is the log start too.
 
-        The new log start is durable first: whatever a crash leaves of the old segments then either lies below it, or is
+        The new log start is durable first: an old segment that a crash leaves then either lies below it, or is
         an old tail that the leader is asked about again; with no segment left the log begins there.
 
         Nothing of it is kept: the leader has deleted these records on purpose, or gives all of the log anew.

@@ -1,4 +1,4 @@
-"""What a log needs from time to time: old segments go, their files follow, lost indexes come back."""
+"""The upkeep of a log: old segments go, their files follow, lost indexes come back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Upkeep:
 
         For `open_log`, which knows that of its own logs.
 
-        Of what is there already nobody knows: another program may have compacted it, or a segment may be gone for long.
+        Older offsets are not covered: another program may have compacted them, or a segment may be gone for long.
 
         Raises:
             StorageError: The disk failed.

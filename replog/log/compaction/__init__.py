@@ -9,7 +9,7 @@
 | `swap`         | their place in the log; what a crash at any step leaves                     |
 | `throttle`     | bytes a second                                                              |
 
-What happens to the bytes of a batch is `replog.records.compaction`.  `Log.prepare_compaction` makes a job,
+`replog.records.compaction` changes the bytes of a batch.  `Log.prepare_compaction` makes a job,
 `Log.complete_compaction` puts its result in place.
 
 Differs from Kafka on purpose: the last batch of every compacted segment stays, as a header of 61 bytes if need be, so that

@@ -11,8 +11,8 @@ takes the result (`Log.complete_compaction`), and only then anything in the log 
 
 Step 3 begins at the oldest segment, because what the dirty part supersedes may be anywhere before it.
 
-A crash leaves `.cleaned` files, which the next start sweeps.  What the owner does meanwhile is judged when the job is
-completed; until then the job reads files that may be gone or cut, and takes any error quietly.
+A crash leaves `.cleaned` files, which the next start sweeps.  Changes that the owner makes meanwhile are judged when the job is
+completed.  Until then the job reads files that may be gone or cut, and keeps any error for later.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class CompactionJob:
         self.finished = True
 
     def discard(self) -> None:
-        """Removes what was written; what cannot be removed is swept later."""
+        """Removes the written files; those that cannot be removed are swept later."""
         for segment in self.segments:
             for path in segment.file_names:
                 try:

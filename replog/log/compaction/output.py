@@ -48,7 +48,7 @@ class CleanedSegments:
         return sum(segment.size_bytes for segment in self.segments)
 
     def append(self, rewritten: Rewritten) -> None:
-        """Writes batches behind the ones before; begins another segment where they do not fit."""
+        """Writes batches behind the ones before; begins another segment if they do not fit."""
         start = position = first = 0
         size_bytes = self.segments[-1].size_bytes
         for number, (batch_bytes, _, _) in enumerate(rewritten.batches):
@@ -84,7 +84,7 @@ class CleanedSegments:
             segment.release(self._closer)
 
     def discard(self) -> None:
-        """Closes and removes everything; what cannot be removed is swept later."""
+        """Closes and removes all files; those that cannot be removed are swept later."""
         for segment in self.segments:
             try:
                 segment.remove(self._closer)

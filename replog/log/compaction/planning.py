@@ -1,13 +1,13 @@
-"""What to compact: how much of a log is dirty, whether that is enough, and which segments become one.
+"""Plans a compaction: how much of a log is dirty, whether that is enough, and which segments become one.
 
 ::
 
     log start          first dirty offset          end of the cleanable part             active segment
        |--- clean segments ---|------ dirty segments ------|-- too young, or not decided --|------->
 
-Cleanable is what can never change again: whole sealed segments below the high watermark, below every open transaction, on
+Cleanable is the part that can never change again: whole sealed segments below the high watermark, below every open transaction, on
 stable storage, and old enough (`min.compaction.lag.ms`).  The dirty share of the bytes up to there is compared with
-`min.cleanable.dirty.ratio`; a record older than `max.compaction.lag.ms` makes the log due whatever the share.
+`min.cleanable.dirty.ratio`; a record older than `max.compaction.lag.ms` makes the log due for any share.
 
 Segments shrink when they are compacted, so neighbours are grouped: as many as fit into `segment.bytes`, into the index
 size, and into the 31 bits of a relative offset.

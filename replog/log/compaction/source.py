@@ -1,6 +1,6 @@
 """Reads the batches of a sealed segment in bounded pieces, for another thread than the owner's.
 
-The owner may delete, cut or exchange the file meanwhile; whatever is read then is thrown away with the job.
+The owner may delete, cut or exchange the file meanwhile; bytes that are read then are thrown away with the job.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one pass of compaction did."""
+"""The statistics of one pass of compaction."""
 
 from __future__ import annotations
 

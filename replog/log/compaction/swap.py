@@ -22,7 +22,7 @@ All segments of a pass are exchanged together.  Old segments 0, 100, 200 become 
 The swap is decided when no `.cleaned` file is left (step 2, durable in 3).  That is why a pass begins with a sweep: a
 `.cleaned` file of an earlier pass would make the next start drop a swap whose old segments are gone.
 
-What Kafka leaves looks the same: it exchanges one group at a time, and uses the names for splitting a segment as well.
+Kafka leaves the same files: it exchanges one group at a time, and uses the names for splitting a segment as well.
 A new segment covers the offsets from its base to the end of its last batch; its own base counts even when it is empty.
 """
 
@@ -75,14 +75,14 @@ def strip_swap(fs: FileSystem, directory: str, segments: Sequence[LogSegment]) -
 
 
 def complete_swaps(fs: FileSystem, directory: str) -> None:
-    """Finishes or drops what an interrupted swap left; when it returns, only whole segments are left, durably.
+    """Finishes or drops an interrupted swap; when it returns, only whole segments are left, durably.
 
     Args:
         fs: The disk.
-        directory: The partition folder of a log that nobody has open.
+        directory: The partition folder of a log that is not open.
 
     Raises:
-        CorruptRecordError: A new segment is damaged; nothing was changed, because what it replaces may be gone.
+        CorruptRecordError: A new segment is damaged; nothing was changed, because the segments that it replaces may be gone.
         OSError: The disk failed; call it again.
     """
     names = fs.list_dir(directory)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """One rate for all who share it.
+    """One rate for all jobs that share it.
 
     Args:
         bytes_per_second: The rate, above 0.
@@ -34,7 +34,7 @@ class Throttle:
         self.slept_seconds = 0.0
 
     def take(self, size_bytes: int) -> None:
-        """Accounts for bytes that were read or written, and sleeps where they came too early."""
+        """Accounts for bytes that were read or written, and sleeps if they came too early."""
         now = self._clock()
         self._available = min(self._rate, self._available + (now - self._updated) * self._rate) - size_bytes
         self._updated = now

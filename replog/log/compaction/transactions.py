@@ -1,4 +1,4 @@
-"""Transactions as compaction meets them: what was aborted, and which markers still decide something.
+"""Transactions as compaction meets them: which were aborted, and which markers still decide something.
 
 A log has data batches of a transaction, then its marker; the `.txnindex` says which were aborted (docs/KAFKA.md 1.8)::
 

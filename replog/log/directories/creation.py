@@ -86,7 +86,7 @@ def create_logs(
         checkpoints.replace_files(fs, files)
         fs.sync_dir(directory)
     except BaseException:
-        for loaded in made:  # nobody else knows of their descriptors
+        for loaded in made:  # only this function knows their descriptors
             loaded.segments.active.release(loaded.closer)
         raise
     return [

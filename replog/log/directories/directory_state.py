@@ -1,4 +1,4 @@
-"""What one log directory knows: its replicas, its identity and how it stands, shared by the parts of `LogDirectory`.
+"""The state of one log directory: its replicas, its identity and its condition, shared by the parts of `LogDirectory`.
 
 The parts read it as they like; only its methods change what it holds, and each is one transition.
 """

@@ -1,7 +1,7 @@
 """Which log directories of a node should hold data and do not: the disk is not mounted, or `log.dirs` names another place.
 
 Why: a directory that is formatted anew looks like success, and all that the node had is somewhere else.  So nothing is
-formatted at a start unless somebody said that it is new (`replog storage format`, `--accept-empty`), as in Kafka.
+formatted at a start unless an operator said that it is new (`replog storage format`, `--accept-empty`), as in Kafka.
 
 | found in the paths of `log.dirs`                               | outcome                                            |
 |----------------------------------------------------------------|----------------------------------------------------|
@@ -10,7 +10,7 @@ formatted at a start unless somebody said that it is new (`replog storage format
 | some are, and each that was open with them the last time is there | fine: a folder was added, it is formatted       |
 | some are, and one that was open with them is not there         | refused: it is not mounted, or its disk is new     |
 
-A path that cannot be read, or is not this node's, is not judged here: whoever opens it says more (`log_manager`).
+A path that cannot be read, or is not this node's, is not judged here: the error of opening it says more (`log_manager`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose log directory this is: `meta.properties`, the lock, and what is refused before anything is changed.
+"""The identity of a log directory: `meta.properties`, the lock, and the refusals before anything is changed.
 
 A directory that belongs to another node or cluster, that Kafka formatted, or that holds replicas without saying whose,
 must not be touched: two clusters that write into one directory destroy both.
@@ -51,7 +51,7 @@ _WITHOUT: Final = {
     "that it is that one's",
     GIVEN_UP_FILE: "replicas of which a repair gave records up may then lead: start the brokers of the others first",
 }
-"""What holds where a checkpoint that cannot be read is deleted."""
+"""The facts that hold after a checkpoint that cannot be read was deleted."""
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line
 
 

@@ -30,7 +30,7 @@ class LoadedReplica(Struct, frozen=True):
 
 
 class ClosedReplica(Struct, frozen=True):
-    """What a replica was when it was closed, to be opened again.
+    """The state of a replica when it was closed, to be opened again.
 
     Attributes:
         files: The segments that it consisted of.

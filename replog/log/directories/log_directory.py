@@ -3,7 +3,7 @@
     data/.lock                               held while this is open
     data/.reserve                            room for checkpoints on a full disk, see `disk_space`
     data/meta.properties                     whose directory it is; replog.format=1 says that the metadata log is ours
-    data/.kafka_cleanshutdown                only while nobody has it open, after a clean stop
+    data/.kafka_cleanshutdown                only while it is not open, after a clean stop
     data/recovery-point-offset-checkpoint    everything below is on stable storage
     data/log-start-offset-checkpoint         only logs that start inside a segment
     data/log-start-offset-witness            the same with a checksum, see `offset_witness`
@@ -11,7 +11,7 @@
     data/replication-offset-witness          the same with a checksum
     data/cleaner-offset-checkpoint           everything below is compacted
     data/flights-3/...                       one replica
-    data/flights-3.<32 hex>-stray/...        a replica that nobody claimed at a start; kept, never opened
+    data/flights-3.<32 hex>-stray/...        a replica that the metadata did not name at a start; kept, never opened
 
 | crash                                          | what the next start finds                                            |
 |------------------------------------------------|----------------------------------------------------------------------|
@@ -113,7 +113,7 @@ class LogDirectory:
         Args:
             fs: The disk.
             path: Path of the directory; created when missing.
-            cluster_id: The cluster that it must belong to; None: whatever it says, but then it must be formatted
+            cluster_id: The cluster that it must belong to; None: any cluster, but then it must be formatted
                 already.
             node_id: The node that it must belong to.
             now_ms: Wall time.
@@ -358,9 +358,9 @@ class LogDirectory:
         self._replicas.delete((topic, partition))
 
     def set_aside_log(self, topic: str, partition: int) -> str | None:
-        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it; see `DirectoryReplicas`.
+        """Renames a replica that the metadata do not name, or that is damaged, to `...-stray` and forgets it; see `DirectoryReplicas`.
 
-        It is kept, because who says that it is not claimed may have lost its memory (docs/KAFKA.md 3.1).
+        It is kept, because the metadata that do not name it may be incomplete (docs/KAFKA.md 3.1).
         """
         return self._replicas.set_aside((topic, partition))
 
@@ -373,7 +373,7 @@ class LogDirectory:
         return self._replicas.prepare_retirement(replicas)
 
     def retirement_failed(self, job: RetirementJob, error: StorageError) -> None:
-        """Keeps the replicas of a job as offline ones: nobody knows which of their folders are still there."""
+        """Keeps the replicas of a job as offline ones: it is unknown which of their folders are still there."""
         self._replicas.retirement_failed(job, error)
 
     def quarantine(self, key: TopicPartition, error: ReplogError) -> None:

@@ -12,12 +12,12 @@ the directory with the fewest.  What is checked at a start is checked in all dir
 |------------------------------------------------------------|----------------------------------------------------------|
 | another node's or cluster's directory, Kafka's, a copy     | refused, nothing changed                                 |
 | in use by another process                                  | refused, nothing changed                                 |
-| the same replica in two directories                        | the older one is set aside; refused, nothing changed, where nobody knows which that is (`survey`) |
+| the same replica in two directories                        | the older one is set aside; refused, nothing changed, if it is unknown which that is (`survey`) |
 | a directory cannot be read, or a checkpoint of it is damaged | it is offline, the others are opened; refused where it is the only one |
 | a replica cannot be opened                                 | it is offline alone                                      |
 | a write or fsync fails later                               | its directory is offline, the others go on               |
 
-While a directory is offline nobody knows which replicas it holds, so a replica that is not found is not created elsewhere
+While a directory is offline its replicas are unknown, so a replica that is not found is not created elsewhere
 unless it is known to be new: two copies of one replica would meet when the disk comes back.
 
 This is a host: it owns threads for opening and closing, everything else belongs to one owner, the event loop.
@@ -119,7 +119,7 @@ class LogManager:
 
         Raises:
             DirectoryLockedError, InconsistentClusterIdError, ConfigError: A directory must not be used.
-            StorageError: A directory is not ours, a replica is in two and nobody knows which is older, or none can be
+            StorageError: A directory is not ours, a replica is in two and it is unknown which is older, or none can be
                 opened; see the table above.
         """
         config = config or LogConfig()
@@ -222,7 +222,7 @@ class LogManager:
         return any(directory.gave_up((topic, partition)) for directory in self._homes.directories.values())
 
     def forget_given_up(self, topic: str, partition: int) -> None:
-        """Notes, durably, that nobody counts any more on what a replica held before a repair gave some of it up.
+        """Notes, durably, that no election counts any more on the records that a repair gave up.
 
         Raises:
             DiskFullError, StorageError: It is not noted.
@@ -361,7 +361,7 @@ class LogManager:
             self._homes.put(keys, home)
 
     def set_aside_log(self, topic: str, partition: int) -> str | None:
-        """Renames a replica that nobody claims, or that is damaged, to `...-stray` and forgets it.
+        """Renames a replica that the metadata do not name, or that is damaged, to `...-stray` and forgets it.
 
         Returns:
             The new path; None: its folder is gone.

@@ -1,7 +1,7 @@
 """Replicas whose folders are gone although the log directory's checkpoints name them.
 
 Only a broker that deletes a replica or moves it to another directory may take its folder away: it renames the folder, and then
-writes the checkpoints without the line.  A line above 0 whose folder is nowhere is data that somebody else took away:
+writes the checkpoints without the line.  A line above 0 without its folder means data that was removed from outside:
 
 | found at a start                                     | what it is                                                     |
 |------------------------------------------------------|----------------------------------------------------------------|

@@ -18,8 +18,8 @@ least as new, for it may have been used while the directory of the copy was miss
 | between 2 and 3      | `-moved` only, which takes its place                                            |
 | after 3              | the replica in the new directory; before its first checkpoint there it is checked whole, and starts where its first segment does |
 
-While a log directory is missing nobody knows whether the replica is in it: where there is only `-moved` it stays as it is,
-and the replica is not made anew, which would be newer than what takes its place later.
+While a log directory is missing, it may hold the replica.  Where there is only `-moved`, that stays as it is, and the replica is
+not made anew: it would be newer than the copy that takes its place later.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class FolderCopy:
         return bytes_max - left
 
     def finish(self, files: LogFiles) -> None:
-        """Makes the copy equal to the folder, which nobody writes to any more, and durable.
+        """Makes the copy equal to the folder, which is not written to any more, and durable.
 
         Args:
             files: The segments of the log when it was closed.
@@ -217,7 +217,7 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
 
     Raises:
         OSError: There is no room for the first new name: nothing has changed.
-        StorageError: A rename failed, and who knows whether it took effect: neither may be used before the next start.
+        StorageError: A rename failed, and may have taken effect all the same: neither may be used before the next start.
     """
     moved = future.removesuffix(FUTURE_DIR_SUFFIX) + MOVED_DIR_SUFFIX
     is_begun = False
@@ -239,7 +239,7 @@ def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> 
 def _remove_copy(fs: FileSystem, parent: str, name: str) -> None:
     """Removes a copy, renamed to `-future` first.
 
-    What is called `-moved` is a whole copy, or the replica is there: half of it must not be left under that name.
+    A folder named `-moved` is a whole copy, or the replica is there: half a copy must not be left under that name.
     """
     future = name.removesuffix(MOVED_DIR_SUFFIX).removesuffix(FUTURE_DIR_SUFFIX) + FUTURE_DIR_SUFFIX
     if future != name:
@@ -255,11 +255,11 @@ def _take_place(fs: FileSystem, moved: str, name: str) -> None:
 
 
 class FinishedMoves(Struct, frozen=True):
-    """What became of moves that a crash had interrupted.
+    """The outcome of moves that a crash had interrupted.
 
     Attributes:
         told: A sentence for the broker's log about each.
-        waiting: The replicas that nobody may make anew, and the folders in which they are whole.
+        waiting: The replicas that must not be made anew, and the folders in which they are whole.
     """
 
     told: tuple[str, ...]

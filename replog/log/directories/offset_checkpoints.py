@@ -54,7 +54,7 @@ class OffsetCheckpoint:
 
     @property
     def offsets(self) -> Mapping[TopicPartition, int]:
-        """What the file says, or will when the jobs that were prepared have run."""
+        """The offsets in the file, or those that it will have when the prepared jobs have run."""
         return self._offsets
 
     def read(self) -> None:

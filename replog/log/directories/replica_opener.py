@@ -1,6 +1,6 @@
 """Opening the replicas of one log directory: those that are in its folder, new ones, and those that were closed a moment ago.
 
-In any thread: nothing of the directory changes but files and, where there is no room, the reserve.  Its owner takes the
+Runs in any thread: it changes only files of the directory and, without room, the reserve.  The directory's owner takes the
 results (`DirectoryReplicas.add`).
 """
 
@@ -36,7 +36,7 @@ class ReplicaOpener:
         try:
             return key in self._state.offline or self._state.fs.is_dir(self._state.path_of(key))
         except OSError:
-            return True  # nobody can tell
+            return True  # it is unknown
 
     # As the folder has them
 
@@ -157,7 +157,7 @@ class ReplicaOpener:
     # Parts
 
     def _open(self, key: TopicPartition, config: LogConfig, now_ms: int) -> Log:
-        """Opens a log; one without a recovery point is checked from its start, whatever the marker says."""
+        """Opens a log.  One without a recovery point is checked from its start, even after a clean stop."""
         recovery_point = self._checkpoints.recovery_points.get(key)
         return Log.open(
             self._state.fs,

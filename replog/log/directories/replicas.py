@@ -148,7 +148,7 @@ class DirectoryReplicas:
         return RetirementJob(self._state.fs, self._state.path, replicas, forgotten, self._state.space.make_room)
 
     def retirement_failed(self, job: RetirementJob, error: ReplogError) -> None:
-        """Keeps the replicas of a job as offline ones: nobody knows which of their folders are still there."""
+        """Keeps the replicas of a job as offline ones: it is unknown which of their folders are still there."""
         for replica in job.replicas:
             if replica.is_lost:
                 self._state.put_lost(replica.key, error)

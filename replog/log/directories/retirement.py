@@ -1,4 +1,4 @@
-"""Replicas that are taken out of the way, many at a time: deleted with their topic, or set aside because nobody names them.
+"""Replicas that are taken out of the way, many at a time: deleted with their topic, or set aside because the metadata do not name them.
 
 The owner closes and forgets them one by one, as many in one step as it likes, and has a job for each directory do what
 waits for the disk: new names for the folders, one fsync for all of them, then the checkpoints without their lines.  Until

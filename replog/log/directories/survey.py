@@ -1,4 +1,4 @@
-"""What stands in the log directories of a node before anything is changed in one of them.
+"""Looks at all log directories of a node before anything is changed in one of them.
 
 Why first: when one of several directories is another cluster's, a copy, or holds a replica that another holds too, the
 others must be found as they were.
@@ -31,7 +31,7 @@ REFUSED = (ForeignDirectoryError, DirectoryLockedError)
 
 
 class Survey:
-    """What stands in the directories before anything is changed in one of them.
+    """The contents of the directories before anything is changed in one of them.
 
     Attributes:
         usable: Paths of the directories that can be used.

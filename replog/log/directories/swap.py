@@ -1,6 +1,6 @@
 """The end of a replica's move to another log directory: its copy takes its place.
 
-What is on the disks at each step stands in `move`; here is which directory has the replica afterwards.
+`move` says what is on the disks at each step; this module, which directory has the replica afterwards.
 """
 
 from __future__ import annotations

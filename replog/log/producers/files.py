@@ -182,7 +182,7 @@ def apply_scanned(
 ) -> list[AbortedTransaction]:
     """Notes batches of a scan, in order; returns the transactions that they abort.
 
-    Of a producer's plain batches only the last few count, so the others are passed over.
+    Only the last few of a producer's plain batches count, so the others are passed over.
 
     Args:
         producers: The state that is changed.

@@ -53,7 +53,7 @@ class TransactionMarker(NamedTuple):
 
 
 class ProducerEntry:
-    """What is known of one producer.
+    """The state of one producer.
 
     Attributes:
         producer_epoch: Its current epoch; batches of lower ones are refused.
@@ -168,7 +168,7 @@ class ProducerStateManager:
         """Notes the end of a transaction.
 
         Returns:
-            What the transaction index has to say about it; None: it was committed, or there was none.
+            The entry for the transaction index; None: the transaction was committed, or there was none.
         """
         entry = self._producers.get(marker.producer_id)
         if entry is None:
@@ -255,7 +255,7 @@ class ProducerStateManager:
     def _note_ended(self, first_offset: int, marker_offset: int) -> None:
         """Remembers a transaction that has ended, of a bounded number.
 
-        Of very many that nobody asked about, the oldest two become one, which errs on the safe side.
+        If very many were not asked for, the oldest two become one, which errs on the safe side.
         """
         self._ended.append((first_offset, marker_offset))
         if len(self._ended) > _ENDED_MAX:

@@ -1,6 +1,6 @@
 """One read by offset: what it asks for, where it begins, and what it finds.
 
-All that it needs is captured beforehand, so that it may run in any thread, whatever the owner of the log does meanwhile.
+Its data are captured beforehand, so that it may run in any thread, while the owner of the log goes on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from replog_checkpoints import File
 
 
 class ReadRequest(NamedTuple):
-    """What one read asks for.
+    """The request for one read.
 
     Attributes:
         offset: The offset to begin with; the batch that holds it is the first.
@@ -48,7 +48,7 @@ class Part(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a read begins in a segment.
+    """The place in a segment where a read begins.
 
     Attributes:
         position: The byte at which a batch starts.
@@ -61,7 +61,7 @@ class Start(NamedTuple):
 
 
 class ReadOutcome(NamedTuple):
-    """What a read found in the segment with this base offset, and where it began there."""
+    """The outcome of a read in the segment with this base offset, and where it began there."""
 
     found: SegmentRead
     base_offset: int

@@ -39,7 +39,7 @@ class ReadJob:
 
     @property
     def offset(self) -> int:
-        """Where it begins."""
+        """The offset where it begins."""
         return self.captured.request.offset
 
     @property

@@ -3,10 +3,9 @@
 One read is one pread where it can be: a reader that goes on where its last read ended needs no index, because the place
 is remembered; the end is found with the offset index and a few headers.
 
-Checksums are looked at where a read does not go on from another one.  Whoever receives batches checks them, and comes
-again to the same place when they are damaged: that is such a read, and tells whether it is the file that is damaged.  A
-reader that goes on costs nothing more than a look at the headers, for nobody else can tell a hole from a gap: no checksum covers
-offsets.
+Checksums are checked if a read does not go on from another one.  A receiver checks the batches, and reads the same place again
+when they are damaged; that read tells whether the file is damaged.  A read that goes on costs only a look at the headers.
+That look is needed here, since only the log can tell a hole from a gap: no checksum covers offsets.
 """
 
 from __future__ import annotations

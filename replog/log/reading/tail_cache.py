@@ -1,7 +1,7 @@
-"""The newest batches of logs that are being written, kept in memory for those who read right behind.
+"""The newest batches of logs that are being written, kept in memory for readers right behind the end.
 
-Why beside the page cache: every in-sync replica fetches what was appended a moment ago.  From here they share one copy, and
-nobody looks up a position or asks the kernel.
+Why beside the page cache: every in-sync replica fetches what was appended a moment ago.  From here they share one copy,
+without looking up a position or asking the kernel.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ TAIL_BYTES_MAX: Final = 16 << 20
 
 
 FileEnd: TypeAlias = tuple[int, int]
-"""Where something ends: the segment's base offset, and the byte after it in that segment."""
+"""The end of something: the segment's base offset, and the byte after it in that segment."""
 
 
 class _Chunk(NamedTuple):
-    """What one append wrote: whole batches up to `next_offset`, exclusive."""
+    """The bytes of one append: whole batches up to `next_offset`, exclusive."""
 
     tail: LogTail
     base_offset: int
@@ -38,7 +38,7 @@ class TailRead(NamedTuple):
 
 
 class TailCache:
-    """What the tails of several logs hold together.  One owner; no locks.
+    """The memory that the tails of several logs hold together.  One owner; no locks.
 
     Invariants:
         - never more than `bytes_max`: the oldest append goes first, whichever log it belongs to.

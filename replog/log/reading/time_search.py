@@ -99,8 +99,8 @@ class SegmentSearch(Struct, frozen=True):
     def _first_of_batch(self, position: int, header: BatchHeader) -> RecordTime | None:
         """Looks at the header, where it says the time, else at the records.
 
-        Where they cannot be decoded, the header's time is as near as one comes: it is not for whoever asks the time to find
-        that a client has written nonsense.
+        If they cannot be decoded, the header's time is used: a search by time need not fail because a client has written
+        nonsense.
         """
         wanted = max(header.base_offset, self.start_offset)
         is_whole = header.records_count == header.last_offset_delta + 1

@@ -1,7 +1,7 @@
 """Which offsets a log must have: a file in its folder that says from where on no offset was ever left out.
 
 Why: compaction leaves gaps between batches, and so does a follower that copies a compacted log.  A gap alone therefore
-does not tell a hole that damage made.  Where it is known that nobody left anything out, it does.
+does not tell a hole that damage made.  If it is known that no offset was left out, it does.
 
     00000000000000000000.log  ...
     complete-from                empty: from the first record on;  "1024\n": from offset 1024 on
@@ -41,7 +41,7 @@ class Completeness:
     """The claim of one log.
 
     Invariants:
-        - what the file claims is true, whatever crashes.
+        - the claim in the file is true after any crash.
 
     Args:
         fs: The disk.
@@ -158,9 +158,9 @@ def is_first_lost(
     epochs: Sequence[tuple[int, int]] | None,
     names: Collection[str],
 ) -> bool:
-    """Whether the files of the oldest segment are gone although nobody deleted them.
+    """Whether the files of the oldest segment are gone although the log did not delete them.
 
-    Two witnesses: who deletes a segment raises the claim before and forgets the epochs below the new start afterwards.
+    There are two witnesses: a deletion of a segment raises the claim before, and forgets the epochs below the new start after.
 
     Args:
         complete_from: The claim.

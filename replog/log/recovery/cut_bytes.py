@@ -30,7 +30,7 @@ from replog_checkpoints import FileSystem, OpenMode
 CUT_FILES_MAX: Final = 8
 CUT_BYTES_MAX: Final = 64 << 20
 FOLLOWER_CUT_BYTES_MAX: Final = 1 << 20
-"""Of what a follower cuts: it does so on the event loop, where a second is long."""
+"""The most bytes that are kept of a follower's cut: it runs on the event loop, where a second is long."""
 _PIECE_BYTES: Final = 1 << 20
 _NAME: Final = re.compile(r"\d{20}\.log\.cut-\d+")
 
@@ -46,7 +46,7 @@ class CutPiece(NamedTuple):
 
     @property
     def kept_path(self) -> str:
-        """Where they are kept."""
+        """The path at which they are kept."""
         return f"{self.path}.cut-{self.position}"
 
 

@@ -10,8 +10,8 @@ The checkpoint is a witness only where the log confirms it, or a digit that flip
 batch before carries the epoch that it gives, and the border to the next epoch is not what is wrong.  Its last entry says
 nothing about where that epoch ends.  What is left: the first batch of an epoch and the last one of the log.
 
-Of two that contradict each other the later one counts as wrong: behind a tail that was written anew an old one can be left
-by a disk that failed, and must be cut where nothing of it was flushed.
+If two contradict each other, the later one counts as wrong: a disk that failed can leave an old tail behind one that was written
+anew, and it must be cut if none of it was flushed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ above what was flushed: a torn write, to be cut.  Two things tell::
     offsets      16   17   18 -> 50   19   20   21       19 goes back, and its checksum is right: 50 is wrong
     flushed to                          ^ 20             a flush ends where a batch ends: none reaches over 20
 
-Where nothing is damaged the second one is judged only where compaction cannot have taken the border away.
+Without damage the second one is judged only if compaction cannot have taken the border away.
 """
 
 from __future__ import annotations

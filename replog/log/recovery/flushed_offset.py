@@ -107,7 +107,7 @@ class FlushedOffsetFile:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the file."""
         return f"{self._directory}/{FLUSHED_OFFSET_FILE}"
 
     @property
@@ -118,7 +118,7 @@ class FlushedOffsetFile:
     def raise_to(self, offset: int, era: int) -> None:
         """Notes that everything below `offset` is on stable storage.  In any thread.
 
-        What cannot be written is told once and otherwise ignored: a lower bound stays true.
+        A write that fails is told once and otherwise ignored: the old, lower bound stays true.
 
         Args:
             offset: The end of what was fsynced, exclusive.

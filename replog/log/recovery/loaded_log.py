@@ -1,4 +1,4 @@
-"""What opening a log finds: the parts that a `Log` starts from, and a report for people."""
+"""The result of opening a log: the parts that a `Log` starts from, and a report for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from replog_checkpoints import FileSystem
 
 
 class RecoveryReport(Struct):
-    """What opening a log found and did.
+    """The findings and actions of opening a log.
 
     Attributes:
         clean: Whether the caller vouched for a clean stop.

@@ -85,7 +85,7 @@ class LogLoader(LogRecovery):
         try:
             return self._load(names, segments)
         except BaseException:
-            for segment in segments:  # nobody else knows of their descriptors
+            for segment in segments:  # only this function knows their descriptors
                 segment.release(self._closer)
             raise
 
@@ -154,8 +154,8 @@ class LogLoader(LogRecovery):
     def _find_producers(self, segments: SegmentList, log_end_offset: int) -> None:
         """Finds the producers at the log end, as every later start will, and has a snapshot that outlives all but the last segment.
 
-        A scan may know less than a snapshot above where it began, which remembers what was in deleted segments, and more, as
-        it finds again who has been forgotten.
+        A scan may know less than a snapshot above its beginning, which knows producers of deleted segments.  It may know more, as it
+        finds producers again that had been forgotten.
         """
         newest = max(snapshot_offsets(self.fs, self.directory), default=None)
         snapshot_offset = self._producers_from

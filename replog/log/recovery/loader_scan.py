@@ -103,7 +103,7 @@ class SegmentScanning(LoaderState):
         return jump, f"offsets {jump.previous_end} to {jump.base_offset - 1} are missing"
 
     def _jump_at_end(self, segment: LogSegment, end_offset: int) -> Found | None:
-        """Returns the last good batch of a segment if offsets are missing before it that nobody left out.
+        """Returns the last good batch of a segment if offsets are missing before it that were never left out.
 
         No checksum covers a batch's offset, and behind the last good batch nothing contradicts it.
         """
@@ -116,7 +116,7 @@ class SegmentScanning(LoaderState):
 
     @property
     def _has_no_gaps(self) -> bool:
-        """Whether nobody left out an offset of what was flushed last."""
+        """Whether no offset was left out of the records that were flushed last."""
         return self._complete.offset is not None and self._complete.offset < self._flushed_offset
 
     def _refuse_flush_inside_batch(self, segment: LogSegment) -> None:

@@ -1,4 +1,4 @@
-"""What opening a log is told, what it has found so far, and how it refuses a log whose flushed bytes are damaged."""
+"""The input of opening a log, its findings so far, and the refusal of a log whose flushed bytes are damaged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from replog_checkpoints import FileSystem
 
 @dataclass(slots=True)
 class LoaderState:
-    """What the parts of `LogLoader` share.
+    """The state that the parts of `LogLoader` share.
 
     Args:
         fs: The disk.

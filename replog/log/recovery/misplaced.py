@@ -1,7 +1,7 @@
 """A partition folder that stands in the place of another one: `partition.metadata` in it says whose it is.
 
-Two folders that were exchanged while nobody had them open are whole, each with the records of another partition.  Served
-under the wrong name they would be acknowledged records that are gone, beside others that nobody sent.
+Two folders that were exchanged while they were not open are whole, each with the records of another partition.  Served under the
+wrong name, acknowledged records would be gone, and others would appear that were never sent there.
 """
 
 from __future__ import annotations

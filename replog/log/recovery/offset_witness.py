@@ -23,7 +23,7 @@ two contradict each other.  The next time that checkpoints are written it is tol
 | a bit flips in the checkpoint                   | it says something else of a replica: that replica alone is refused, or its high watermark unknown |
 | a bit flips here, the file is cut or gone       | nothing is known; the checkpoint is believed, and this is made anew   |
 | Kafka, an older replog or a tool wrote the same | the same offsets, replica by replica: no doubt                        |
-| they wrote others                               | the same: nobody can tell it from damage; the error says what to delete |
+| they wrote others                               | the same: it looks like damage; the error says what to delete           |
 | the checkpoint is gone                          | logs start with their first segments, high watermarks are unknown: nothing is hidden |
 """
 
@@ -54,7 +54,7 @@ _SIZE_BYTES_MAX: Final = 1 << 29  # twice that of a checkpoint
 _NO_LINE: Final = "-"
 
 Starts: TypeAlias = frozenset[int | None]
-"""What a checkpoint may say of one replica; None: it has no line of it."""
+"""The values that a checkpoint may have for one replica; None: it has no line of it."""
 
 _NOTHING: Final[Starts] = frozenset([None])
 
@@ -63,7 +63,7 @@ class OffsetWitness:
     """The file of one directory, and what the checkpoint beside it may say.
 
     Invariants:
-        - whatever crashes, a checkpoint that only this writes says what the file names.
+        - after any crash, a checkpoint that only this writes has a value that the file names.
 
     Args:
         fs: The disk.
@@ -125,14 +125,14 @@ class OffsetWitness:
         return key in self._doubted
 
     def settle(self, key: TopicPartition) -> None:
-        """Ends the doubt about a replica: somebody has decided, or it is gone.  The file says so when it is written next."""
+        """Ends the doubt about a replica: it was decided, or the replica is gone.  The file says so when it is written next."""
         if self._doubted.pop(key, None) is not None:
             self._is_exact = False
 
     def announce(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Notes, durably, what the checkpoint is about to say, beside what it says; to be called before it is written.
 
-        What was doubted stays so until the checkpoint says something else of it.
+        A doubt stays until the checkpoint has another value for the replica.
 
         Raises:
             OSError: Nothing was noted: the checkpoint must not be written.

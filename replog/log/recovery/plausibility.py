@@ -32,7 +32,7 @@ from replog.records import BatchHeader
 
 
 def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
-    """Returns the base offsets of segments of which only indexes are left, although nobody deleted them.
+    """Returns the base offsets of segments of which only indexes are left, although the log did not delete them.
 
     A deletion renames the `.log` first, so what it leaves half done is an index beside a `.log.deleted`.
 

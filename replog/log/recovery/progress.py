@@ -1,4 +1,4 @@
-"""How far the start has come: after a crash it may read gigabytes, and whoever waits wants to know how long.
+"""The progress of a start: after a crash it may read gigabytes, and an operator wants to know how long.
 
 The rate is measured in this very run; the time left is what is left at that rate.  Sizes are known before anything is
 scanned: the segments at and above each recovery point.
@@ -51,7 +51,7 @@ class RecoveryProgress(Struct, frozen=True):
 
 
 class ScanSize(Struct, frozen=True):
-    """What opening one log has to scan."""
+    """The size that opening one log has to scan."""
 
     segment_count: int
     size_bytes: int

@@ -1,4 +1,4 @@
-"""What a log directory's checkpoints say about one log in it, for those who open that log alone.
+"""The facts about one log in its directory's checkpoints, for opening that log alone.
 
 A log that stands by itself (copied out of its directory, in the place of another one, or whose checkpoints are unreadable) is
 promised nothing: its last segment is checked, and it begins with its first segment.

@@ -25,7 +25,7 @@ _NO_LIMIT: Final = -1
 
 
 class _Node:
-    """What a name stands for: a file on disk of which at most `limit` bytes are seen, or bytes in memory."""
+    """The content of a name: a file on disk of which at most `limit` bytes are seen, or bytes in memory."""
 
     __slots__ = ("data", "limit", "path")
 
@@ -184,7 +184,7 @@ class _DiskFile:
         """Returns at once: nothing was written to the disk."""
 
     def drop_cache(self, position: int, length: int) -> None:
-        """Keeps the page cache as it is: somebody else may need what is in it."""
+        """Keeps the page cache as it is: another process may need it."""
 
     def sync(self) -> None:
         """Returns at once: nothing was written to the disk."""

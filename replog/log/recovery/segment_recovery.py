@@ -35,7 +35,7 @@ class ScanProgress(NamedTuple):
 
 
 class ScanOutcome(NamedTuple):
-    """What a scan found.
+    """The findings of a scan.
 
     Attributes:
         scan: What the good batches say.

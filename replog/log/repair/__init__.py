@@ -1,1 +1,1 @@
-"""Verification of a log that nobody has open, and its repair: what fits, what does not, what can be made again."""
+"""Verification and repair of a log that is not open: finds what does not fit, and makes again what can be made again."""

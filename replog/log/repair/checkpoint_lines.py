@@ -1,4 +1,4 @@
-"""Single lines of the checkpoints of a log directory that nobody has open, each written durably with its witness."""
+"""Single lines of the checkpoints of a log directory that is not open, each written durably with its witness."""
 
 from __future__ import annotations
 

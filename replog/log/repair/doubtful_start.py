@@ -1,6 +1,6 @@
 """Repair of a log start in doubt: the checkpoint of the directory and the witness beside it name different ones.
 
-Nobody knows which of the two is damaged.  The lowest start hides no record; records that had been deleted below the true one,
+It is unknown which of the two is damaged.  The lowest start hides no record.  Records that had been deleted below the true start,
 inside of a segment, are there again.
 """
 
@@ -36,7 +36,7 @@ class DoubtfulStart(Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is wrong."""
+        """The trouble, for people."""
         return f"with {witness_path(self.path)} it names different log starts: {described(self.starts)}"
 
     def mend(self, fs: FileSystem) -> None:

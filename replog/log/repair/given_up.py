@@ -3,7 +3,7 @@
     offsets     0 .. 9   10 .. 19   20 .. 24   25 .. 29        the `.log` of 10 to 19 is gone, the batch of 25 damaged
     given up             10 to 19              25 to 29        15 offsets, and the log ends at 25
 
-Where a log is compacted, some of these offsets may have had no record any more.
+If the log is compacted, some of these offsets may have had no record any more.
 """
 
 from __future__ import annotations

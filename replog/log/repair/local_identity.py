@@ -3,7 +3,7 @@ r"""Repair of the `meta.properties` of a log of `open_log`: what is in it, and h
 | key                                     | where a new file has it from                                          |
 |-----------------------------------------|-----------------------------------------------------------------------|
 | `cluster.id`, `node.id`, `replog.format` | the same for every log of `open_log`                                  |
-| `directory.id`                          | what is legible of the old file, else a new one: nobody else knows it |
+| `directory.id`                          | the legible one of the old file, else a new one: it is used nowhere else |
 
 So nothing is lost with it.  What must not happen is that the directory of a broker is made one of `open_log`: its ids are
 known to a cluster, and only its owner can restore them.  Every byte but those of `directory.id` is known::

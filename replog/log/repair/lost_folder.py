@@ -6,7 +6,7 @@ Nothing is left to be mended, so the repair gives up everything, and only where 
 |----------------------|--------------------------------------------------------------------------------------------|
 | `open_log`'s         | an empty log that goes on where the lost one ended: no offset means two records             |
 | a broker's           | no replica, as if it were new, and a note that others decide: see `DiskTrouble`             |
-| the metadata quorum's | the same, under a new directory id: who has forgotten votes must not vote under the old one |
+| the metadata quorum's | the same, under a new directory id: a voter that forgot its votes must not keep the old one |
 
 | step                                             | a crash after it                                               |
 |--------------------------------------------------|----------------------------------------------------------------|
@@ -67,7 +67,7 @@ class LostFolder(Struct, frozen=True):
 
     @property
     def finding(self) -> Finding:
-        """What is wrong."""
+        """The finding that says so."""
         reason = f"there is no segment, and everything below offset {self.end_offset} was flushed"
         return Finding(FindingKind.MISSING, self.directory, None, self.log_start_offset, reason)
 
@@ -90,7 +90,7 @@ class LostFolder(Struct, frozen=True):
         checkpoints.remove_clean_shutdown(fs, f"{parent}/{checkpoints.CLEAN_SHUTDOWN_FILE}")
         if self.key[0] == METADATA_TOPIC:
             self._renew_id(fs, parent)
-            forget_line(fs, f"{parent}/{GIVEN_UP_FILE}", self.key)  # who has no vote promises nothing
+            forget_line(fs, f"{parent}/{GIVEN_UP_FILE}", self.key)  # without its old id it promises nothing
         elif not self.is_local:
             note_given_up(fs, parent, self.key, self.end_offset)
         if fs.exists(self.directory):
@@ -129,7 +129,7 @@ class LostFolder(Struct, frozen=True):
 
 
 def lost_folder(fs: FileSystem, directory: str) -> LostFolder | None:
-    """Returns the replica that has no segment although it had records; None: it has one, or nobody knows of records.
+    """Returns the replica that has no segment although it had records; None: it has one, or no records are known.
 
     A checkpoint that cannot be read says nothing here.
 

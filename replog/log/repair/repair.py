@@ -1,9 +1,9 @@
-"""Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
+"""Repair of one log that is not open: derived files are made again, and a tail that was never flushed is cut.
 
-Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.  So is a
-log start in doubt settled: see `doubtful_start`.  A log of which only the checkpoints know is given up: see `lost_folder`.
+For a log of `open_log`, the `meta.properties` above it is made again before anything else: see `local_identity`.  A log start in
+doubt is settled: see `doubtful_start`.  A log that only the checkpoints know is given up: see `lost_folder`.
 
-Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
+Nothing that was flushed is given up unless the caller says so: there may be another copy.
 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
@@ -65,7 +65,7 @@ _CONFIG = LogConfig(cleanup_policy=Cleanup.COMPACT)
 
 
 class RepairReport(Struct, frozen=True):
-    """What a repair did.
+    """The actions of a repair.
 
     Attributes:
         found: What did not fit before.
@@ -93,7 +93,7 @@ class RepairReport(Struct, frozen=True):
 
 
 class LogOffsets(Struct, frozen=True):
-    """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
+    """The facts about a log in the checkpoints above it and in the file beside it; None: there is none.
 
     Attributes:
         recovery_point: The recovery point as checkpointed.
@@ -107,7 +107,7 @@ class LogOffsets(Struct, frozen=True):
 
 
 class _Plan(Struct, frozen=True):
-    """What a repair gives up, and what it promises of the log before it opens it.
+    """The records that a repair gives up, and its promises about the log before it opens it.
 
     Attributes:
         lost_offset: The offset from which on everything is given up; None: nothing that was flushed is.
@@ -116,7 +116,7 @@ class _Plan(Struct, frozen=True):
         log_start_offset: The log start with which the log is opened.
         note_max: The most that the log's own file may say then; None: anything.
         forgets_note: Whether that file is removed.
-        is_compacted: Whether a cleaner has been there: its gaps are no holes, whatever `complete-from` says.
+        is_compacted: Whether a cleaner has been there: its gaps are no holes, even where `complete-from` says so.
     """
 
     lost_offset: int | None
@@ -140,7 +140,7 @@ class _Plan(Struct, frozen=True):
 
 
 class _Surveyed(Struct, frozen=True):
-    """What a verification has found in a log, and what follows from it.
+    """The findings of a verification of a log, and what follows from them.
 
     Attributes:
         found: What does not fit.
@@ -434,7 +434,7 @@ def _let_others_decide(fs: FileSystem, directory: str, offsets: LogOffsets) -> N
 def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
     """Raises the claim of completeness to behind the missing offsets, durably; one that is higher stays.
 
-    What is behind them stays, and is complete from there on.
+    The records behind them stay, and are complete from there on.
     """
     claim = None if plan.is_compacted else read_complete_from(fs, directory)
     if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
@@ -497,7 +497,7 @@ def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) 
 
 
 def _is_local(fs: FileSystem, directory: str) -> bool:
-    """Whether it is a log of `open_log`, whose topic id nobody else knows: the next `open_log` gives it another one."""
+    """Whether it is a log of `open_log`, whose topic id is used nowhere else: the next `open_log` gives it another one."""
     try:
         meta = checkpoints.read_meta_properties(fs, f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
     except checkpoints.DamagedCheckpointError:

@@ -1,7 +1,7 @@
 """Verification of the transaction indexes against the log, in the same pass as everything else (docs/KAFKA.md 1.8).
 
-What the index of a segment must say follows from the batches alone: the data of a transaction, its abort marker, and what
-was still open then.  Compaction and retention remove batches, or empty them, and keep what the index said before: where
+The right index of a segment follows from the batches alone: the data of a transaction, its abort marker, and the transactions
+that were still open then.  Compaction and retention remove batches, or empty them, and keep what the index said before: where
 offsets are missing in the log an entry may begin earlier, and may stand for a transaction of which nothing is left.
 
 An entry that begins too late, or is missing, shows aborted records to readers of committed ones; one that is too much may

@@ -1,14 +1,14 @@
 """Verification: reads everything a log has on disk, changes nothing, and says what does not fit.
 
-Why apart from recovery: recovery decides and acts, on what a start needs; this one looks at all of it, for a person who
-wants to know whether a copy can be trusted, and where the first bad byte is.
+Why apart from recovery: recovery decides and acts, and reads only what a start needs.  A verification reads the whole log, for
+a person who wants to know whether a copy can be trusted, and where the first bad byte is.
 
 Findings come in the order of the files; the first one of kind `DAMAGED` or `TORN` names the first bad offset.
 
 | kind         | what it means                                               | what mends it                             |
 |--------------|-------------------------------------------------------------|-------------------------------------------|
 | `DAMAGED`    | record bytes that were flushed are wrong or gone            | another copy; else records are lost       |
-| `MISSING`    | offsets that nobody left out are gone; the rest is whole    | another copy; else records are lost       |
+| `MISSING`    | offsets that were never left out are gone; the rest is whole | another copy; else records are lost       |
 | `TORN`       | the same at the end of the log, above what was flushed      | the next start cuts it: never acknowledged |
 | `UNREADABLE` | the bytes are whole, and this installation cannot decode them | the library that its error names        |
 | `DERIVED`    | an index, snapshot or epoch file does not fit the records   | it is made again from the records         |
@@ -73,7 +73,7 @@ class Finding(Struct, frozen=True):
 
 
 class VerifiedTotals(Struct):
-    """What was looked at.  Offsets are -1 while no segment was seen; the end is exclusive."""
+    """The extent of a verification.  Offsets are -1 while no segment was seen; the end is exclusive."""
 
     segments: int = 0
     batches: int = 0
@@ -95,7 +95,7 @@ class LogVerifier:
         deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
         is_compacted: Whether a cleaner has been there: gaps say nothing then.
         log_start_offset: The log start as checkpointed, below which nothing is missed; 0: unknown.
-        is_closed: Whether the log was closed in order and nobody has it open: then the last segment's transaction index is
+        is_closed: Whether the log was closed in order and is not open: then the last segment's transaction index is
             complete.
     """
 
@@ -296,7 +296,7 @@ class LogVerifier:
         first = max(self._expected_offset, self._complete.offset or 0, self.log_start_offset)
         if self._complete.offset is None or first >= offset:
             return
-        if not self._is_behind_damage:  # of which nobody knows what was there
+        if not self._is_behind_damage:  # behind damage, what was there is unknown
             reason = f"offsets {first} to {offset - 1} are missing, and no compaction took them"
             self._doubtful_hole = (Finding(FindingKind.MISSING, path, position, first, reason), (first, offset))
         self._expected_offset = offset

@@ -80,7 +80,7 @@ class SegmentFiles:
             closer.close_unwanted()
 
     def drop_maps(self) -> None:
-        """Forgets the maps of its indexes; whoever is searching in one goes on."""
+        """Forgets the maps of its indexes; a search in one goes on."""
         for kind in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             INDEX_CACHE.drop(self, kind)
 
@@ -95,7 +95,7 @@ class SegmentFiles:
                 continue
 
     def change_suffix(self, suffix: str) -> None:
-        """Renames its files, the log first; whoever has them open reads on.  Durable once the directory is fsynced.
+        """Renames its files, the log first; readers that have them open read on.  Durable once the directory is fsynced.
 
         A file that is under the new name already is replaced: a crash, or an interrupt, between two of these renames is
         completed by doing it again.

@@ -4,8 +4,8 @@ Small files are copied, larger ones mapped.  Why bounds: a map costs address spa
 descriptor; a broker has tens of thousands of index files.  Why for the process: what is bounded is the process's.
 
 Why a map cannot end the process with SIGBUS: an index file is mapped only when its segment is sealed, and such a file is
-never written, cut or emptied again.  One that is made anew comes as another file by a rename, and whoever has the old one
-mapped reads on in it.
+never written, cut or emptied again.  One that is made anew comes as another file by a rename, and readers that have the old
+one mapped read on in it.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class IndexCache:
         return None
 
     def put(self, owner: object, kind: str, content: memoryview) -> memoryview:
-        """Keeps a map, or a copy of it; returns what is kept.  What is dropped stays valid for whoever still has it."""
+        """Keeps a map, or a copy of it; returns what is kept.  A dropped map stays valid for its users."""
         is_small = len(content) <= COPY_BYTES_MAX
         contents, count_max = (self._copies, self._copies_max) if is_small else (self._maps, self._maps_max)
         kept = memoryview(bytes(content)) if is_small else content

@@ -1,4 +1,4 @@
-"""What the index files of a sealed segment say about its end, without opening the segment.
+"""The end of a sealed segment that its index files name, without opening the segment.
 
 An index entry is written after its batch, so a `.log` that ends before what its indexes name has lost bytes.
 """

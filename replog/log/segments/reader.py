@@ -48,7 +48,7 @@ class SegmentRead(NamedTuple):
     Attributes:
         data: The batches.
         next_offset: The first offset that is not in `data`.
-        next_position: Byte at which the batch of `next_offset` starts; None: there is damage, nobody should go on there
+        next_position: Byte at which the batch of `next_offset` starts; None: there is damage, and a read must not go on there
             unchecked.
     """
 
@@ -81,7 +81,7 @@ class SegmentReader:
 
     @property
     def file(self) -> File:
-        """The file that it reads; whoever keeps the reader keeps it open."""
+        """The file that it reads; the owner of the reader keeps it open."""
         return self._file
 
     def find(self, offset: int) -> Found | None:
@@ -114,7 +114,7 @@ class SegmentReader:
             max_bytes: Limit of the answer, from 0; passed only by a first batch, and only with `min_one_batch`.
             ceiling: Exclusive end: no batch that reaches this offset is returned.
             segment_end_offset: The offset at or below which all batches below `size_bytes` end.
-            min_one_batch: Whether the first batch is returned whatever its size.
+            min_one_batch: Whether the first batch is returned for any size.
         """
         rest_bytes = self.size_bytes - position
         buffer = self._pread(min(rest_bytes, max(max_bytes, HEADER_BYTES)), position)

@@ -7,7 +7,7 @@
 | it ends before the segment's largest timestamp            | when it is mapped             | made again from the headers   |
 | another entry is not in the log                           | when it is used               | the search begins at byte 0   |
 
-What was made again is held in memory until `rewrite_indexes` puts it on disk.
+Indexes that were made again are held in memory until `rewrite_indexes` puts them on disk.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class LogSegment(SealedIndexes):
         """Completes the time index and writes the indexes beside the log.
 
         Returns:
-            The files, open, to be synced and closed by the caller, who fsyncs the directory too.
+            The files, open, to be synced and closed by the caller, which fsyncs the directory too.
         """
         offset_index, time_index = self._indexes()
         if self._max_timestamp >= 0:

@@ -49,7 +49,7 @@ class SegmentList:
         self._bases = [segment.base_offset for segment in segments]
         self._closer = closer
         self._read_lately: list[LogSegment] = []
-        self._largest: list[int] = []  # timestamps of the sealed segments, as far as anybody asked
+        self._largest: list[int] = []  # timestamps of the sealed segments, as far as they were asked for
         self._reached: list[int] = []  # the largest up to each of them
 
     def __len__(self) -> int:
@@ -178,7 +178,7 @@ class SegmentList:
             segment.drop_maps()
 
     def _learn_timestamps(self) -> int:
-        """Notes the largest timestamps of sealed segments that nobody asked for yet.  Returns how many are sealed."""
+        """Notes the largest timestamps of sealed segments that were not asked for yet.  Returns how many are sealed."""
         sealed_count = len(self._segments) - 1
         for number in range(len(self._largest), sealed_count):
             largest = self._segments[number].largest_timestamp()

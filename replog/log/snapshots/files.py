@@ -11,7 +11,7 @@ The footer is the proof that the file is whole.
 
 | crash                                              | what the next start finds                              |
 |----------------------------------------------------|--------------------------------------------------------|
-| while it is written, or before the rename          | a `.part` that nobody reads; removed                   |
+| while it is written, or before the rename          | a `.part` that is never read; removed                  |
 | after the rename, before the fsync of the folder   | the snapshot, or a `.part`                             |
 | after the fsync of the folder                      | the snapshot                                           |
 """
@@ -78,7 +78,7 @@ def snapshot_path(directory: str, snapshot_id: SnapshotId, suffix: str = SNAPSHO
 
 
 class SnapshotContext(Struct, frozen=True):
-    """What a snapshot says about itself.
+    """The facts that a snapshot has about itself.
 
     Attributes:
         last_contained_timestamp_ms: Timestamp of the last record it stands for; by it old snapshots are deleted.
