@@ -1,1 +1,1 @@
-"""The server configuration: every key with its kind, checks and page, for whoever starts, describes or documents a node."""
+"""The server configuration: every key with its kind, checks and page, to start, describe or document a node."""

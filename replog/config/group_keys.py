@@ -58,7 +58,7 @@ class GroupKeys(Struct, frozen=True, kw_only=True):
     """Shortest session that a member of the classic protocol may ask for (session.timeout.ms of clients)."""
 
     group_max_session_timeout_ms: Annotated[int, milliseconds(1, DAY_MS)] = 1_800_000
-    """Longest session that such a member may ask for.  So long the partitions of a dead one are read by nobody."""
+    """Longest session that such a member may ask for.  The partitions of a dead member are not read for so long."""
 
     group_initial_rebalance_delay_ms: Annotated[int, milliseconds(0, HOUR_MS)] = 3_000
     """How long the first members of a group wait for more, so that a group that is just starting shares once.  0 suits tests."""

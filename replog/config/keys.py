@@ -141,7 +141,7 @@ def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str,
     """
     base = folder.absolute()
     found = dict(values)
-    with contextlib.suppress(ValueError, KeyError):  # a wrong value is told by whoever parses it
+    with contextlib.suppress(ValueError, KeyError):  # the parser of the value tells a wrong one
         found["log.dirs"] = [os.path.normpath(base / item) for item in _PATHS.names(found["log.dirs"])]
     with contextlib.suppress(ValueError, KeyError):
         found["log.dir"] = os.path.normpath(base / _PATHS.parse_item(found["log.dir"]))

@@ -43,8 +43,8 @@ class LogKeys(GroupKeys, frozen=True, kw_only=True):
     """Size of a partition above which its oldest segments are deleted; what is left is at least that large."""
 
     log_segment_delete_delay_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 60_000
-    """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that whoever is
-    reading them can go on.  On a disk without room they are removed at once."""
+    """How long the files of a deleted segment wait under `.deleted` names before they are removed, so that readers
+    of them can go on.  On a disk without room they are removed at once."""
 
     log_retention_check_interval_ms: Annotated[int, milliseconds(1, DAY_MS)] = 300_000
     """How often segments are checked for retention."""
@@ -59,10 +59,10 @@ class LogKeys(GroupKeys, frozen=True, kw_only=True):
     often; larger lets more superseded records wait."""
 
     log_cleaner_min_compaction_lag_ms: Annotated[int, milliseconds(0, LONG_MAX)] = 0
-    """How long a record is at least left alone, so that readers who lag see the versions between."""
+    """How long a record is at least left alone, so that slow readers see the versions in between."""
 
     log_cleaner_max_compaction_lag_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
-    """Age at which a record is compacted whatever the ratio.  Segments are rolled at this age too."""
+    """Age at which a record is compacted for any ratio.  Segments are rolled at this age too."""
 
     log_cleaner_delete_retention_ms: Annotated[int, milliseconds(0, LONG_MAX)] = DAY_MS
     """How long a tombstone is kept after the pass that first met it.  A reader slower than this misses the deletion."""
@@ -91,16 +91,16 @@ class LogKeys(GroupKeys, frozen=True, kw_only=True):
         Choice(FlushPolicy),
         Differs("no such key; Kafka acts as os", "an acknowledgement should survive the loss of any one machine"),
     ] = FlushPolicy.AUTO
-    """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since nobody else has
+    """When an acks=all acknowledgement waits for fsync.  auto: only while one replica is in sync, since no other has
     the record then.  always: on every in-sync replica; survives a power loss of all.  os: never.  A new cluster takes
     always and os from its first controller; later it is changed in the cluster.  Changed to always, it covers what was
     acknowledged before once that is on every disk, which begins at once: change it while all replicas are in sync."""
 
     log_flush_interval_messages: Annotated[int, Number(1, LONG_MAX)] = LONG_MAX
-    """Records after which a partition is flushed whatever the policy.  The default is never."""
+    """Records after which a partition is flushed under any policy.  The default is never."""
 
     log_flush_interval_ms: Annotated[int | None, milliseconds(1, LONG_MAX)] = None
-    """Age of unflushed records at which a partition is flushed whatever the policy.  Not set: never."""
+    """Age of unflushed records at which a partition is flushed under any policy.  Not set: never."""
 
     log_flush_scheduler_interval_ms: Annotated[int, milliseconds(1, LONG_MAX)] = LONG_MAX
     """How often partitions are looked at for log.flush.interval.ms and flush.ms.  The default: twice in the shortest of

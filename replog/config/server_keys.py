@@ -168,7 +168,7 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         Choice(ReplicaSelector),
         Differs("replica.selector.class, a Java class", "there are no classes here"),
     ] = ReplicaSelector.LEADER
-    """Who serves consumers.  leader: only leaders.  rack-aware: in-sync followers too, so that a consumer with client.rack
+    """The replicas that serve consumers.  leader: only leaders.  rack-aware: in-sync followers too, so that a consumer with client.rack
     reads from a replica in its rack."""
 
     direct_reads_enable: Annotated[bool, Flag(), Differs("no such key", "Kafka's readers never see its files")] = True
@@ -176,7 +176,7 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     reads them without the broker where the file permissions let it.  false: all records are fetched."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
-    """true: listeners may be reachable from other machines, in plain text and without authentication.  Whoever can
+    """true: listeners may be reachable from other machines, in plain text and without authentication.  Any client that can
     connect can then read, write and delete everything."""
 
     # ---- topics -----------------------------------------------------------------------------------------------------
