@@ -185,7 +185,7 @@ class FetchSessions:
             return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             self._end(request.session_id)
-            return FetchTurn(self, asked, session_id=FINAL_EPOCH, by_id=by_id)  # what was named is answered
+            return FetchTurn(self, asked, session_id=FINAL_EPOCH, by_id=by_id)  # the named partitions are answered
         session.advance()
         session.used_ms = now_ms
         self._sessions[request.session_id] = self._sessions.pop(request.session_id)

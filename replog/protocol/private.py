@@ -120,7 +120,7 @@ class PrivateApi:
         return PrivateCall(_decoded(self._requests, r.raw(True)), timeout_ms)  # noqa: FBT003
 
     def decode(self, part: bytes | memoryview) -> Any:
-        """Returns what a part of an answer is.  Raises: MalformedFrameError: It is none of this API."""
+        """Returns the struct of a part of an answer.  Raises: MalformedFrameError: It is none of this API."""
         return _decoded(self._answers, part)
 
 

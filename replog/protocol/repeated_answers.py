@@ -75,7 +75,7 @@ class RepeatedAnswers:
     """Keeps answers until the metadata change, as many as there is room for.  Of one event loop.
 
     Args:
-        source: The function that returns what answers are made from now.
+        source: The function that returns the facts that answers are made from now.
     """
 
     def __init__(self, source: Callable[[], Source]) -> None:

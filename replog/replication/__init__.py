@@ -1,4 +1,4 @@
-"""Replication of one partition: pure state machines of its leader and of a follower, and what they share.
+"""Replication of one partition: pure state machines of its leader and of a follower, and their common parts.
 
 `leader.Leader` and `follower.Follower` take messages and return effects (`messages`); `fetch_check` is the leader's
 half of log truncation; `purgatory` holds operations that wait for a partition.

@@ -89,7 +89,7 @@ class Follower:
     Invariants:
         - the fetch offset is the local log end offset;
         - no fetch while an answer is being appended, the log is being cut, or (`flush.policy=always`) flushed: the
-          fetch itself is the acknowledgement of what lies below its offset;
+          fetch itself is the acknowledgement of all records below its offset;
         - `log start <= high watermark <= log end`.
     """
 
@@ -150,7 +150,7 @@ class Follower:
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive; what this replica knows, one fetch behind the leader."""
+        """The high watermark (exclusive) that this replica knows: one fetch behind the leader's."""
         return self._high_watermark
 
     def check_fetch_epoch(self, current_leader_epoch: int | None) -> ErrorCode:
@@ -161,7 +161,7 @@ class Follower:
         return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def fetch_position(self, now_ms: int) -> FetchPosition | None:
-        """Returns what to ask the leader for; None while there is nothing to ask (see the invariants) or in a pause."""
+        """Returns the position to fetch from; None while there is nothing to ask (see the invariants) or in a pause."""
         if self._backoff_until_ms is not None and now_ms < self._backoff_until_ms:
             return None
         if self._failed_reason or self._is_writing():
@@ -244,7 +244,7 @@ class Follower:
         return (*effects, *self._maybe_request_flush())
 
     def _start(self) -> tuple[FollowerEffect, ...]:
-        """Cuts a log without epochs to what was committed: there is nothing to compare with the leader."""
+        """Cuts a log without epochs to its committed records: there is nothing to compare with the leader."""
         if self._started:
             return ()
         self._started = True
@@ -366,7 +366,7 @@ class Follower:
         if offset < self._log.log_start_offset:
             return self._restart_at(offset, reason)
         self._cut = TruncateTo(offset, reason)
-        self._flush_requested_to = min(self._flush_requested_to, offset)  # what follows is not on disk
+        self._flush_requested_to = min(self._flush_requested_to, offset)  # records that follow are not on disk
         return (self._cut, *self._set_high_watermark(min(self._high_watermark, offset)))
 
     def _restart_at(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:

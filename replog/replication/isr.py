@@ -86,7 +86,7 @@ class PendingShrink(Struct, frozen=True):
 
 
 class _Unchanged(Struct, frozen=True):
-    """The ISR stays as it is; what is proposed is something else."""
+    """The ISR stays as it is; the proposal is about something else."""
 
     isr: tuple[int, ...]
 
@@ -237,11 +237,11 @@ class InSyncReplicas:
         return () if change is None or set(change.before) == set(change.isr) else (change,)
 
     def _accept(self, answer: AlterPartitionAnswered, now_ms: int) -> bool:
-        """Takes what the controller says, but for facts of another leader epoch or from before: metadata will settle it.
+        """Adopts the controller's answer.  One of another leader epoch, or with older facts, is left to the metadata.
 
-        Nor is an ISR without somebody who was in it: the controller may hold him for eligible to lead by a
-        min.insync.replicas that this broker has not heard of, and the high watermark must not move by the old one.
-        The metadata brings both in their order.  (Kafka takes it from the answer.)
+        So is an ISR that lacks a former member.  The controller may hold that member for eligible to lead, by a
+        min.insync.replicas that this broker has not heard of, and the high watermark must not move by the old minimum.
+        The metadata brings both in their order.  (Kafka takes a smaller ISR from the answer.)
         """
         if answer.leader_epoch != self._leader_epoch or answer.partition_epoch < self._partition_epoch:
             return False

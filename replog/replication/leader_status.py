@@ -10,7 +10,7 @@ class ReplicaStanding(Struct, frozen=True):
 
     Attributes:
         log_end_offset: The end of its log, exclusive; -1 when it has not fetched yet.
-        flushed_offset: The end of what it has flushed, exclusive; -1 when it has not fetched yet.
+        flushed_offset: The end of its flushed records, exclusive; -1 when it has not fetched yet.
         lag: The number of offsets it is behind the leader's log end; the whole log when it has not fetched yet.
         broker_epoch: The broker epoch of its last fetch; None before, and for the leader itself.
         last_caught_up_time_ms: The last time it was caught up (monotonic); None: never; the leader itself always is.

@@ -45,7 +45,7 @@ class ReplicaLogView(Protocol):
 
 
 class PartitionState(Struct, frozen=True):
-    """What the metadata log says about a partition.
+    """The state of a partition in the metadata log.
 
     `eligible`: broker id -> broker epoch of every replica that is unfenced and not shutting down.
     """

@@ -5,7 +5,7 @@ happens to a partition (an append, a higher high watermark, a truncation, a lost
 partition's candidates, tests each and completes those that are ready.  What expires is answered with what there is.
 
 Deadlines sit in `Deadlines`, not in Kafka's hierarchical timing wheel: one task owns the structure and tells when it wants
-to be woken, so that nothing has to turn, and `python -m bench run deadlines` shows what the two cost.
+to be woken, so that nothing has to turn.  `python -m bench run deadlines` shows the cost of both.
 """
 
 from __future__ import annotations

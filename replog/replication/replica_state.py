@@ -20,7 +20,7 @@ class ReplicaState(Struct):
 
     Attributes:
         log_end_offset: The end of the replica's log (exclusive), -1 before its first fetch.
-        flushed_offset: The end of what it has on stable storage, -1 before its first fetch.
+        flushed_offset: The end of its records on stable storage, -1 before its first fetch.
         log_start_offset: The start of its log, -1 before its first fetch.
         broker_epoch: The broker epoch of its last fetch; None before the first.
         last_fetch_leader_end_offset: The largest leader end offset any of its fetches met.

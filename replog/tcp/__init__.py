@@ -1,1 +1,1 @@
-"""TCP connections of the port for clients: what Kafka's protocol and our own streams share."""
+"""TCP connections of the port for clients, shared by Kafka's protocol and our own streams."""

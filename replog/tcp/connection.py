@@ -3,8 +3,8 @@
 | what a client does | what happens |
 |---|---|
 | sends faster than the broker takes up | reading pauses: `in_flight_max` requests, room for their bytes, a throttled client's time |
-| sends a frame that is none | the answers to what came before it are written, then the connection ends |
-| reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, whatever it sends |
+| sends a frame that is none | the answers to earlier frames are written, then the connection ends |
+| reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, even if it sends |
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
 | trickles a large frame, or does not read one, while others wait for its memory | the connection ends after seconds: see `TransferRoom` |
 
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class ConnectionLimits(Struct, frozen=True):
-    """What one connection may cost.
+    """The limits of one connection.
 
     Attributes:
         frame_bytes_max: The size of the largest frame.
@@ -267,7 +267,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._take_up()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Ends whatever is in flight."""
+        """Ends the requests in flight."""
         self._is_ending = True
         self._transport = None
         self._close_unread()
@@ -366,7 +366,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         task.add_done_callback(partial(self._ended, room, len(frame)))
 
     def _ended(self, room: ByteSemaphore, size: int, task: asyncio.Task[None]) -> None:
-        """Gives back what a request held, also one that was cancelled before it ran."""
+        """Gives back the bytes that a request held, even if it was cancelled before it ran."""
         self._tasks.discard(task)
         room.release(size)
         if task.cancelled() and not self._is_ending:  # its answer would be waited for for ever

@@ -2,7 +2,7 @@
 
 A frame is a size of 4 bytes, big-endian, and as many bytes: in Kafka's protocol an API key, a version, a correlation id and
 the rest, in our own a tag and a message (`replog.rpc.tcp.wire`).  Nothing here does I/O: `FrameReader` says where the next
-bytes go and what has come, `OrderedAnswers` what may be written.
+bytes go and which frames have come, `OrderedAnswers` which answers may be written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FOREIGN = (
 
 
 def described(first: bytes) -> str:
-    """Returns what the first bytes of a connection look like, for people; "" where they say nothing."""
+    """Returns a guess for people at the kind of a connection, by its first bytes; "" if they tell nothing."""
     return next((text for start, text in _FOREIGN if first.startswith(start)), "")
 
 
@@ -169,7 +169,7 @@ class FrameReader:
         return f"a frame is said to have {size} bytes, and has {self._bytes_min} to {self._bytes_max}{seen}"
 
     def _drop(self, count: int) -> None:
-        """Moves what follows the first `count` bytes of the shared buffer to its front."""
+        """Moves the bytes behind the first `count` of the shared buffer to its front."""
         if count:
             left = self._filled - count
             self._shared[:left] = bytes(self._shared[count : self._filled])
@@ -182,7 +182,7 @@ class FrameReader:
 class OrderedAnswers(Generic[A]):
     """Holds answers back until those of all earlier requests are there: clients count on their order.
 
-    Java's client takes the first answer for that to its first request, whatever correlation id it has.
+    Java's client takes the first answer for that to its first request, with any correlation id.
     """
 
     def __init__(self) -> None:

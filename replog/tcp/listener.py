@@ -37,7 +37,7 @@ class ListenerLimits(Struct, frozen=True):
     Attributes:
         connections_max: All of them.
         connections_per_address_max: Those from one address.
-        connection: What each of them may cost.
+        connection: The limits of each of them.
     """
 
     connections_max: int = 10_000

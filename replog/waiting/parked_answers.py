@@ -11,7 +11,7 @@ A = TypeVar("A")
 
 
 class ParkedAnswers(Generic[A]):
-    """Holds each answer until its offset commits, its deadline passes, or what it was made of is taken back.
+    """Holds each answer until its offset commits, its deadline passes, or the state behind it is taken back.
 
     Invariants:
         - every request leaves exactly once;
@@ -59,14 +59,14 @@ class ParkedAnswers(Generic[A]):
         return [self._parked.pop(request_id)[1] for request_id in self._deadlines.pop_expired(now_ms)]
 
     def fail_all(self) -> list[A]:
-        """Takes out and returns every answer, oldest first, whether what it was made of survives or not."""
+        """Takes out and returns every answer, oldest first, whether the state behind it survives or not."""
         failed = [answer for _, answer in self._parked.values()]
         self._parked.clear()
         self._deadlines.clear()
         return failed
 
     def fail_beyond(self, end_offset: int) -> list[A]:
-        """Takes out and returns the answers that were made of what was replayed beyond `end_offset`, oldest first."""
+        """Takes out and returns the answers that rest on records beyond `end_offset`, oldest first."""
         failed = [(request_id, answer) for request_id, (end, answer) in self._parked.items() if end > end_offset]
         for request_id, _ in failed:
             self._forget(request_id)

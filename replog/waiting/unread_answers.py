@@ -2,7 +2,7 @@
 
 A consumer may ask for tens of megabytes and not read them.  So answers share a budget, and get smaller as it fills:
 
-| what is held of it | the next answer has at most |
+| bytes held | the next answer has at most |
 |---|---|
 | less than three quarters | a quarter of what is left of these: who comes first does not take all, and many who read get by |
 | less than the limit | one batch: everybody goes on, slowly |
@@ -78,7 +78,7 @@ class UnreadAnswers:
 
 
 class UnreadAnswer:
-    """What one answer holds, from the time at which it is read from a log.
+    """The bytes that one answer holds, from the time at which it is read from a log.
 
     Attributes:
         held_bytes: The bytes of the answer.

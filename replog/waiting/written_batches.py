@@ -54,7 +54,7 @@ class WrittenBatches:
         self._ends.clear()
 
     def move_to(self, next_offset: int) -> None:
-        """Moves the end of what is written to `next_offset`; from then on the state can go back to it.
+        """Moves the end of the written batches to `next_offset`; from then on the state can go back to it.
 
         Raises:
             InvariantViolationError: Nothing may be written, or the log would shrink.

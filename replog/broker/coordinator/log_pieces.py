@@ -39,7 +39,7 @@ class LogPieces:
     """Reads one log for one leadership.  Runs on the replica driver.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         replica: The replica that leads.
     """
 

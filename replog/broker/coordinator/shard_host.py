@@ -71,7 +71,7 @@ class ShardHost:
     Args:
         replica: The replica that leads.
         shard: The shard.
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         read_turns: The turns in which the shards of this broker read their logs.
         refuses: The function that says why this broker may not serve now; None when it may.
         answer: The function that hands an answer over to whoever waits for it.

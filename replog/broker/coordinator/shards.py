@@ -47,7 +47,7 @@ class Shards:
     """See `replog.broker.replicas.stepper.Leaderships`.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         make_shard: The function that makes the shard of a partition, given its name.
         refuses: The function that says why this broker may not serve now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.

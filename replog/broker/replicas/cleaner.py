@@ -34,7 +34,7 @@ class LogCleaner:
     Args:
         config: The node's configuration, with the `log.cleaner` settings.
         logs: The log directories.
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         on_failure: Told about a bug.
 
     Attributes:

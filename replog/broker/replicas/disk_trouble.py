@@ -11,9 +11,9 @@
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
 A replica that is offline leaves its role at once, answers KAFKA_STORAGE_ERROR, and is named in every heartbeat: the
-controller takes it out of the ISR and elects another leader, and out of the ELR too where what it acknowledged may be
-lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside what is
-kept of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads.  It is
+controller takes it out of the ISR and elects another leader, and out of the ELR too if its acknowledged records may be
+lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside the
+kept folder of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads.  It is
 named in the heartbeats until it has everything, so that no leader takes it into the ISR for the records it held before.  The only
 replica of a partition stays offline.  A replica of which a repair gave records up takes its role as soon as the committed
 metadata count on it no more; then it leads only by an unclean election.  If it is the only replica of its partition, it leads.
@@ -98,7 +98,7 @@ class DiskTrouble:
 
     Attributes:
         offline: The replicas that cannot be used.
-        beginning_anew: The replicas that were quarantined, and fetch what they do not have.
+        beginning_anew: The replicas that were quarantined, and fetch their records again.
         waiting_for_room: The replicas that could not take or keep their role because the disk is full.
     """
 
@@ -153,7 +153,7 @@ class DiskTrouble:
         """Makes replicas usable whose old records no election counts on any more; quarantined folders are set aside.
 
         Returns:
-            The replicas that are to take a role again, and to fetch what they do not have.
+            The replicas that are to take a role again, and to fetch missing records.
         """
         found = []
         for key, offline in list(self.offline.items()):

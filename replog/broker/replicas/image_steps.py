@@ -45,7 +45,7 @@ class ImageSteps:
         self._stepper: ReplicaStepper = manager.stepper
 
     def apply(self, before: MetadataImage, changes: LocalChanges, changed_brokers: Collection[int]) -> Iterator[None]:
-        """Makes this broker's replicas what the image in force says, but for deletions; yields after each replica.
+        """Gives this broker's replicas their roles in the image in force, without deletions; yields after each replica.
 
         Args:
             before: The image before it.
@@ -113,7 +113,7 @@ class ImageSteps:
 
         Args:
             before: The image before it.
-            changes: What differs for this broker.
+            changes: The differences for this broker.
         """
         broker_id = self._stepper.config.node_id
         for locals_ in (changes.leaders, changes.followers):

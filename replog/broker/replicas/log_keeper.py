@@ -44,7 +44,7 @@ class LogKeeper:
     Args:
         config: The node's configuration, with the intervals.
         logs: The log directories.
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         retry_roles: Lets replicas that wait for room try again to take their roles.
         executor: Threads for the disk.
         on_failure: Told about a bug, or a disk without which the node cannot go on.

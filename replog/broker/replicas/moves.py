@@ -75,10 +75,10 @@ class TakeRole(Protocol):
 
 
 class ReplicaMoves:
-    """Runs on the replica driver but for what a thread does.
+    """Runs on the replica driver; the copies are made in threads.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         logs: The log directories.
         retirements: The replicas on their way out.
         take_role: Makes a replica take the role that the metadata give it.
@@ -291,7 +291,7 @@ class ReplicaMoves:
     def _begin_swap(self, move: _Move, work: ReplicaMove) -> SwapJob | None:
         self._require(move)
         replica = self._stepper.replicas[move.key]
-        if not move.has_rolled:  # so that what is checked when it is opened again is short
+        if not move.has_rolled:  # so that little is checked when it is opened again
             move.has_rolled = True
             replica.log.roll(self._stepper.clock.wall_ms())
             return None

@@ -45,14 +45,14 @@ class ReplicaManager:
     """Gives the replicas of this broker the roles that the metadata say.  All but construction and `stop` runs on the driver.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         logs: The open log directories; all their logs but the metadata log belong to this manager.
         executor: The threads for the disk.
         new_id: Returns ids for the names of folders that are removed.
         on_failure: Told about a bug, or a failed disk without which the node cannot go on; the node stops.
 
     Attributes:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         local_logs: The logs of the replicas on disk.
         applied_offset: The end (exclusive) of the metadata that all replicas are as it says.
         retirements: The replicas on their way out.
@@ -219,13 +219,13 @@ class ReplicaManager:
     # ---- looking in, checkpoints, end ------------------------------------------------------------------------------------
 
     def statuses(self, names: Collection[tuple[str, int]] | None = None) -> tuple[ReplicaStatus, ...]:
-        """Returns all replicas, or the named ones with what their leader knows; see `replica_statuses`."""
+        """Returns all replicas, or the named ones with their leader's view; see `replica_statuses`."""
         return replica_statuses(
             self.stepper.replicas.values(), self.stepper.trouble.offline.values(), names, self.stepper.clock.now_ms()
         )
 
     def describe_log_dirs(self) -> tuple[LogDir, ...]:
-        """Returns every log directory, with what is in it and what moves to it."""
+        """Returns every log directory, with its replicas and those that move to it."""
         return log_dirs(self._logs, self.moves.statuses())
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:

@@ -1,7 +1,7 @@
 """How fast new replicas may be filled, so that moving partitions does not starve clients.
 
-`leader.replication.throttled.rate` is what a broker gives, to all followers together; `follower.replication.throttled.rate`
-what it takes, from all leaders together.
+`leader.replication.throttled.rate` bounds what a broker gives, to all followers together;
+`follower.replication.throttled.rate` what it takes, from all leaders together.
 
 Only records for replicas that a reassignment is adding count, until they are in sync.  A replica that acknowledgements wait
 for, or that was in sync and comes back, is never held up.  A broker that has given or taken too much stops until the time

@@ -26,7 +26,7 @@ REMOVED_TOGETHER = 64
 """Folders whose files a thread removes in one go; others use the thread in between."""
 
 Place: TypeAlias = tuple[str, int]
-"""Topic and partition: what the folder of a log is named after."""
+"""Topic and partition, which the folder of a log is named after."""
 
 _log = logging.getLogger(__name__)
 

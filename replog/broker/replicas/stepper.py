@@ -160,7 +160,7 @@ class ReplicaStepper:
 
     Attributes:
         replicas: The replicas, each with its log and its role.
-        image: The metadata in force; some replicas may not have been changed yet to what it says.
+        image: The metadata in force; some replicas may not have their roles in it yet.
         driver: The task that runs all of this.
         trouble: The replicas that cannot be used now.
         flushes: When logs are flushed.
@@ -266,7 +266,7 @@ class ReplicaStepper:
 
         Args:
             replica: The replica.
-            message: What the core is told.
+            message: The message to the core.
             fetched: The record bytes of the answer in `message`, if it is one.
         """
         role = replica.role

@@ -83,7 +83,7 @@ def replica_statuses(
     Args:
         replicas: The replicas that can be used.
         offline: The replicas that cannot be used.
-        names: (topic, partition) of the replicas wanted, which then come with their size and what their leader knows;
+        names: (topic, partition) of the replicas wanted, which then come with their size and their leader's view;
             None: all.
         now_ms: The monotonic time.
     """

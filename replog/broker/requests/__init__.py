@@ -1,1 +1,1 @@
-"""What clients and followers ask of a node: the calls, the streams, and the paths of a produce and a fetch."""
+"""The requests of clients and followers to a node: the calls, the streams, and the paths of a produce and a fetch."""

@@ -85,7 +85,7 @@ def known_configs(
 ) -> tuple[KnownConfig, ...]:
     """Returns the configurations of a resource as Kafka does, with all that is known of each; raises as `describe_configs`.
 
-    A broker has every key of its file, too; the cluster has only what is set for it.
+    A broker has every key of its file, too; the cluster has only the keys that are set for it.
 
     Args:
         image: The metadata of the cluster.

@@ -23,12 +23,12 @@ def ceiling(request: FetchRequest, replica: Replica) -> int:
 
 
 def last_stable_offset(replica: Replica) -> int:
-    """Returns the exclusive end of what readers of committed transactions see, as far as this replica knows."""
+    """Returns the exclusive end of the records for readers of committed transactions, as far as this replica knows."""
     return replica.log.last_stable_offset(replica.high_watermark)
 
 
 def aborted_in(replica: Replica, fetch_offset: int, data: bytes) -> tuple[AbortedTransaction, ...]:
-    """Returns the aborted transactions that have records in what is sent.
+    """Returns the aborted transactions that have records in the batches that are sent.
 
     Args:
         replica: The replica that was read.

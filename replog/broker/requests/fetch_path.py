@@ -73,7 +73,7 @@ class _Reading(Struct, eq=False):
         fresh: The partitions whose positions have just arrived.
         until_ms: The time until which it may wait.
         left_bytes: The bytes that may still be read.
-        slots: What was found, in the order of the partitions.
+        slots: The slots that were read, in the order of the partitions.
         touched: The partitions that had news meanwhile.
     """
 
@@ -96,7 +96,7 @@ class FetchPath:
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
-        incremental: The incremental fetches: what streams have asked for.
+        incremental: The incremental fetches of followers' streams.
         deletions: The deletions of records from the front of partitions.
         watches: The watches of high watermarks and log starts.
         unread: The answers that consumers have not read.
@@ -251,12 +251,12 @@ class FetchPath:
     def _answer_or_park(
         self, asked: _Asked, request: FetchRequest, slots: Sequence[Slot], until_ms: int | None
     ) -> None:
-        """Sends what has been read, or lets the fetch wait until `until_ms` for more; with None it is sent at once.
+        """Sends the records that were read, or lets the fetch wait until `until_ms` for more; with None it is sent at once.
 
         Args:
             asked: The fetch.
             request: Its request, as it was read.
-            slots: What was found.
+            slots: The slots that were read.
             until_ms: The time until which it may wait.
         """
         if asked.is_withdrawn:

@@ -1,4 +1,4 @@
-"""Reads what a fetch asks for, on the replica driver: checks first, then the log.
+"""Reads the records for a fetch, on the replica driver: checks first, then the log.
 
 A follower reads to the log end.  A consumer reads to the high watermark, or to the last stable offset (`consumer_reads`); from a
 follower, to the high watermark that the follower knows.  Records in memory are read at once.  Others are read by a few threads
@@ -71,7 +71,7 @@ Asked: TypeAlias = (
     | WatchedPartition
     | LocateSegmentsRequest
 )
-"""What names a partition in a request."""
+"""A part of a request that names a partition."""
 
 NOT_FRESH: Collection[ReplicaKey] = ()
 """No partition counts as a follower's progress: it was counted when the request came."""
@@ -116,9 +116,9 @@ class FetchReader:
         """Reads every partition within the request's byte limit, as far as that needs no disk.
 
         Args:
-            request: The request, whose byte limit is for what memory holds.
+            request: The request, whose byte limit is for records in memory.
             fresh: The partitions whose positions have just arrived: they count as the follower's progress.
-            cold_bytes: The room for what has to be read from the disk; None: it shares the request's limit.
+            cold_bytes: The room for records that have to be read from the disk; None: it shares the request's limit.
             is_first: Whether nothing else is in the answer, so that a batch of any size may be.
 
         Returns:
@@ -186,7 +186,7 @@ class FetchReader:
         Args:
             request: The request that names the partition.
             partition: The partition of the request to be read.
-            slot: The slot of the partition: what is known of it, without data.
+            slot: The slot of the partition, without data.
             done: The function that is called with the bytes from the disk, for `checked`; now, and with nothing, if
                 the disk has too much to do; with None if it could not be read.
         """
@@ -254,7 +254,7 @@ class FetchReader:
         min_one_batch: bool,
         found: bytes | None = None,
     ) -> tuple[FetchResult, bytes | None]:
-        """Checks one partition and reads it; `found` is what a read from the disk has brought already.
+        """Checks one partition and reads it; `found` has the bytes of a read from the disk, if there was one.
 
         Returns:
             The result and the data, which is None where it has to be read from the disk.
@@ -412,7 +412,7 @@ class FetchReader:
 
 
 def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:
-    """Whether what was found is enough for an answer before the request's time is over."""
+    """Whether the records are enough for an answer before the request's time is over."""
     size_bytes = sum(len(slot.data or b"") for slot in slots)
     return size_bytes >= max(1, request.min_bytes) or any(slot.is_news for slot in slots)
 

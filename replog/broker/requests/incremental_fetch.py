@@ -1,4 +1,4 @@
-"""Incremental fetches: a stream's requests say what has changed, its answers what is new (the idea of KIP-227).
+"""Incremental fetches: a stream's requests name changes, and its answers have news (the idea of KIP-227).
 
 The stream is the session: both sides forget it when it ends, and messages arrive in order, so it needs neither id nor epoch.
 Its cost grows with the number of changes, not with the number of partitions that are followed.
@@ -246,7 +246,7 @@ class IncrementalFetches:
     """The incremental fetches of all streams.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         reader: The reader of their records.
         serving: The function that says why this broker may not serve now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.

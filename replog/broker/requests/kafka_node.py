@@ -172,7 +172,7 @@ class LocalKafkaNode:
         self._parts.produces.submit(request, produce.answer)
         try:
             return await produce.answered
-        except asyncio.CancelledError:  # the client has gone, and its connection gives back what it held
+        except asyncio.CancelledError:  # the client has gone, and its connection gives back its bytes
             produce.hold(sum(map(len, request.batches)))
             raise
 

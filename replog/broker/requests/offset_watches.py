@@ -189,7 +189,7 @@ class OffsetWatches:
 
 
 class OffsetWatch:
-    """One watch: what was asked, what was told, and what moved since.
+    """One watch: its partitions, the states that were told, and the partitions that moved since.
 
     Attributes:
         asked: The partitions by key, as the client named them.

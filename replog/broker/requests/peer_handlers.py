@@ -1,4 +1,4 @@
-"""What a node answers to other nodes, at `inter.broker.listener`.
+"""The answers of a node to other nodes, at `inter.broker.listener`.
 
 `listeners` serves clients, and no request of a node: a client could register as a broker there, or fetch as a follower, in place
 of the real one.  Here every stream begins with the hello of a node of this cluster, and each request that speaks for a

@@ -112,7 +112,7 @@ class ProducePath:
     """Produce requests of this broker.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         serving: The function that says why this broker may not serve clients now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
@@ -281,7 +281,7 @@ class ProducePath:
             now_ms=self._stepper.clock.wall_ms(),
         )
         run = self._stepper.batch_checks.run
-        with contextlib.suppress(BrokerClosedError):  # a node that is stopping answers nobody
+        with contextlib.suppress(BrokerClosedError):  # a node that is stopping does not answer
             failures = [await run(partial(_failure_of, check, one.batch)) for one in unread]
             self._stepper.driver.submit(partial(self._was_read, replica, unread, failures))
 

@@ -43,7 +43,7 @@ class RecordDeletions:
     """DeleteRecords requests of this broker.
 
     Args:
-        stepper: What steps the replicas.
+        stepper: The stepper of this broker's replicas.
         reader: The reader, which knows the partitions that are led here, and the refusals of the others.
     """
 

@@ -21,7 +21,7 @@ class Refusal(NamedTuple):
 
 
 class OfPartition(Protocol):
-    """What names a partition."""
+    """A part of a request that names a partition."""
 
     @property
     def topic_id(self) -> UUID: ...

@@ -259,7 +259,7 @@ def _resource(
 
 
 def _is_so_already(resource_type: ResourceType, resource_name: str, config: AlterableConfig) -> bool:
-    """Whether a change has nothing to change: it removes what does not exist, or sets what `is_so`.
+    """Whether a change has nothing to change: it removes a value that does not exist, or sets one that `is_so`.
 
     Kafka's tools that move partitions do both.
 

@@ -228,7 +228,7 @@ def text(message: str) -> str | None:
 def fitting(message: str) -> str:
     """Returns a message, without its middle if it is too long for a string of an older version, which has 32,767 bytes.
 
-    It names what a client has sent, and a client may send names of that length.
+    It repeats names that a client has sent, which may have that length.
     """
     if len(message) <= MESSAGE_CHARACTERS_MAX:
         return message
@@ -241,8 +241,8 @@ def require_few(count: int, what: str, error: type[ReplogError] = InvalidRequest
 
     Args:
         count: The number of things.
-        what: What they are, in the plural.
-        error: The class of the error; of what the controller decides it is PolicyViolationError, as in Kafka.
+        what: The kind of the things, in the plural.
+        error: The class of the error; PolicyViolationError for requests that the controller decides, as in Kafka.
 
     Raises:
         ReplogError: There are more.

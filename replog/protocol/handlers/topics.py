@@ -226,7 +226,7 @@ def _misnamed(state: DeleteTopicsRequest.DeleteTopicState) -> DeletedTopicAnswer
 
 
 def _deleted(result: TopicResult) -> DeletedTopicAnswer:
-    # an id that nobody has comes without a name; "" is a name, which nobody has either
+    # an unknown id comes without a name; "" is a name, though of no topic
     name = None if result.topic_id and not result.name else result.name
     return DeletedTopicAnswer(name, result.topic_id or NO_TOPIC_ID, result.error, text(result.message))
 
