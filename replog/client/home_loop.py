@@ -2,6 +2,9 @@
 
 Why: tasks, futures and connections of a client belong to a loop.  Used in another one, such as that of a second
 `asyncio.run`, they would wait for what never comes.
+
+A fork copies a client that belongs to the parent.  Every use of the copy is an error, and so is a delivery that is awaited in
+the child: the child makes clients of its own.
 """
 
 from __future__ import annotations

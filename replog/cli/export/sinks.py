@@ -24,7 +24,10 @@ class Format(Enum):
 
 
 class Encoding(Enum):
-    """How JSON lines show keys, values and header values; see `docs/OPERATIONS.md`."""
+    """How JSON lines show keys, values and header values.
+
+    UTF_8 shows bytes as text where they are UTF-8, else as `{"base64": "..."}`; BASE64 shows all of them as base64 text.
+    """
 
     UTF_8 = "utf-8"
     BASE64 = "base64"
