@@ -8,10 +8,9 @@
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
 | trickles a large frame, or does not read one, while others wait for its memory | the connection ends after seconds: see `TransferRoom` |
 
-What asks for little and brings no records (metadata, offsets, a fetch) has room of its own: it does not wait while produces
-have taken the rest.  Requests that may overlap (produces and commits: their appends are in order, and only their answers are
-waited for) are in flight together.  Any other begins when all before it are answered, so that one answer of its size is held
-at a time.
+Small requests without records (metadata, offsets, a fetch) have room of their own: they do not wait while produces have taken
+the rest.  Requests that may overlap are in flight together: produces and commits, whose appends are in order, and of which only
+the answers are waited for.  Any other request begins when all before it are answered, so one answer of its size is held at a time.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ CHECK_S = 5.0
 """How often a connection is looked at for the limits of time."""
 
 LOOKS_PER_CHECK = 20
-"""How often in `CHECK_S` the loop wakes to look at connections: at all of a time together, be they thousands that idle."""
+"""How often in `CHECK_S` the loop wakes to look at connections; it looks at many together, even at thousands that idle."""
 
 PROGRESS_BYTES = 1 << 20
-"""How many bytes of a frame or an answer are progress where it is not at its end: fewer in `stalled_s` only hold memory."""
+"""How many bytes of an unfinished frame or answer are progress; a connection with fewer in `stalled_s` only holds memory."""
 
 JOINED_BYTES_MAX = 16 << 10
 """Answers up to this size are written at once: a copy costs less than a system call, and each is a packet."""
@@ -48,7 +47,7 @@ SMALL_BYTES_MAX = 4 << 10
 """Size of the requests that have room of their own, unless they bring records."""
 
 LARGE_ANSWER_BYTES = 64 << 10
-"""Size of the answers that leave at once, whatever else is on its way: the kernel takes them."""
+"""Size of the answers that leave at once, even behind others on their way: the kernel takes them."""
 
 CAME_SLOWLY = "a large request came too slowly while others waited for the memory that it held"
 LEFT_SLOWLY = "a large answer was read too slowly while others waited for the memory that it held"
@@ -78,11 +77,11 @@ class ConnectionLimits(Struct, frozen=True):
 
 
 class Successor(Protocol):
-    """What a connection becomes that does not go on with requests and answers."""
+    """The object that takes over a connection which does not go on with requests and answers."""
 
     @property
     def stream(self) -> asyncio.BaseProtocol:
-        """Who takes the bytes from here on."""
+        """The protocol that takes the bytes from here on."""
         ...
 
     @property
@@ -96,11 +95,11 @@ class Successor(Protocol):
 
 
 class Answer(NamedTuple):
-    """What is written for a request.
+    """The answer to a request, as it is written.
 
     Attributes:
         buffers: The bytes of the answer, its size in front.
-        mute_s: How long nothing more of the client is taken up: the time by which it was told that it is throttled.
+        mute_s: The seconds for which no request of the client is taken up: the throttle time that it is told.
         is_last: Whether the connection ends behind it.
         becomes: The function that returns the successor which has the connection behind this answer, of the client's
             address; None: it goes on.
@@ -115,7 +114,7 @@ class Answer(NamedTuple):
 
 
 class RequestServer(NamedTuple):
-    """Who answers the requests of a connection.
+    """Answers the requests of a connection.
 
     Attributes:
         serve: The function that answers a request, without its size, of the client's address; None: it has no answer.  It
@@ -130,7 +129,7 @@ class RequestServer(NamedTuple):
 
 
 class ConnectionOwner(Protocol):
-    """Who accepts connections."""
+    """Accepts connections."""
 
     def admit(self, connection: ServerConnection, address: str) -> str:
         """Takes in a new connection; returns why it has to end at once, or ""."""
@@ -154,7 +153,7 @@ class _LeavingAnswer:
         return max(0, self.size_bytes - self._connection.unwritten_bytes)
 
     def give_way(self) -> None:
-        """Ends the connection: others wait for the memory of an answer of which too little is read."""
+        """Ends the connection: its client reads an answer too slowly, and others wait for the memory."""
         self._connection.end(LEFT_SLOWLY)
 
 
@@ -162,8 +161,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     """Serves one client; made for each connection that a listener accepts.
 
     Args:
-        owner: Who accepted the connection.
-        server: Who answers.
+        owner: The listener that accepted the connection.
+        server: The functions that answer its requests.
         limits: What the connection may cost.
         request_bytes: The bytes of requests that all connections hold together.
         small_bytes: The bytes beside these that are kept for small requests.
@@ -298,13 +297,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._reader.come_bytes
 
     def give_way(self) -> None:
-        """Ends the connection: others wait for the memory of a frame of which too little comes."""
+        """Ends the connection: its frame comes too slowly, and others wait for the memory."""
         self.end(CAME_SLOWLY)
 
     # ---- taking requests up ----------------------------------------------------------------------------------------------
 
     def _take_up(self) -> None:
-        """Begins the requests that may begin now; reads on where none waits."""
+        """Begins the requests that may begin now, and reads on if none waits."""
         while self._arrived and self._may_begin(self._arrived[0]):
             room = self._room_for(self._arrived[0])
             if room is None:
@@ -325,8 +324,10 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reader.refuse(f"a request without records is said to have {size} bytes, and has at most {most}")
 
     def _may_read_large(self) -> bool:
-        """Whether a large frame could begin when it is whole: one that waits for the answers before it, a fetch that waits for
-        records perhaps, would keep room from others for as long."""
+        """Whether a large frame could begin as soon as it is whole.
+
+        One that has to wait for the answers before it, perhaps of a fetch that waits for records, would keep room from others.
+        """
         is_first = not len(self._answers)
         return is_first or (not self._is_alone and self._server.carries_records(self._reader.wanted_start))
 
@@ -346,7 +347,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return None
 
     def _may_take_room(self) -> bool:
-        """Whether room may be asked for: who is throttled or does not read its answers would keep it from others."""
+        """Whether room may be asked for.  A client that is throttled or does not read would keep it from others."""
         is_reader = self._is_writable and not self._unsent
         return not self._is_ending and is_reader and self._room is None and self._unmute is None
 
@@ -515,7 +516,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._hand_over(transport, answer.becomes)
 
     def _hand_over(self, transport: asyncio.Transport, becomes: Callable[[str], Successor]) -> None:
-        """Gives the connection to a successor; what is left to this is to know when it has ended."""
+        """Gives the connection to a successor; from now on this object only notes when it has ended."""
         if self._arrived or not self._reader.is_between_frames:
             self.end("more came before its stream was opened")
             return
@@ -552,7 +553,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Ends the connection at once; answers that are not written are lost.
 
         Args:
-            reason: What the owner is told; "": nothing.
+            reason: The reason for the owner; "": none is told.
         """
         if self._transport is None:
             return
@@ -583,14 +584,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._check = self._loop.call_at(math.ceil((self._loop.time() + CHECK_S) / step_s) * step_s, self._look)
 
     def _look(self) -> None:
-        """Ends the connection where a limit of time is passed."""
+        """Ends the connection if a limit of time is passed."""
         if reason := self._why_too_slow():
             self.end(reason)
         else:
             self._look_later()
 
     def _why_too_slow(self) -> str:
-        """Returns which limit of time is passed; "" where none is."""
+        """Returns the limit of time that is passed; "" if none is."""
         now_s, limits = self._loop.time(), self._limits
         if reason := self._why_unread(now_s):
             return reason
@@ -607,7 +608,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return f"no request came for {still_s:.0f} s" if still_s > limits.idle_s else ""
 
     def _why_unread(self, now_s: float) -> str:
-        """Returns that answers are not read, whatever is sent meanwhile; "" where they are."""
+        """Returns why the client counts as not reading its answers, even if it sends requests; "" if it reads them."""
         unwritten_bytes = self.unwritten_bytes
         drained_bytes = self._written_bytes - unwritten_bytes
         for unread in self._unread:

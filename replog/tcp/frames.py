@@ -47,14 +47,14 @@ class SpareBuffers:
         self._buffers: list[memoryview] = []
 
     def take(self) -> memoryview:
-        """Returns a buffer; what is in it is left from before."""
+        """Returns a buffer; its old content is still in it."""
         try:
             return self._buffers.pop()
         except IndexError:
             return memoryview(bytearray(SHARED_BYTES))
 
     def give_back(self, buffer: memoryview) -> None:
-        """Keeps a buffer for the next one who needs it, where there are few."""
+        """Keeps a buffer for the next connection that needs one, if few are kept."""
         if len(self._buffers) < SPARE_BUFFERS_MAX:
             self._buffers.append(buffer)
 
@@ -72,7 +72,7 @@ class FrameReader:
 
     Attributes:
         wanted_bytes: The size of the large frame that waits for `admit`; 0 while none does.
-        trouble: Why nothing more can be cut; "": it can.
+        trouble: The reason why no more frames can be cut; "" while they can.
     """
 
     def __init__(self, bytes_max: int, spares: SpareBuffers, bytes_min: int = FRAME_BYTES_MIN) -> None:
@@ -88,7 +88,7 @@ class FrameReader:
 
     @property
     def is_between_frames(self) -> bool:
-        """Whether all that came were whole frames."""
+        """Whether only whole frames have come so far."""
         return self._large is None and not self._filled
 
     @property
@@ -129,7 +129,7 @@ class FrameReader:
         return [frame]
 
     def admit(self) -> None:
-        """Takes memory for the frame that waits; what has come of it moves there."""
+        """Takes memory for the frame that waits, and moves its first bytes there."""
         self._large = memoryview(bytearray(self.wanted_bytes))
         self._large_filled = self._filled - SIZE_BYTES
         self._large[: self._large_filled] = self._shared[SIZE_BYTES : self._filled]
@@ -137,7 +137,7 @@ class FrameReader:
         self._drop(self._filled)
 
     def refuse(self, trouble: str) -> None:
-        """Refuses the frame that waits for `admit`, and whatever follows it."""
+        """Refuses the frame that waits for `admit`, and everything after it."""
         self.trouble, self.wanted_bytes = trouble, 0
         self._drop(self._filled)
 
@@ -152,7 +152,7 @@ class FrameReader:
                 self.trouble = self._described_trouble(size, at)
                 break
             if size > SHARED_BYTES - SIZE_BYTES:
-                if self._filled - at >= SIZE_BYTES + self._bytes_min:  # what it is stands in its first bytes
+                if self._filled - at >= SIZE_BYTES + self._bytes_min:  # its first bytes tell its kind
                     self.wanted_bytes = size
                 break
             end = at + SIZE_BYTES + size

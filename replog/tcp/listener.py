@@ -1,4 +1,4 @@
-"""A TCP port: accepts connections, within bounds, and says what strangers sent."""
+"""A TCP port: accepts connections, within bounds, and logs what unknown clients sent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOLD_MAX = 1_000
 """How many addresses are remembered as told about."""
 
 WRITING_BYTES = 128 << 20
-"""Of large answers that have not left, but for those of records, which have a limit of their own."""
+"""Room for large answers that have not left.  Answers with records have a limit of their own."""
 
 SMALL_BYTES = 1 << 20
 """Room for small requests, beside that for all."""
@@ -49,7 +49,7 @@ class Listener:
     """Listens on one port.  Of one event loop.
 
     Args:
-        server: Who answers requests.
+        server: The functions that answer requests.
         limits: How many connections there may be.
         request_bytes: The bytes of requests that all connections hold together.
         reading_room: The bytes of large requests that have not come yet, of all connections together.
@@ -57,7 +57,7 @@ class Listener:
 
     Attributes:
         accepted_count: The connections that were taken in since the start.
-        ended_count: The connections that were ended from this side, whatever the reason.
+        ended_count: The connections that were ended from this side, for any reason.
     """
 
     def __init__(

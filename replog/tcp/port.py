@@ -1,4 +1,4 @@
-"""TCP ports: taken at once, and listened at later, so that who connects in between is refused and goes elsewhere."""
+"""TCP ports: bound at once, and listened at later.  A client that connects in between is refused and goes elsewhere."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from replog.errors import ConfigError
 BACKLOG = 512
 
 KEEP_ALIVE_S = 30
-"""After how long a silence the kernel asks whether the other side's machine is there."""
+"""The silence after which the kernel asks whether the other side's machine is there."""
 
 UNACKNOWLEDGED_MS = 60_000
-"""How long what was sent may be on its way before the other side's machine is taken for gone."""
+"""How long sent bytes may stay unacknowledged before the other side's machine counts as gone."""
 
 
 CLIENTS_KEY = "listeners"
@@ -42,7 +42,7 @@ class Port(Protocol):
             accept: The factory of the protocol of a connection.
 
         Raises:
-            OSError: Somebody else listens there.
+            OSError: Another process listens there.
         """
         ...
 
@@ -68,7 +68,7 @@ class SocketPort:
 
     async def listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
         loop = asyncio.get_running_loop()
-        # known before it listens: whoever is cancelled while it begins to, leaves it to `close`
+        # known before it listens: after a cancellation in between, `close` ends it
         self._server = await loop.create_server(accept, sock=self.socket, backlog=BACKLOG, start_serving=False)
         await self._server.start_serving()
 
@@ -79,7 +79,7 @@ class SocketPort:
 
 
 def bind(host: str, port: int, key: str = CLIENTS_KEY) -> SocketPort:
-    """Returns a port that does not listen yet: whoever connects is refused.
+    """Returns a port that does not listen yet: connections are refused.
 
     Args:
         host: The address to listen at.
@@ -107,7 +107,7 @@ def bind(host: str, port: int, key: str = CLIENTS_KEY) -> SocketPort:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Lets the kernel find out that the machine of the other side is gone, of which nothing else tells."""
+    """Lets the kernel find out that the machine of the other side is gone.  Nothing else would show it."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
@@ -116,6 +116,6 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def cannot_listen(key: str, host: str, port: int, error: OSError) -> ConfigError:
-    """Returns what the operator is told of a port that cannot be had."""
+    """Returns the error for a port that this process cannot have."""
     reason = f"cannot listen at {host}:{port}: {error.strerror or error}. Choose another port in {key}"
     return ConfigError(key, f"{host}:{port}", reason)

@@ -1,15 +1,15 @@
 """The memory for large frames on their way, in or out: taken when one begins, shared by all connections of a port.
 
-Whoever announces 64 MiB and sends a byte a second, or asks for as much and does not read it, would keep that memory from everybody for
-a minute.  So while others wait, a frame has `FINISH_S` seconds, half a second before they count, and each part of it has its part
-of them:
+A client that announces 64 MiB and sends a byte a second, or asks for as much and does not read it, would keep that memory from all
+others for a minute.  So while others wait, a frame has half a second, then `FINISH_S` seconds, and its share that has moved must
+keep up with the share of these seconds that is over:
 
 | while others wait, a frame                       | what happens                                                   |
 |--------------------------------------------------|----------------------------------------------------------------|
-| has moved, for whatever part of the time is over | nothing                                                         |
-| is behind                                        | its connection ends; the log says why, and those who wait go on |
+| keeps up                                         | nothing                                                        |
+| is behind                                        | its connection ends; the log says why, and the others go on    |
 
-Nobody waits here for anything but large frames.  Small ones share a buffer or leave at once.
+Only large frames wait here.  Small ones share a buffer or leave at once.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from msgspec import Struct
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 GRACE_S = 0.5
-"""How long nothing of a frame has to move."""
+"""How long a frame need not move at first."""
 
 FINISH_S = 5.0
-"""Within what time behind that a frame has moved while others wait."""
+"""The time after that within which a frame has to move while others wait."""
 
 LOOK_S = 0.25
-"""How often frames are looked at while somebody waits."""
+"""How often frames are looked at while another one waits."""
 
 
 class Transfer(Protocol):
@@ -70,7 +70,7 @@ class TransferRoom:
         return self._bytes.held_bytes
 
     def take_at_once(self, transfer: Transfer, size_bytes: int) -> bool:
-        """Takes room for a frame where there is some and nobody came earlier; returns whether it did."""
+        """Takes room for a frame if there is some and no earlier frame waits; returns whether it did."""
         if not self._bytes.has_room(size_bytes):
             return False
         self._bytes.held_bytes += size_bytes
@@ -78,7 +78,7 @@ class TransferRoom:
         return True
 
     async def take(self, transfer: Transfer, size_bytes: int) -> None:
-        """Takes room for a frame, behind those who came earlier.  Who is cancelled holds nothing."""
+        """Takes room for a frame, after all earlier ones.  A caller that is cancelled holds nothing."""
         self._waiting_count += 1
         self._look_later()
         try:

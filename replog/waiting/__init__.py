@@ -1,1 +1,1 @@
-"""What waits: deadlines, bytes that are held, answers until they are read, and until the log that they tell of has committed."""
+"""Waiting: deadlines, bounded bytes, answers until they are read, and answers until their log has committed."""

@@ -1,4 +1,4 @@
-"""A weighted semaphore over bytes, first come, first served: how a bounded memory is shared by those who wait for it."""
+"""A weighted semaphore over bytes, first come, first served: it shares a bounded memory among tasks that wait for it."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections import deque
 class ByteSemaphore:
     """A bounded amount of bytes that is held by many.  Of one event loop.
 
-    More than the whole amount is let through when nothing else is held, so that it cannot wait for ever; nor can what is
-    merely large, for nobody overtakes it.
+    A request for more than the whole amount is admitted when nothing else is held, so it cannot wait for ever.  A merely
+    large request cannot either, since no later one overtakes it.
 
     Args:
         limit_bytes: The most bytes that may be held at a time.
 
     Attributes:
-        held_bytes: The bytes that are held now.  Who adds to it without waiting asks `has_room` in the same step.
+        held_bytes: The bytes that are held now.  A caller that adds to it without waiting asks `has_room` in the same step.
 
     Invariants:
         - it passes the limit by one acquisition at most;
-        - who stands first in the line does not fit into what is free, or stands behind somebody who has not run yet;
-        - who was let in and has not run yet is overtaken by nobody.
+        - the first waiter does not fit into what is free, or an admitted waiter has not resumed yet;
+        - a waiter that was admitted but has not resumed keeps its place.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self.held_bytes = 0
         self._limit_bytes = limit_bytes
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._entering_count = 0  # let in, and not run since
+        self._entering_count = 0  # admitted, but not resumed yet
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether `size_bytes` may be held at once: there is room, and nobody came earlier."""
+        """Whether `size_bytes` may be held at once: there is room, and no earlier caller waits."""
         held_bytes = self.held_bytes
         return (
             (not held_bytes or held_bytes + size_bytes <= self._limit_bytes)
@@ -40,9 +40,9 @@ class ByteSemaphore:
         )
 
     async def acquire(self, size_bytes: int) -> None:
-        """Returns when `size_bytes` are held, behind those who came earlier.
+        """Returns when `size_bytes` are held, after all earlier callers.
 
-        Who is cancelled, or told the error of `close`, holds nothing.
+        A caller that is cancelled, or gets the error of `close`, holds nothing.
         """
         if self.has_room(size_bytes):
             self.held_bytes += size_bytes
@@ -55,23 +55,23 @@ class ByteSemaphore:
             self._leave(size_bytes, waiter)
             raise
         self._entering_count -= 1
-        self._admit()  # whoever came while this one had not run yet
+        self._admit()  # callers that came before this one resumed
 
     def release(self, size_bytes: int) -> None:
-        """Gives back what is held; whoever fits now is let in."""
+        """Gives back held bytes, and admits the waiters that fit now."""
         self.held_bytes -= size_bytes
         if self._waiters:
             self._admit()
 
     def close(self, error: BaseException) -> None:
-        """Ends the line: everybody in it is told `error`."""
+        """Ends the wait of every waiter with `error`."""
         for _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(error)
         self._waiters.clear()
 
     def _admit(self) -> None:
-        """Lets in those at the head of the line; what they get is held from here on, so that nobody takes it meanwhile."""
+        """Admits the first waiters that fit.  Their bytes count as held from now on, so no other caller takes them."""
         while self._waiters:
             size_bytes, waiter = self._waiters[0]
             if not waiter.done():
@@ -83,9 +83,9 @@ class ByteSemaphore:
             self._waiters.popleft()
 
     def _leave(self, size_bytes: int, waiter: asyncio.Future[None]) -> None:
-        """Takes somebody who does not wait any more out of the line: it may have stood in the way of smaller ones."""
+        """Removes a waiter that has given up: smaller ones behind it may fit now."""
         if waiter.done() and not waiter.cancelled() and waiter.exception() is None:
-            self._entering_count -= 1  # let in and cancelled in the same turn of the loop
+            self._entering_count -= 1  # admitted and cancelled in the same turn of the loop
             self.release(size_bytes)
             return
         if not waiter.done():  # its coroutine was closed

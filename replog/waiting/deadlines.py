@@ -66,7 +66,7 @@ class Deadlines(Generic[Id]):
         self._deadlines.clear()
 
     def pop_expired(self, now_ms: int, count_max: int = sys.maxsize) -> list[Id]:
-        """Removes and returns the ids whose deadline is at or before `now_ms`, earliest first, at most so many."""
+        """Removes and returns the ids whose deadline is at or before `now_ms`, earliest first, at most `count_max`."""
         expired: list[Id] = []
         while self._due and self._due[0] <= now_ms and len(expired) < count_max:
             bucket = self._buckets[self._due[0]]

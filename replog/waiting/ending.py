@@ -1,4 +1,4 @@
-"""The end of something that is closed by `await`: begun once, finished whatever happens to those who wait for it."""
+"""The end of something that is closed by `await`: begun once, and finished even if its callers are cancelled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Ending:
         A caller that is cancelled is cancelled after the release; one that is cancelled again, at once.
         """
         if self._task is None:
-            loop = asyncio.get_running_loop()  # before the coroutine is made: without a loop nobody would await it
+            loop = asyncio.get_running_loop()  # before the coroutine is made: without a loop it would never be awaited
             self._task = loop.create_task(self._release(), name="replog-ending")
         try:
             await asyncio.shield(self._task)

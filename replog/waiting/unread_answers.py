@@ -1,15 +1,15 @@
-"""How much of a broker's memory the answers have that it read for consumers, and that these have not read yet.
+"""The memory of a broker that is held by answers to consumers, until the consumers have read them.
 
 A consumer may ask for tens of megabytes and not read them.  So answers share a budget, and get smaller as it fills:
 
 | bytes held | the next answer has at most |
 |---|---|
-| less than three quarters | a quarter of what is left of these: who comes first does not take all, and many who read get by |
-| less than the limit | one batch: everybody goes on, slowly |
-| the limit | nothing: who asks waits in a line, and the way of the answer that is unread for longest is ended |
+| less than three quarters | a quarter of what is left of these, so that the first consumer does not take all of it |
+| less than the limit | one batch: all consumers go on, slowly |
+| the limit | nothing: a consumer waits in a line, and the answer that is unread for longest is given up |
 
-Followers have no part in it.  There are as many as brokers, each with few requests at a time, and what a follower does not
-read keeps acknowledgements waiting: it is missed soon, and must never stand in a line behind consumers.
+Followers have no part in it.  There are as many as brokers, each with few requests at a time.  An answer that a follower does
+not read keeps acknowledgements waiting, so a follower must never stand in a line behind consumers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 RATIO = 4
-"""What part of the limit is kept for single batches, and what part of the rest one answer may have."""
+"""One part in so many of the limit is kept for single batches; one answer may have the same part of the rest."""
 
 
 def _ignore_room() -> None:
@@ -43,17 +43,17 @@ class UnreadAnswers:
         self._since_ms: dict[UnreadAnswer, int] = {}  # of those that hold something, the oldest first
 
     def open(self) -> UnreadAnswer:
-        """Returns an answer that holds nothing yet; whoever sends it closes it."""
+        """Returns an answer that holds nothing yet; its sender closes it."""
         return UnreadAnswer(self)
 
     def share_bytes(self) -> int:
-        """Returns the most bytes of the next answer, but for the rest of its first batch; 0: there may be none."""
+        """Returns the most bytes of the next answer, not counting the rest of its first batch; 0: it may have none."""
         if self.held_bytes >= self._limit_bytes:
             return 0
         return max(1, (self._shared_bytes - self.held_bytes) // RATIO)
 
     def end_oldest(self, now_ms: int, unread_ms: int) -> None:
-        """Ends the way of one answer: of the one that is unread for longest, where that is `unread_ms` or more."""
+        """Gives up the answer that is unread for longest, if that is `unread_ms` or more."""
         for answer, since_ms in self._since_ms.items():
             if now_ms - since_ms < unread_ms:
                 return
@@ -94,7 +94,7 @@ class UnreadAnswer:
         self._is_closed = False
 
     def hold(self, size_bytes: int, now_ms: int) -> None:
-        """Holds so many bytes from now on, instead of those before; nothing where nobody waits for the answer any more."""
+        """Holds `size_bytes` from now on, instead of what it held before; more than before only if it is not closed."""
         by_bytes = size_bytes - self.held_bytes
         if by_bytes <= 0:
             self.shrink(size_bytes)
@@ -103,14 +103,14 @@ class UnreadAnswer:
             self._budget.hold(self, by_bytes, now_ms)
 
     def shrink(self, size_bytes: int) -> None:
-        """Gives back what is held beyond so many bytes."""
+        """Gives back what is held beyond `size_bytes`."""
         given_back = self.held_bytes - size_bytes
         if given_back > 0:
             self.held_bytes = size_bytes
             self._budget.give_back(self, given_back)
 
     def close(self) -> None:
-        """Gives everything back: the answer has left, or nobody waits for it."""
+        """Gives everything back: the answer has left, or is not wanted any more."""
         self._is_closed = True
         self.on_give_up = None
         self.shrink(0)
