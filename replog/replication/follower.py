@@ -12,9 +12,9 @@ Truncation follows leader epochs, not the high watermark (KIP-101): a high water
 late, so cutting there loses acknowledged records, and two replicas that never compare epochs can keep different
 records at one offset.  Rules: docs/KAFKA.md 4.5.
 
-Epochs can agree where the logs have nothing in common: the folder of another partition has been put in the place of this
-one's.  Then a batch of the leader cannot stand behind our last one, or our last epoch is one that no leader of this
-partition has had; no cut and no further fetch would ever help, so that the replica counts as damaged.
+Epochs can agree although the logs have nothing in common: the folder of another partition was put in the place of this one's.
+Then a batch of the leader does not fit behind our last one, or no leader of this partition has had our last epoch.  No cut
+and no further fetch would help, so the replica counts as damaged.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ from replog.replication.messages import (
 ANSWER_BACKOFF_MIN_MS: Final = 20
 CONNECTION_BACKOFF_MIN_MS: Final = 100
 MISFITS_MAX: Final = 3
-"""How often a batch of the leader may not fit until that is no mistake of the way or of a moment."""
+"""How often a batch of the leader may not fit: after that it is no passing error."""
 
 
 class FollowerState(Enum):
-    """What a follower is doing."""
+    """The state of a follower."""
 
     FETCHING = "fetching"
     WRITING = "writing"
@@ -264,9 +264,9 @@ class Follower:
         return self._adopt(answer, message.log_end_offset)
 
     def _handle_misfit(self, misfit: FetchedMisfits, now_ms: int) -> tuple[FollowerEffect, ...]:
-        """Asks for the same again; where it comes again and again, it is our log that is wrong.
+        """Asks for the same again.  If the batch does not fit `MISFITS_MAX` times, our log is wrong.
 
-        What came with the answer is not looked at: it is about another log than ours.
+        The rest of the answer is not looked at: it is about another log than ours.
         """
         self._appending = None
         self._misfits_count += 1
@@ -362,7 +362,7 @@ class Follower:
         return ()
 
     def _truncate_to(self, offset: int, reason: str) -> tuple[FollowerEffect, ...]:
-        """Cuts, also with nothing to cut: an epoch without records at the log's end must go from the epoch cache."""
+        """Cuts the log, even if no records go: an epoch without records at its end must leave the epoch cache."""
         if offset < self._log.log_start_offset:
             return self._restart_at(offset, reason)
         self._cut = TruncateTo(offset, reason)
@@ -397,6 +397,6 @@ class Follower:
         self._pause(CONNECTION_BACKOFF_MIN_MS, now_ms)
 
     def _pause(self, first_ms: int, now_ms: int) -> None:
-        """Pauses, shortly at first, doubling up to the full pause until an answer is of use."""
+        """Pauses: shortly at first, then twice as long each time up to the full pause, until an answer is of use."""
         self._backoff_until_ms = now_ms + min(first_ms << min(self._failures, 16), self._fetch_backoff_ms)
         self._failures += 1

@@ -104,10 +104,10 @@ class PendingRecovery(_Unchanged, frozen=True):
 
 
 class PendingRelease(_Unchanged, frozen=True):
-    """The leader wants to commit without the members of the ELR, so that they are to be eligible no more.
+    """The leader asks the controller to empty the ELR, so that it can commit without its members.
 
-    That they are not is told by the metadata alone: the controller may know of a higher min.insync.replicas, by which the
-    ISR is too small and the ELR stays, and its answer says nothing of the ELR.
+    Only the metadata says that the ELR is empty.  The controller may know of a higher min.insync.replicas, for which the ISR is
+    too small; then the ELR stays, and the controller's answer does not say so.
     """
 
 
@@ -119,7 +119,7 @@ class InSyncReplicas:
     """The ISR of one partition under one leader, and its one proposal in flight.
 
     Invariants:
-        - at most one proposal waits for an answer, and only its own answer is listened to;
+        - at most one proposal waits for an answer, and answers to others are dropped;
         - without newer metadata, proposals follow an answer that changed nothing only after a pause;
         - the partition epoch never falls within one leader epoch.
     """
@@ -147,7 +147,7 @@ class InSyncReplicas:
 
     @property
     def least_size(self) -> int:
-        """How many may be left of the ISR already: the controller may have taken out whom it was asked to."""
+        """The smallest size that the ISR may have by now: the controller may have committed the proposed removal."""
         if isinstance(self._state, Committed):
             return len(self._state.isr)
         return min(len(self._state.isr), len(self._state.proposed_isr))

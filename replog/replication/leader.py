@@ -1,4 +1,4 @@
-"""The leader of one partition: when records become visible, who is in sync, when produces are answered.
+"""The leader of one partition: when records become visible, which replicas are in sync, when produces are answered.
 
 Duties of the driver:
 
@@ -12,10 +12,10 @@ Duties of the driver:
 
 Rules: docs/KAFKA.md 4.2 to 4.6, KIP-966 (min ISR, eligibility), KIP-207 (latest offset).
 
-Who is in the ELR may be elected while the leader is gone, so the high watermark passes nothing that a member of the ELR is not
+A member of the ELR may be elected while the leader is gone.  So the high watermark does not pass an offset that a member is not
 known to have.  When records wait for one, the leader proposes its ISR as it is (`PendingRelease`), and the controller empties
-the ELR; from the metadata that says so on, the ISR alone counts.  After all brokers but one have stopped in order, that costs
-the first record one AlterPartition.
+the ELR; as soon as the metadata says so, only the ISR counts.  After all brokers but one have stopped in order, the first
+record costs one AlterPartition.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from replog.replication.waiting_produces import WaitingProduces
 _ACKS_ALL = -1
 
 ELR_GRACE_MS = 500
-"""How long a new leader that has appended nothing waits for members of the ELR: the leader before it, which is stopping in
-order, still tells how far it reaches, and then no record may wait for it and it stays eligible."""
+"""How long a new leader that has appended nothing waits for members of the ELR.  The leader before it, which is stopping in
+order, still fetches: if it has all records, none waits for it, and it stays eligible."""
 
 
 class Leader:
@@ -100,7 +100,7 @@ class Leader:
             replica_lag_time_max_ms: The time that a member of the ISR may go without having caught up.
             flush_policy: The policy of the topic.
             now_ms: The monotonic time.
-            proposal_ids: The source of ids, shared by all leaders to whom an answer might come late; None: from 1.
+            proposal_ids: The source of ids, shared by all leaders that a late answer might reach; None: from 1.
 
         Raises:
             InvariantViolationError: `state` names another leader.
@@ -137,7 +137,7 @@ class Leader:
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
-        """What the high watermark waits for: the ISR, and whom the controller may just have added to it."""
+        """The replicas that the high watermark waits for: the ISR, and a member that the controller may just have added."""
         return self._isr.maximal_isr
 
     @property
@@ -147,14 +147,14 @@ class Leader:
 
     @property
     def partition_epoch(self) -> int:
-        """Of the newest ISR known here: from the metadata, or from the controller's answer, which may be earlier."""
+        """The epoch of the newest ISR known here: from the metadata, or from the controller's answer, which may come first."""
         return self._isr.partition_epoch
 
     def leads_on(self, leader_epoch: int) -> bool:
-        """Whether nobody else can have led between this epoch and `leader_epoch`, in which this broker leads too.
+        """Whether no other broker can have led between this epoch and `leader_epoch`, in which this broker leads too.
 
-        News may come together.  After an epoch that was missed nothing holds that was known of the followers, who may have
-        cut their logs for the leader of that epoch; a `Leader` made anew knows nothing of them.
+        Several epochs may arrive at once.  After a missed epoch all that was known of the followers is void: they may have cut
+        their logs for the leader of that epoch.  A new `Leader` knows nothing of them.
         """
         return leader_epoch <= self.leader_epoch + 1
 
@@ -171,7 +171,7 @@ class Leader:
         return min((log_start_offset, *self._replicas.live_log_starts()))
 
     def is_held(self, replica_id: int, offset: int) -> bool:
-        """Whether another replica is known to have its records from `offset` on, and to end nowhere below it."""
+        """Whether another replica's log is known to reach `offset`, and to start at or below it."""
         if replica_id not in self._replicas:
             return False
         replica = self._replicas[replica_id]
@@ -405,7 +405,7 @@ class Leader:
         return ErrorCode.NONE
 
     def _maybe_request_flush(self) -> tuple[RequestFlush, ...]:
-        """Asks for one fsync at a time: what is appended while it runs is covered by the next (group commit)."""
+        """Asks for one fsync at a time: records that are appended while it runs are covered by the next (group commit)."""
         waits = arithmetic.leader_waits_for_flush(self._flush_policy, self._isr.least_size)
         if not waits or len(self._isr.committed_isr) < self._min_isr():
             return ()

@@ -1,4 +1,4 @@
-"""What a partition's leader says about itself: for `describe`, metrics and tests.  Plain data."""
+"""The state of a partition's leader, for `describe`, metrics and tests.  Plain data."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class ReplicaStanding(Struct, frozen=True):
     last_caught_up_time_ms: int | None
 
     def lag_ms(self, now_ms: int) -> int | None:
-        """Returns how long it has been behind: 0 with nothing missing; None when it is not known to have had all.
+        """Returns how long it has been behind: 0 if nothing is missing, None if it is not known to have had everything.
 
-        A follower that has everything waits for news, and its last time is from before it began to wait.
+        A follower that has everything waits for news, so its last time is from before it began to wait.
         """
         if self.lag == 0:
             return 0

@@ -23,7 +23,7 @@ class EpochEnd(Struct, frozen=True):
 
 
 class ReplicaLogView(Protocol):
-    """What a follower's decisions read of its log."""
+    """The part of a log that the decisions of a follower read."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -77,7 +77,7 @@ class AwaitProduce(Struct, frozen=True):
 
 
 class Appended(Struct, frozen=True):
-    """The local log now ends here (page cache), and these produces wait, of records among them or of earlier ones."""
+    """The local log now ends here (page cache), and these produces wait, for these records or for earlier ones."""
 
     log_end_offset: int
     waiting: tuple[AwaitProduce, ...] = ()
@@ -110,7 +110,7 @@ class FollowerFetched(Struct, frozen=True):
 
 
 class StateChanged(Struct, frozen=True):
-    """The metadata log says something new about the partition, or about brokers that hold it."""
+    """The metadata log has news of the partition, or of the brokers that hold it."""
 
     state: PartitionState
 
@@ -151,7 +151,7 @@ class HighWatermarkAdvanced(Struct, frozen=True):
 
 
 class ProposeIsr(Struct, frozen=True):
-    """Ask the controller for this ISR, recovery done, and, where it is large enough, for an empty ELR.
+    """Ask the controller for this ISR, with recovery done, and for an empty ELR if the ISR is large enough.
 
     Members carry the broker epoch of their fetches (-1: the leader itself, or a member that has not fetched yet).
     """
@@ -166,7 +166,7 @@ class ProposeIsr(Struct, frozen=True):
 class IsrChanged(Struct, frozen=True):
     """The committed ISR has other members now; for people and counters.
 
-    `reason`: why this leader proposed it, or that it did not.
+    `reason`: why this leader proposed it, or that the controller decided it.
     """
 
     before: tuple[int, ...]
@@ -259,7 +259,7 @@ FollowerEffect: TypeAlias = (
 
 
 class FetchPosition(Struct, frozen=True):
-    """What the follower asks for next; made by `Follower.fetch_position()`."""
+    """The position that the follower fetches from next; made by `Follower.fetch_position()`."""
 
     fetch_offset: int
     flushed_offset: int

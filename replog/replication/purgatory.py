@@ -2,7 +2,7 @@
 
 The broker keeps its waiting fetches here.  An operation is watched under every partition it touches; when something
 happens to a partition (an append, a higher high watermark, a truncation, a lost leadership), the broker walks that
-partition's candidates, tests each and completes those that are ready.  What expires is answered with what there is.
+partition's candidates, tests each and completes those that are ready.  An operation that expires is answered with what there is.
 
 Deadlines sit in `Deadlines`, not in Kafka's hierarchical timing wheel: one task owns the structure and tells when it wants
 to be woken, so that nothing has to turn.  `python -m bench run deadlines` shows the cost of both.

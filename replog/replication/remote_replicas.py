@@ -36,8 +36,8 @@ class RemoteReplicas:
     def update(self, state: PartitionState, *, leader_end_offset: int, now_ms: int) -> None:
         """Follows the metadata: added and removed replicas, and a fresh start of the times in a new leader epoch.
 
-        Out of the ISR, a broker that was away or was started anew is not who was caught up before: the high watermark
-        does not wait for it until it has everything again.  (Kafka goes on waiting, for up to the lag time.)
+        A broker outside the ISR that was away or was started anew no longer counts as caught up: the high watermark does not
+        wait for it until it has everything again.  (Kafka goes on waiting, for up to the lag time.)
         """
         new_epoch = state.leader_epoch > self._metadata.leader_epoch
         before = self._metadata.eligible
@@ -61,10 +61,10 @@ class RemoteReplicas:
         )
 
     def leader_appends(self, leader_end_offset: int, now_ms: int) -> None:
-        """Notes who was caught up until now, before an append: whoever has all below `leader_end_offset`.
+        """Notes, before an append, that each replica with everything below `leader_end_offset` was caught up until now.
 
-        A follower that has everything asks once, and waits for the answer as long as nothing happens.  One that was away, and has
-        not asked since, does not wait.
+        A follower that has everything sends one fetch, and waits for its answer until something happens.  One that was away
+        and has not fetched since does not wait, so it is left out.
         """
         for replica in self:
             if replica.log_end_offset == leader_end_offset and replica.last_fetch_time_ms is not None:
@@ -83,7 +83,7 @@ class RemoteReplicas:
         return known_epoch is not None and replica.broker_epoch in {-1, known_epoch}
 
     def counting(self, waited_for: tuple[int, ...], leader_end_offset: int, now_ms: int) -> Iterator[ReplicaState]:
-        """Yields replicas that count for the high watermark: `waited_for`, and who is about to ask to join the ISR."""
+        """Yields the replicas that count for the high watermark: `waited_for`, and those that are about to join the ISR."""
         for replica in self:
             if replica.replica_id in waited_for or (
                 replica.is_caught_up(leader_end_offset, now_ms, self._lag_time_max_ms) and self.is_eligible(replica)
@@ -104,12 +104,12 @@ class RemoteReplicas:
         return (replica.log_start_offset for replica in self if replica.replica_id in self._metadata.eligible)
 
     def broker_epochs(self, replica_ids: tuple[int, ...]) -> tuple[int, ...]:
-        """Returns the broker epochs of an ISR proposal: those of fetches, -1 for the leader and who never fetched."""
+        """Returns the broker epochs of an ISR proposal: those of fetches; -1 for the leader and replicas that never fetched."""
         epochs = (self._states[replica_id].broker_epoch if replica_id in self else None for replica_id in replica_ids)
         return tuple(-1 if epoch is None else epoch for epoch in epochs)
 
     def _assign(self) -> None:
-        """Keeps what is known of replicas that stay; in assignment order."""
+        """Keeps the states of replicas that stay; in assignment order."""
         self._states = {
             replica_id: self._states.get(replica_id) or ReplicaState(replica_id)
             for replica_id in self._metadata.replicas

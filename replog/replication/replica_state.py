@@ -1,4 +1,4 @@
-"""What a leader knows about one remote replica, learned from its fetches alone (docs/KAFKA.md 4.2).
+"""The leader's knowledge of one remote replica, learned from its fetches alone (docs/KAFKA.md 4.2).
 
 A replica that fetches all the time but never reaches the end of the log would look alive by its last fetch, and one
 that reaches it only between two appends would look late by its end offset.  So the leader remembers where its log
@@ -76,7 +76,7 @@ class ReplicaState(Struct):
         return self.last_caught_up_time_ms is not None and now_ms - self.last_caught_up_time_ms <= lag_time_max_ms
 
     def start_over(self, *, in_isr: bool, leader_end_offset: int, now_ms: int) -> None:
-        """Starts the times over, and keeps the ends: the same leader was elected again, or the replica was away.
+        """Starts the times over and keeps the end offsets: the same leader was elected again, or the replica was away.
 
         Members of the ISR get the full lag time to come back; others must prove themselves from nothing.
         """
