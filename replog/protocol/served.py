@@ -19,7 +19,6 @@ from replog.protocol.handlers import (
     group_offsets,
     groups,
     log_dirs,
-    private,
     producers,
     quorum,
     reassignments,
@@ -39,6 +38,7 @@ from replog.protocol.handlers.offsets import (
 from replog.protocol.handlers.produce import produce, refuse_produce
 from replog.protocol.handlers.producer_ids import LAST_VERSION, init_producer_id, refuse_init_producer_id
 from replog.protocol.private import PRIVATE_APIS, PrivateApi
+from replog.protocol.private_answers import handler, refuse_private
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest
 from replog.wire.messages.alter_configs import AlterConfigsRequest
@@ -218,6 +218,6 @@ SERVED: tuple[Served, ...] = (
     Served(DescribeLogDirsRequest, log_dirs.describe_log_dirs, log_dirs.refuse_describe_log_dirs),
     Served(AlterReplicaLogDirsRequest, log_dirs.alter_replica_log_dirs, log_dirs.refuse_alter_replica_log_dirs),
     Served(DescribeProducersRequest, producers.describe_producers, producers.refuse_describe_producers),
-    *(Served(api, private.handler(api), private.refuse_private) for api in PRIVATE_APIS.values()),
+    *(Served(api, handler(api), refuse_private) for api in PRIVATE_APIS.values()),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""
