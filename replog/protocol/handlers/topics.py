@@ -270,8 +270,12 @@ def _opened(
     known: list[tuple[DeleteRecordsPartition, DeletedRecordsAnswer]] = []
     for topic in request.topics:
         found = named_topic(image, topic.name, topic.topic_id)
-        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE
-        answers = [DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, code) for one in topic.partitions]
+        code, message = ErrorCode.NONE, ""
+        if found is None:
+            code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, fitting(f'there is no such topic "{topic.name}" (any more)')
+        answers = [
+            DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, code, message) for one in topic.partitions
+        ]
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(topic.name, answers))
         if found is not None:
             asked = (
