@@ -234,7 +234,8 @@ async def test_log_directories_are_described_and_replicas_move(disks: Broker, tm
         await admin.move_replica(topic, 0, broker=1, path=there)
 
         async def has_moved() -> bool:
-            return await place() == there
+            moves = [each for one in await admin.describe_log_dirs(1) for each in one.moves]
+            return not moves and await place() == there
 
         await until(has_moved)
         with pytest.raises(LogDirNotFoundError):
