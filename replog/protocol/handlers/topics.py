@@ -272,7 +272,10 @@ def _opened(
         found = named_topic(image, topic.name, topic.topic_id)
         code, message = ErrorCode.NONE, ""
         if found is None:
-            code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, fitting(f'there is no such topic "{topic.name}" (any more)')
+            code, message = (
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                fitting(f'there is no such topic "{topic.name}" (any more)'),
+            )
         answers = [
             DeletedRecordsAnswer(one.partition_index, NO_LOW_WATERMARK, code, message) for one in topic.partitions
         ]
