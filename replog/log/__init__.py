@@ -1,20 +1,20 @@
-"""The segmented log over a file system: what every replica, of data or of metadata, is stored in.
+"""The segmented log over a file system: every replica, of data or of metadata, is stored in one.
 
-`Log` is one replica.  `LogState` is what it knows; each of its parts is given that, and those parts whose work it needs:
+`Log` is one replica.  `LogState` is its state; each part is given that, and the other parts that it needs:
 
 | part                                 | what it does                                                  |
 |--------------------------------------|---------------------------------------------------------------|
 | `LeaderAppender`, `FollowerAppender` | append: give offsets, or take those of the leader             |
 | `ActiveSegment`                      | writes to the last segment, and begins the next one           |
-| `Truncator`                          | cuts what the leader does not have                            |
-| `Flusher`, `DirtyWindow`             | fsync; write back what is dirty before there is much of it    |
+| `Truncator`                          | cuts records that the leader does not have                    |
+| `Flusher`, `DirtyWindow`             | fsync; write dirty pages back before there are many           |
 | `LogReader`                          | reads by offset and by time                                   |
 | `Compactor`, `Upkeep`                | put compacted segments in place; delete old ones              |
 
-`LogDirectory` holds many replicas under one lock, and is made in the same way: `DirectoryState` is what it knows,
+`LogDirectory` holds many replicas under one lock, and is made in the same way: `DirectoryState` is its state,
 `DirectoryCheckpoints`, `ReplicaOpener` and `DirectoryReplicas` are given it.  Files are Kafka's, byte for
 byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says so.  `LogManager` is several directories, with
-threads: `ReplicaHomes` knows which holds what.  It is loaded when it is first used: one log in a folder does without.
+threads: `ReplicaHomes` knows which directory holds which replica.  It is loaded when it is first used: one log in a folder does without.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -62,7 +62,7 @@ class ActiveSegment:
         """Returns the segment that batches go into: the active one, or a new one where that is due.
 
         A new one begins at the log end, so that recovery can tell a hole from a gap.  Only a gap too wide for relative
-        offsets moves the base up to `base_offset`; what is before it is flushed first.
+        offsets moves the base up to `base_offset`; the log before it is flushed first.
         """
         state = self._state
         if self.is_due(size_bytes, last_offset, max_timestamp, now_ms):
@@ -76,8 +76,8 @@ class ActiveSegment:
     def write(self, segment: LogSegment, buffers: Sequence[Buffer]) -> None:
         """Appends to the segment's file.  A full disk leaves it as it was: the part that found room is cut off again.
 
-        Durably, because all of the segment may be flushed already: after a roll no flush would sync it again, and what a
-        crash brought back would stand below the recovery point.
+        Durably, because all of the segment may be flushed already: after a roll no flush would sync it again, and bytes
+        that a crash brought back would stand below the recovery point.
 
         Raises:
             DiskFullError: There is no room; the file is as it was.
@@ -167,7 +167,7 @@ class ActiveSegment:
         sealed = state.segments.active
         state.producers.expire(now_ms, state.config.producer_id_expiration_ms)
         written: list[File] = []
-        state.note_name_change()  # first: an interrupt in what follows must not leave a name without an fsync
+        state.note_name_change()  # first: an interrupt after this must not leave a name without an fsync
         state.touch()
         state.guard.begin(partial(self._end_roll, sealed, base_offset))
         try:

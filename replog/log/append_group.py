@@ -1,6 +1,6 @@
 """Batches that are written together, and the undoing when they cannot be written.
 
-Why: one `pwritev` costs about as much as what is done for a batch around it, and many small batches wait while one is
+Why: one `pwritev` costs about as much as all other work for a batch, and many small batches wait while one is
 appended.  A group is not seen before its bytes are written, except by later batches of the same group: a producer's next
 batch must find the one before it, and a repeated one its original.
 """
@@ -16,8 +16,8 @@ from replog.log.segments.segment import LogSegment
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import BatchHeader, Buffer, restamped_prefix
 
-GROUP_BATCHES_MAX: Final = 512  # two buffers each: what one system call takes
-_STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: what the leader writes anew
+GROUP_BATCHES_MAX: Final = 512  # two buffers each: as many as one system call takes
+_STAMPED_BYTES: Final = 16  # base offset, length, leader epoch: the fields that the leader writes anew
 
 
 class AppendInfo(NamedTuple):
@@ -123,7 +123,7 @@ class AppendGroup:
         self.first_number = next_number
 
     def undo(self) -> None:
-        """Puts the producers back to what they were, because the bytes were not written."""
+        """Restores the former state of the producers, because the bytes were not written."""
         self._producers.restore(self._saved)
 
     def _note(self, staged: _Staged) -> None:

@@ -74,8 +74,8 @@ class Compactor:
 
         Args:
             now_ms: Wall time.
-            high_watermark: The high watermark, exclusive; nothing that reaches above it is touched, nor what is not on
-                stable storage, nor what an open transaction or the active segment holds.
+            high_watermark: The high watermark, exclusive; nothing that reaches above it is touched, nor records that are
+                not on stable storage, in an open transaction or in the active segment.
             settings: Settings of the broker; None: Kafka's defaults.
 
         Returns:
@@ -167,7 +167,7 @@ class Compactor:
         return SourceSegment(segment, segment.path, segment.base_offset, end_offset, segment.size_bytes)
 
     def _still_has(self, job: CompactionJob) -> bool:
-        """Whether the log holds what the job read."""
+        """Whether the log still holds the segments that the job read."""
         state = self._state
         first = state.segments.number_for(job.sources[0].base_offset)
         if job.generation != state.generation or first + len(job.sources) >= len(state.segments):

@@ -167,7 +167,7 @@ class DeletedSegments:
                 waiting.append((due_ms, segment))
 
     def _remove_at_once(self, segment: LogSegment) -> None:
-        """Removes the files of a segment under the names they have: what makes room must not need room for longer ones.
+        """Removes the files of a segment under the names they have: making room must not need room for longer names.
 
         Some may have the longer ones already.
 

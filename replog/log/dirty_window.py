@@ -16,7 +16,7 @@ Duties of the host, which appends to the log:
 2. While `Log.is_behind_write_back`, append nothing: the disk is slower than the writers.
 
 Rules (docs/KAFKA.md 3.6): it never moves the recovery point; an error is a failed fsync; pages are dropped only after a
-successful wait, and only behind what tail readers still need.  A window is a matter of speed: positions that a truncation,
+successful wait, and only behind the pages that tail readers still need.  A window is a matter of speed: positions that a truncation,
 compaction or deletion made wrong write back or drop other bytes, which harms nothing.
 """
 
@@ -51,12 +51,12 @@ class FileRange(NamedTuple):
 
 
 class WriteBackJob:
-    """Writes back a part of the dirty window and drops what is clean and not needed.
+    """Writes back a part of the dirty window and drops clean pages that are not needed.
 
     Attributes:
         generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
-        written_to: End of what it writes back, in bytes of the window's own counting.
-        dropped_to: End of what it drops, in the same counting.
+        written_to: The end of its write-back, in bytes of the window's own counting.
+        dropped_to: The end of the pages that it drops, in the same counting.
         finished: Whether `run` returned without an error.
     """
 
@@ -98,10 +98,10 @@ class WriteBackJob:
         return [part.file for part in (*self._writes, *self._drops)]
 
     def run(self) -> None:
-        """Writes pages back, waits for them, drops what is clean and not needed.  Any thread; once.
+        """Writes pages back, waits for them, drops clean pages that are not needed.  Any thread; once.
 
         Raises:
-            OSError: What is on disk is unknown; the log directory must go offline.  Never run it again.
+            OSError: The content of the disk is unknown; the log directory must go offline.  Never run it again.
         """
         with self._gate:  # a descriptor tells an error once: a flush beside this counts only when it is noted
             try:
@@ -113,7 +113,7 @@ class WriteBackJob:
                 self._on_error(error)
                 raise
         for part in self._drops:
-            with contextlib.suppress(OSError):  # advice; what was written is written
+            with contextlib.suppress(OSError):  # advice only; the pages are written
                 part.file.drop_cache(part.position, part.length)
         self.finished = True
 
@@ -225,7 +225,7 @@ class DirtyWindow:
             self._clean_to = max(self._clean_to, end)
 
     def restart(self) -> None:
-        """Begins to count anew: the log was opened, or cut and fsynced, and what is there now counts as clean."""
+        """Begins to count anew: the log was opened, or cut and fsynced, and its content counts as clean now."""
         active = self._state.segments.active
         self._starts = [(0, active.base_offset)]
         self._clean_to = self._dropped_to = self._marked_to = active.size_bytes

@@ -3,7 +3,7 @@
     free bytes   ok      >= warn  >=  warn  >= read-only  >=  read-only
                  --------------------+-----------------------+---------------------
     appends      yes                  yes, and it is told     DiskFullError, nothing is written
-    reads, retention, deletes, checkpoints                    go on: they are what makes room again
+    reads, retention, deletes, checkpoints                    go on: they make room again
 
 The way back: enough free bytes *and* the reserve file made again.  Making it proves that the disk takes writes, which the
 number of free bytes alone does not (quotas, no inodes left).
@@ -47,14 +47,14 @@ _NOTHING_CHANGED: Final = "Nothing was changed"
 
 
 def is_out_of_files(error: BaseException) -> bool:
-    """Whether a file could not be opened because too many are open: what was to be done has not begun."""
+    """Whether a file could not be opened because too many are open: the work has not begun."""
     return isinstance(error, OSError) and error.errno in _NO_MORE_FILES
 
 
 def is_disk_full(error: BaseException) -> bool:
     """Whether a write was refused for want of room, or of descriptors: nothing was changed, and later it may work.
 
-    Never true of an fsync: what that could not write is lost (see `lost_in_fsync`).
+    Never true of an fsync: pages that it could not write are lost (see `lost_in_fsync`).
     """
     return isinstance(error, OSError) and error.errno in _FULL
 
@@ -63,10 +63,10 @@ def disk_full(action: str, directory: str, error: OSError, outcome: str = _NOTHI
     """Returns the error for a write that the disk refused, or for a file that no descriptor was left to open.
 
     Args:
-        action: What did not work, such as "an append did not begin".
+        action: The failed work, such as "an append did not begin".
         directory: The directory whose disk it is.
-        error: What the disk said.
-        outcome: What holds now, a sentence without its full stop.
+        error: The error of the disk.
+        outcome: The state now, a sentence without its full stop.
     """
     if is_out_of_files(error):
         again = "; the same works again as soon as there are descriptors" if outcome == _NOTHING_CHANGED else ""
@@ -86,7 +86,7 @@ def left_unfinished(action: str, directory: str, error: OSError) -> DiskFullErro
 
 
 def not_closed_in_order(directory: str, error: DiskFullError) -> str:
-    """Returns what to say of a directory that is closed, and into which not everything could be written."""
+    """Returns the error for a directory that is closed, and into which not everything could be written."""
     out_of_files = isinstance(error, TooManyOpenFilesError)
     reason = f"too many open files. {_MORE_FILES}" if out_of_files else "the disk is full. Make room"
     return (
@@ -99,7 +99,7 @@ def not_closed_in_order(directory: str, error: DiskFullError) -> str:
 def disk_full_errors(action: str, directory: str) -> Generator[None]:
     """Turns the error of a refused write within it into ours; any other passes as it is.
 
-    Only for what changes nothing where the disk refuses it.
+    Only for work that changes nothing if the disk refuses it.
 
     Raises:
         DiskFullError: There was no room, or (`TooManyOpenFilesError`) no descriptor.
@@ -114,11 +114,11 @@ def disk_full_errors(action: str, directory: str) -> Generator[None]:
 
 @contextlib.contextmanager
 def reading_errors(what: str, directory: str) -> Generator[None]:
-    """Turns the errors of the disk within it into ours, around what only reads.
+    """Turns the errors of the disk within it into ours, around work that only reads.
 
     Args:
-        what: What cannot be done, such as "verified".
-        directory: The path of what is read.
+        what: The failed work, such as "verified".
+        directory: The path that is read.
 
     Raises:
         TooManyOpenFilesError: No descriptor was left.
@@ -256,7 +256,7 @@ class DiskSpace:
             self._look()
 
     def make_room(self) -> bool:
-        """Makes the directory read-only and gives the reserve back, because the disk has refused what must be written.
+        """Makes the directory read-only and gives the reserve back, because the disk has refused a write that must succeed.
 
         Returns:
             Whether there was a reserve: then the same write may work now.
@@ -274,7 +274,7 @@ class DiskSpace:
         return True
 
     def describe(self) -> str:
-        """Returns the state in a sentence, with what to do."""
+        """Returns the state in a sentence, with the next step."""
         limits = self._limits
         match self.state:
             case DiskState.OK:

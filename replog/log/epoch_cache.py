@@ -53,7 +53,7 @@ class LeaderEpochCache:
 
     Invariants:
         - epochs and start offsets strictly rise;
-        - what is in memory was written: where there is no room for the new entries, the old ones stay.
+        - the entries in memory were written: if there is no room for new ones, the old ones stay.
     """
 
     __slots__ = ("_entries", "_write")
@@ -92,7 +92,7 @@ class LeaderEpochCache:
         self._replace(self._entries[: bisect_left(self._entries, end_offset, key=_start)])
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets what ended at or below `start_offset`; the epoch in force there now begins there."""
+        """Forgets epochs that ended at or below `start_offset`; the epoch in force there now begins there."""
         following = bisect_right(self._entries, start_offset, key=_start)
         if following:
             self._replace([(self._entries[following - 1][0], start_offset), *self._entries[following:]])

@@ -46,12 +46,12 @@ class FileCloser:
         self._users[id(user)] = weakref.ref(user)
 
     def let_go(self, user: FileUser) -> None:
-        """Ends a `hold`: the job's result was taken, or never will be.  Closes what waited for the last job to end."""
+        """Ends a `hold`: the job's result was taken, or never will be.  Closes files that waited for the last job to end."""
         self._users.pop(id(user), None)
         self.close_unwanted()
 
     def close_unwanted(self) -> None:
-        """Closes what is unwanted and not held."""
+        """Closes files that are unwanted and not held."""
         if not self.unwanted:
             return
         users = [user for user in (known() for known in self._users.values()) if user is not None]

@@ -65,13 +65,13 @@ def deleted_dir_name(name: str, unique_id: UUID) -> str:
 
 
 def retired_stem(name: str) -> str | None:
-    """Returns what the name of a `-delete` or `-stray` folder kept of the replica's; None for anything else."""
+    """Returns the part of the replica's name in the name of a `-delete` or `-stray` folder; None for any other name."""
     match = _RETIRED_DIR.fullmatch(name)
     return None if match is None else match[1]
 
 
 def retired_stems_of(name: str) -> frozenset[str]:
-    """Returns what the names of retired folders may keep of a replica's: all of it, or what is left where it was cut."""
+    """Returns the parts of a replica's name that names of retired folders may keep: all of it, or a cut one."""
     tails = (f".{UUID(int=0).hex}{suffix}" for suffix in (DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX))
     return frozenset(name[: _NAME_BYTES_MAX - len(tail)] for tail in tails)
 

@@ -1,9 +1,9 @@
-"""Flushing: how the recovery point moves up, and what an orderly stop writes.
+"""Flushing: how the recovery point moves up, and the files that an orderly stop writes.
 
 The recovery point moves only after an fsync of every log, index and snapshot file below it and of the directory.  The same
 offset is then written beside the log, before it is told as flushed: see `flushed_offset`.
 
-Why a job: an fsync takes from 0.2 ms to seconds, and the owner of a log must not wait.  The owner captures what is dirty
+Why a job: an fsync takes from 0.2 ms to seconds, and the owner of a log must not wait.  The owner captures dirty files
 (`Log.prepare_flush`), any thread runs the job, the owner takes the result (`Log.complete_flush`).
 
 A failed fsync is never retried: the kernel may have dropped the dirty pages and would report success the second time.
@@ -99,7 +99,7 @@ class FlushJob:
         """Syncs the files, then the directory if names in it changed.  Any thread; once.
 
         Raises:
-            OSError: What is on disk is unknown; the log directory must go offline.  Never run it again.
+            OSError: The content of the disk is unknown; the log directory must go offline.  Never run it again.
         """
         try:
             for file in self.files:
@@ -107,7 +107,7 @@ class FlushJob:
             if self._directory is not None:
                 self._fs.sync_dir(self._directory)
         except OSError as error:
-            if is_out_of_files(error):  # no fsync was tried on what could not be opened: the next flush does
+            if is_out_of_files(error):  # no fsync was tried on a file that could not be opened: the next flush does
                 self.refused = error
             else:
                 self._on_error(error)
@@ -122,11 +122,11 @@ class FlushJob:
 
 
 class Flusher:
-    """Makes durable what was appended.
+    """Makes appended batches durable.
 
     Args:
         state: The state of the log.
-        window: The dirty window of the log: an fsync covers what it counts.
+        window: The dirty window of the log: an fsync covers the bytes that it counts.
     """
 
     __slots__ = ("_state", "_window")
@@ -136,7 +136,7 @@ class Flusher:
         self._window = window
 
     def prepare_flush(self) -> FlushJob | None:
-        """Captures what is dirty.  Every job must be run once and handed to `complete_flush`; None: nothing is dirty.
+        """Captures the dirty files.  Every job must be run once and handed to `complete_flush`; None: nothing is dirty.
 
         Raises:
             TooManyOpenFilesError: A segment cannot be opened now; nothing was changed.
@@ -179,7 +179,7 @@ class Flusher:
     def complete_flush(self, job: FlushJob) -> None:
         """Takes the result of a job: the recovery point moves up.
 
-        A job from before a truncation moves nothing: what it synced may be gone.  Nor does one of a log that failed
+        A job from before a truncation moves nothing: the bytes it synced may be gone.  Nor does one of a log that failed
         meanwhile: a write-back may have been told the error of a page that this fsync covers.
 
         Raises:
@@ -208,12 +208,12 @@ class Flusher:
         """
         job = self.prepare_flush()
         if job is not None:
-            with contextlib.suppress(OSError):  # complete_flush raises what it means
+            with contextlib.suppress(OSError):  # complete_flush raises the right error
                 job.run()
             self.complete_flush(job)
 
     def flush_before_close(self, now_ms: int) -> None:
-        """Flushes, and writes what spares the next start a look at every batch: indexes and a producer snapshot.
+        """Flushes, and writes indexes and a producer snapshot, which spare the next start a look at every batch.
 
         Raises:
             TooManyOpenFilesError, StorageError: Not everything could be written: the stop is not clean.

@@ -28,12 +28,12 @@ class MisfitRecordsError(CorruptRecordError):
 
 
 class FollowerAppender:
-    """Appends what was fetched from a leader.
+    """Appends batches that were fetched from a leader.
 
     Args:
         state: The state of the log.
         active: The active segment of the log.
-        truncator: What empties the log where its first batch begins below its start.
+        truncator: The truncator, which empties the log if its first batch begins below its start.
     """
 
     __slots__ = ("_active", "_state", "_truncator")
@@ -195,7 +195,7 @@ class FollowerAppender:
 
 
 def _check_fit(first: BatchHeader, expected_offset: int, epoch: int) -> None:
-    """Raises where the first batch, for itself, may well be what the leader has there."""
+    """Raises if the first batch, by itself, may well be the leader's."""
     if first.base_offset < expected_offset <= first.last_offset:
         raise MisfitRecordsError(
             f"this log ends at {expected_offset}, inside of the leader's batch of offsets {first.base_offset} to {first.last_offset}"

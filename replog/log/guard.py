@@ -43,7 +43,7 @@ class ChangeGuard:
         return isinstance(self.refusal, StorageError)
 
     def check(self) -> None:
-        """Raises the error that every change meets, if there is one, and ends what an interrupted change left."""
+        """Raises the error that every change meets, if there is one, and ends an interrupted change."""
         refusal = self.refusal
         if refusal is not None:
             raise type(refusal)(str(refusal))
@@ -103,6 +103,6 @@ class ChangeGuard:
         )
 
     def fail(self, action: str, error: OSError | StorageError) -> NoReturn:
-        """Marks the log as failed, because what is on disk is not known any more, and raises."""
+        """Marks the log as failed, because the content of the disk is unknown, and raises."""
         self.note_failure(error)
         raise StorageError(f"{self._topic_partition}: {action}: {self.refusal}") from error

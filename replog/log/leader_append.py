@@ -29,12 +29,12 @@ from replog.records import BatchHeader, Buffer, TimestampType, parse_header, sta
 
 
 class LeaderAppender:
-    """Appends what producers sent.
+    """Appends batches of producers.
 
     Args:
         state: The state of the log.
         active: The active segment of the log.
-        reader: The reader of the log, whose tail takes what is appended.
+        reader: The reader of the log, whose tail takes appended batches.
     """
 
     __slots__ = ("_active", "_reader", "_state")
@@ -82,7 +82,7 @@ class LeaderAppender:
 
         Returns:
             For each batch where it is, or the error it was refused with; the others are appended all the same.  Only a
-            full disk ends it: what was not written by then, and repeats among it, is answered with `DiskFullError`.
+            full disk ends it: batches that were not written by then, repeats included, are answered with `DiskFullError`.
 
         Raises:
             StorageError: The disk failed, now or earlier; how many batches are in the log is unknown.
@@ -179,7 +179,7 @@ class LeaderAppender:
         state.guard.done()
 
     def _undo(self, segment: LogSegment, size_bytes: int, log_end_offset: int) -> None:
-        """Cuts off what an append wrote that was interrupted (Ctrl-C) before the log end moved.
+        """Cuts off the bytes of an append that was interrupted (Ctrl-C) before the log end moved.
 
         It was not acknowledged, and the next append gets the same offsets: without this both would stand in the file.
         """

@@ -89,7 +89,7 @@ class Log:
         on_progress: Callable[[ScanProgress], None] | None = None,
         is_compacted: bool = False,
     ) -> Log:
-        """Opens the log in `directory`, creating it when it is not there; recovers what a crash left.
+        """Opens the log in `directory`, creating it when it is not there; recovers it after a crash.
 
         Args:
             fs: The disk.
@@ -140,7 +140,7 @@ class Log:
         """Opens a log that we or Kafka wrote, running or not, without a lock and without changing a byte on disk.
 
         The traces of a crash are recovered in memory: a torn tail is not seen, missing indexes are made again (about half a
-        percent of the log bytes), a `.swap` counts as what it replaces.  A writer in another process may go on; its
+        percent of the log bytes), a `.swap` counts as the segments it replaces.  A writer in another process may go on; its
         appends are not seen.  A call that would change the log raises `ReadOnlyLogError`.
 
         Args:
@@ -149,7 +149,7 @@ class Log:
             config: Settings of the log; None: Kafka's defaults.
             now_ms: Wall time.
             promises: The promises of the log directory about this log; None: look there.
-            verify_all: Whether to check every batch, not only the last segment's and what lies above a known recovery
+            verify_all: Whether to check every batch, not only the last segment's and those above a known recovery
                 point.
             on_progress: The same as for `open`.
 
@@ -208,7 +208,7 @@ class Log:
 
     @property
     def flushed_offset(self) -> int:
-        """The end of what is on stable storage (or deleted), exclusive: no power cut reaches below it."""
+        """The exclusive end of the records on stable storage (or deleted): no power cut reaches below it."""
         return self._state.flushed_offset
 
     @property
@@ -288,7 +288,7 @@ class Log:
     def append_as_leader(
         self, batch: Buffer, *, leader_epoch: int, now_ms: int, header: BatchHeader | None = None
     ) -> AppendInfo:
-        """Appends one batch as `append_all_as_leader` does several; raises what that would answer for it."""
+        """Appends one batch as `append_all_as_leader` does several; raises the error that it would answer."""
         headers = None if header is None else (header,)
         (outcome,) = self._leader.append_all((batch,), leader_epoch=leader_epoch, now_ms=now_ms, headers=headers)
         if isinstance(outcome, ReplogError):
@@ -363,7 +363,7 @@ class Log:
     def prepare_read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> ReadJob:
-        """Prepares what `read` does for another thread; see `LogReader.prepare_read`."""
+        """Prepares the work of `read` for another thread; see `LogReader.prepare_read`."""
         return self._reader.prepare_read(
             offset, max_bytes=max_bytes, end_offset=end_offset, min_one_batch=min_one_batch, is_checked=is_checked
         )
@@ -431,7 +431,7 @@ class Log:
         self._window.complete_write_back(job)
 
     def prepare_flush(self) -> FlushJob | None:
-        """Captures what is dirty for an fsync in another thread; see `Flusher.prepare_flush`."""
+        """Captures the dirty files for an fsync in another thread; see `Flusher.prepare_flush`."""
         return self._flusher.prepare_flush()
 
     def complete_flush(self, job: FlushJob) -> None:
@@ -451,7 +451,7 @@ class Log:
         self._upkeep.claim_complete()
 
     def set_log_start_offset(self, offset: int) -> None:
-        """Moves the log start up: what is below may be deleted; see `LogState.raise_log_start`."""
+        """Moves the log start up: records below may be deleted; see `LogState.raise_log_start`."""
         self._state.raise_log_start(offset)
 
     def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
@@ -473,11 +473,11 @@ class Log:
 
     @property
     def first_dirty_offset(self) -> int:
-        """Everything below it was compacted; what a `cleaner-offset-checkpoint` keeps (docs/KAFKA.md 1.10)."""
+        """Everything below it was compacted; a `cleaner-offset-checkpoint` keeps it (docs/KAFKA.md 1.10)."""
         return self._state.first_dirty_offset
 
     def restore_first_dirty_offset(self, offset: int) -> None:
-        """Takes over what a checkpoint says; 0 when it says nothing: everything is dirty."""
+        """Takes over the offset of a checkpoint; 0 if there is none: everything is dirty."""
         self._state.restore_first_dirty_offset(offset)
 
     def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
@@ -499,14 +499,14 @@ class Log:
         self._state.guard.check()
 
     def fail(self, error: Exception) -> None:
-        """Marks the log as failed, because what holds it has, such as the disk: only reads are still tried."""
+        """Marks the log as failed, because its disk or directory has: only reads are still tried."""
         if self._state.guard.refusal is None:
             self._state.guard.note_failure(error)
 
     def close(self, now_ms: int) -> None:
         """Flushes, completes the indexes, writes a producer snapshot, closes every file.  No flush may be running.
 
-        A failed log is only closed: what is on disk is for recovery to judge.
+        A failed log is only closed: recovery judges the files.
 
         Raises:
             TooManyOpenFilesError, StorageError: Not everything could be written; the files are closed all the same.

@@ -1,4 +1,4 @@
-"""Log compaction: of every key the newest record stays, with its offset; what it superseded goes.
+"""Log compaction: of every key the newest record stays, with its offset; records that it superseded go.
 
 | module         | idea                                                                       |
 |----------------|----------------------------------------------------------------------------|

@@ -9,7 +9,7 @@ takes the result (`Log.complete_compaction`), and only then anything in the log 
     3  rewrite     every segment from the oldest to the end of 2, group by group, to `.cleaned` files; fsync each
     4  fsync       the directory
 
-Step 3 begins at the oldest segment, because what the dirty part supersedes may be anywhere before it.
+Step 3 begins at the oldest segment, because records that the dirty part supersedes may be anywhere before it.
 
 A crash leaves `.cleaned` files, which the next start sweeps.  Changes that the owner makes meanwhile are judged when the job is
 completed.  Until then the job reads files that may be gone or cut, and keeps any error for later.
@@ -57,7 +57,7 @@ class CompactionJob:
     Attributes:
         sources: The segments to read, from the oldest of the log.
         generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
-        stats: What was done so far; filled while it runs.
+        stats: The statistics so far; filled while it runs.
         segments: The segments that take the place of the first `stats.segments_before` sources; durable, under
             `.cleaned` names.
         finished: Whether `run` has returned.

@@ -19,7 +19,7 @@ _RANGES: Final = {
 
 
 class CompactionSettings(Struct, frozen=True):
-    """How one pass goes about its work.  Its memory is the two buffers, one batch, and what that decompresses to.
+    """The settings of one pass.  Its memory is the two buffers, one batch, and its decompressed records.
 
     Raises:
         ConfigError: A value is out of range.

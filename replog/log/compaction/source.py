@@ -29,14 +29,14 @@ def walk_source(
     work: Callable[[bytes, bool], WorkedT],
     account: Callable[[int], None],
 ) -> Iterator[WorkedT]:
-    """Hands the segment to `work` piece by piece, and yields what it made of the whole batches in each.
+    """Hands the segment to `work` piece by piece, and yields its result for the whole batches in each.
 
     Args:
         fs: The disk.
         source: The segment.
         io_buffer_bytes: Size of a piece; a larger batch is read whole.
         work: A function: (bytes that begin with a batch, whether the segment ends with them) -> its result, which says
-            how many bytes were whole batches; the rest is handed over again with what follows.
+            how many bytes were whole batches; the rest is handed over again with the next piece.
         account: A function that is told the bytes of every read.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The offset checkpoints of one directory: what stands in each, gathered from its logs.
+"""The offset checkpoints of one directory: the offsets in each, gathered from its logs.
 
 | file                               | a line for                                            |
 |------------------------------------|-------------------------------------------------------|
@@ -98,7 +98,7 @@ class DirectoryCheckpoints:
             job.run()
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, what is compacted and the recovery points of all logs; any may be first."""
+        """Prepares jobs that write the log starts, cleaner offsets and recovery points of all logs, in any order."""
         points = {key: log.checkpointed_recovery_point for key, log in self._state.logs.items()}
         job = self._recovery_points.prepare({**self._kept(self._recovery_points), **points})
         return self.prepare_log_start_offsets() + self.prepare_cleaner_offsets() + ([] if job is None else [job])
@@ -116,7 +116,7 @@ class DirectoryCheckpoints:
         """Prepares jobs that write the log starts that lie inside a segment.
 
         Args:
-            ahead: The starts that logs are about to get, none above what is flushed; None: none.
+            ahead: The starts that logs are about to get, none above the flushed offset; None: none.
         """
         starts = {
             key: log.checkpointed_log_start_offset

@@ -1,6 +1,6 @@
 """The state of one log directory: its replicas, its identity and its condition, shared by the parts of `LogDirectory`.
 
-The parts read it as they like; only its methods change what it holds, and each is one transition.
+The parts read it as they like; only its methods change it, and each is one transition.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NO_BROKER_EPOCH: Final = -1
 
 
 class DirectoryState:
-    """The state of one log directory; what stands in its offset checkpoints is with `DirectoryCheckpoints`.
+    """The state of one log directory, without its offset checkpoints: those are with `DirectoryCheckpoints`.
 
     Attributes:
         fs: The disk.
@@ -43,7 +43,7 @@ class DirectoryState:
 
     Invariants:
         - a replica is in `logs` or in `offline`, never in both;
-        - nothing else than its methods assigns to its attributes, or changes what they hold.
+        - only its methods assign to its attributes, or change their contents.
     """
 
     def __init__(
@@ -86,13 +86,13 @@ class DirectoryState:
         return self.at(partition_dir_name(*key))
 
     def admission(self, key: TopicPartition) -> Callable[[int], None] | None:
-        """Returns what the appends to a replica ask for room; None: nothing."""
+        """Returns the function by which appends to a replica ask for room; None: they need not ask."""
         return None if key[0] == METADATA_TOPIC else self.space.admit
 
     # The directory as a whole
 
     def note_clean_stop(self, broker_epoch: int) -> None:
-        """Notes what the clean-shutdown marker said."""
+        """Notes the content of the clean-shutdown marker."""
         self.was_clean, self.previous_broker_epoch = True, broker_epoch
 
     def doubt_clean_stop(self) -> None:

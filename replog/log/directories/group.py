@@ -1,4 +1,4 @@
-"""The log directories of one node, side by side: what they hold together, and what is done to each of them."""
+"""The log directories of one node, side by side: their contents together, and work that is done to each of them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DirectoryGroup:
 
     @property
     def replicas(self) -> tuple[TopicPartition, ...]:
-        """Everything in directories that work, what cannot be used included."""
+        """All replicas in directories that work, unusable ones included."""
         return tuple(key for directory in self._homes.online() for key in (*directory.logs, *directory.offline))
 
     @property
@@ -133,7 +133,7 @@ class DirectoryGroup:
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
         """Prepares jobs that write the high watermarks, as `prepare_recovery_points` does.
 
-        Replicas that are not named keep what they have.
+        Replicas that are not named keep their values.
         """
         marks: dict[str, dict[TopicPartition, int]] = {directory.path: {} for directory in self._homes.online()}
         for key, offset in high_watermarks.items():

@@ -1,4 +1,4 @@
-"""Which log directory of a node holds which replica, and where a new one goes: what all parts of `LogManager` work on."""
+"""Which log directory of a node holds which replica, and where a new one goes; shared by all parts of `LogManager`."""
 
 from __future__ import annotations
 

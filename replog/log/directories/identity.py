@@ -94,7 +94,7 @@ def read_identity(fs: FileSystem, path: str, cluster_id: str | None, node_id: in
 
 
 def refuse_later_format(fs: FileSystem, path: str) -> None:
-    """Raises where the directory says that a later version of replog formatted it; what cannot be read says nothing.
+    """Raises if a later version of replog formatted the directory.  A file that cannot be read says nothing.
 
     Raises:
         ForeignDirectoryError: A later version did, or a bit has flipped there.
@@ -160,7 +160,7 @@ def opened_with(meta: MetaProperties) -> frozenset[UUID] | None:
 
 
 def write_opened_with(fs: FileSystem, path: str, meta: MetaProperties, ids: Collection[UUID]) -> MetaProperties:
-    """Notes which directories work, durably, where it is not known yet; returns what the file says now."""
+    """Notes which directories work, durably, if it is not known yet; returns the content of the file."""
     if opened_with(meta) == frozenset(ids):
         return meta
     texts = ",".join(sorted(map(checkpoints.uuid_to_text, ids)))

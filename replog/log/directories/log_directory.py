@@ -23,7 +23,7 @@
 A directory that belongs to another node or cluster, or that Kafka formatted, is refused before anything in it is changed.
 A replica that cannot be opened (bit-rot below its recovery point) goes offline alone: see `offline`.
 
-The clean marker vouches for what was there when it was written.  Where a start finds something else (a folder is gone, a log
+The clean marker vouches for the contents at the moment when it was written.  Where a start finds something else (a folder is gone, a log
 ends elsewhere than its recovery point), `previous_broker_epoch` is unknown, as after a crash: no replica here is taken for
 one that has everything.
 """
@@ -186,7 +186,7 @@ class LogDirectory:
     # Loading
 
     def begin_load(self, elsewhere: Collection[TopicPartition] = ()) -> list[TopicPartition]:
-        """Removes the clean-shutdown marker and what half-deleted replicas left; returns the replicas to load.
+        """Removes the clean-shutdown marker and the remains of half-deleted replicas; returns the replicas to load.
 
         Args:
             elsewhere: The replicas that other directories of the node hold: they have been moved there.
@@ -226,7 +226,7 @@ class LogDirectory:
         self._replicas.add(loaded)
 
     def end_load(self) -> None:
-        """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk, and at what the last stop left."""
+        """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk, and at the traces of the last stop."""
         changed = self._changed_since_clean_stop() if self.was_clean else None
         if changed is not None:
             self._state.doubt_clean_stop()
@@ -240,7 +240,7 @@ class LogDirectory:
                 self.checkpoint_recovery_points()
 
     def release(self) -> None:
-        """Closes what is open without writing anything, and drops the lock: the opening is given up."""
+        """Closes open files without writing anything, and drops the lock: the opening is given up."""
         self._is_closed = True
         for log in self.logs.values():
             log.fail(StorageError(f"{self.path} was given up while it was opened"))
@@ -377,13 +377,13 @@ class LogDirectory:
         self._replicas.retirement_failed(job, error)
 
     def quarantine(self, key: TopicPartition, error: ReplogError) -> None:
-        """Takes an open replica offline alone: its bytes contradict what was promised about them.  Nothing is changed."""
+        """Takes an open replica offline alone: its bytes contradict the promises about them.  Nothing is changed."""
         self._state.take_offline(key, error)
 
     # Replicas that move
 
     def close_replica(self, key: TopicPartition, high_watermark: int, error: StorageError) -> ClosedReplica:
-        """Takes an open replica offline, to be reopened; `error` is what it answers with meanwhile."""
+        """Takes an open replica offline, to be reopened; `error` is its answer meanwhile."""
         return self._replicas.close_one(key, high_watermark, error)
 
     def reopen(self, replica: ClosedReplica, now_ms: int, *, recovery_point: int) -> LoadedReplica:
@@ -391,7 +391,7 @@ class LogDirectory:
         return self._opener.reopen(replica, now_ms, recovery_point=recovery_point)
 
     def replace(self, loaded: LoadedReplica, replica: ClosedReplica) -> None:
-        """Takes a replica that was reopened; what is known of it besides its files goes with it."""
+        """Takes a replica that was reopened, with its state besides its files."""
         self._replicas.replace(loaded, replica)
 
     def drop(self, key: TopicPartition) -> None:
@@ -401,7 +401,7 @@ class LogDirectory:
     # Checkpoints
 
     def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, what is compacted and the recovery points of all logs."""
+        """Prepares jobs that write the log starts, cleaner offsets and recovery points of all logs."""
         return self._checkpoints.prepare_recovery_points()
 
     def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
@@ -496,7 +496,7 @@ class LogDirectory:
             self._checkpoints.forget(gone)
 
     def _changed_since_clean_stop(self) -> str | None:
-        """Returns what is not as an orderly stop has left it; None: all is."""
+        """Returns the first thing that is not as an orderly stop has left it; None: all is."""
         if self._state.lost:
             names = sorted(partition_dir_name(*key) for key in self._state.lost)
             return f"{len(names)} of its folders have gone, {names[0]} among them,"

@@ -6,7 +6,7 @@
     /disk2/data   flights-1   flights-3
 
 Each directory has its own lock, identity, clean-shutdown marker and checkpoints (`log_directory`).  A new replica goes to
-the directory with the fewest.  What is checked at a start is checked in all directories before anything is changed in one.
+the directory with the fewest.  All checks of a start are made in all directories before anything is changed in one.
 
 | what is wrong                                              | outcome                                                  |
 |------------------------------------------------------------|----------------------------------------------------------|
@@ -105,7 +105,7 @@ class LogManager:
         Args:
             fs: The disks.
             paths: Paths of the directories, at least one; created when missing.
-            cluster_id: The cluster that they must belong to; None: what the formatted ones say.
+            cluster_id: The cluster that they must belong to; None: the cluster of the formatted ones.
             node_id: The node that they must belong to.
             now_ms: Wall time.
             config: Settings of logs of which nothing else is known.
@@ -183,7 +183,7 @@ class LogManager:
 
     @property
     def replicas(self) -> tuple[TopicPartition, ...]:
-        """Everything in directories that work, what cannot be used included."""
+        """All replicas in directories that work, unusable ones included."""
         return self._group.replicas
 
     @property
@@ -375,7 +375,7 @@ class LogManager:
         return path
 
     def quarantine(self, topic: str, partition: int, error: ReplogError) -> None:
-        """Takes an open replica offline alone: its bytes contradict what was promised about them."""
+        """Takes an open replica offline alone: its bytes contradict the promises about them."""
         self._homes.require((topic, partition)).quarantine((topic, partition), error)
 
     # Moves between directories
@@ -446,7 +446,7 @@ class LogManager:
         return self._group.prepare_log_start_offsets()
 
     def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
-        """Prepares jobs that write the high watermarks; replicas that are not named keep what they have."""
+        """Prepares jobs that write the high watermarks; replicas that are not named keep theirs."""
         return self._group.prepare_high_watermarks(high_watermarks)
 
     def checkpoint_recovery_points(self) -> None:

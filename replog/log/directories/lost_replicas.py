@@ -29,7 +29,7 @@ def lost_replicas(
     """Returns the replicas that are gone.
 
     Args:
-        recovery_points: What the directory's checkpoint says.
+        recovery_points: The recovery points in the directory's checkpoint.
         found: The replicas that have a folder, here or in another directory of the node, or had one that was retired.
     """
     return [
@@ -43,7 +43,7 @@ def folder_is_gone(path: str, key: TopicPartition, recovery_point: int) -> Corru
     Args:
         path: The log directory.
         key: Topic and partition.
-        recovery_point: The end of what was flushed of it, exclusive.
+        recovery_point: The exclusive end of its flushed records.
     """
     folder = f"{path}/{partition_dir_name(*key)}"
     known = f"its folder is gone, and everything below offset {recovery_point} was flushed. Nothing was changed"

@@ -3,7 +3,7 @@
     /disk1/data/flights-3                                the replica, in use
     /disk2/data/flights-3.<32 hex>-future                its copy, growing; name of Kafka's
 
-Segments are copied as they are, with their indexes and snapshots; what is appended meanwhile is copied after it.  When
+Segments are copied as they are, with their indexes and snapshots; batches that are appended meanwhile are copied later.  When
 little is missing the replica is closed for a moment, and the copy takes its place::
 
     copy the rest | fsync | 1 rename -future to -moved | 2 rename flights-3 to -delete | 3 rename -moved to flights-3
@@ -86,7 +86,7 @@ class FolderCopy:
         return sum(size_bytes - self._has(files, segment) for segment, size_bytes in files.segments)
 
     def step(self, files: LogFiles, bytes_max: int) -> int:
-        """Copies some of what is missing.
+        """Copies some of the missing bytes.
 
         Args:
             files: The segments of the log now.
@@ -144,12 +144,12 @@ class FolderCopy:
         self._fs.sync_dir(parent_of(self.target))
 
     def abandon(self) -> None:
-        """Removes the copy; what cannot be removed now is removed at the next start."""
+        """Removes the copy; files that cannot be removed now are removed at the next start."""
         with contextlib.suppress(OSError):
             self._fs.remove_tree(self.target)
 
     def _take_over(self, files: LogFiles) -> None:
-        """Drops what is not what the log consists of any more: after a truncation nothing of it is believed."""
+        """Drops copied files that the log does not consist of any more; after a truncation the whole copy."""
         if self._generation != files.generation:
             if self._generation is None:
                 self._fs.make_dirs(self.target)
@@ -213,7 +213,7 @@ def _copy(source: File, target: File, start: int, end: int) -> None:
 
 
 def swap_folders(fs: FileSystem, current: str, future: str, unique_id: UUID) -> DirectoryDeletionJob:
-    """Puts a finished copy in the place of a replica; the job removes what was the replica.
+    """Puts a finished copy in the place of a replica; the job removes the old folder.
 
     Raises:
         OSError: There is no room for the first new name: nothing has changed.

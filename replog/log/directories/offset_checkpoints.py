@@ -1,7 +1,7 @@
 """Writing the offset checkpoints of a directory beside its owner: prepared by the owner, written in any thread.
 
 Why: a file with a line for each of a thousand partitions takes an fsync and milliseconds, and the owner, the event loop,
-must not wait for them.  What must not happen then is that an older content lands on a newer one: a recovery point that a
+must not wait for them.  Then an older content must not land on a newer one: a recovery point that a
 truncation has lowered would be promised again.  So writes of one file exclude each other, and one that comes too late is
 left out.
 
@@ -71,7 +71,7 @@ class OffsetCheckpoint:
             self._witness.read(found)
 
     def require_undoubted(self, key: TopicPartition) -> None:
-        """Raises where its witness contradicts what it says about a replica.
+        """Raises if its witness contradicts its offset of a replica.
 
         Raises:
             CorruptCheckpointError: One of the two is damaged; the text names the ways out.
@@ -80,7 +80,7 @@ class OffsetCheckpoint:
             self._witness.require_same(key)
 
     def doubts(self, key: TopicPartition) -> bool:
-        """Whether its witness contradicts what it says about a replica."""
+        """Whether its witness contradicts its offset of a replica."""
         return self._witness is not None and self._witness.doubts(key)
 
     def may_name(self, key: TopicPartition) -> bool:
@@ -161,7 +161,7 @@ class CheckpointJob(Struct, frozen=True):
 
     Attributes:
         checkpoint: The checkpoint.
-        offsets: What it is going to say.
+        offsets: The offsets that it is going to have.
         number: The number of the job among those of the checkpoint, rising.
         settled: The replicas about which a doubt of its witness ends.
     """

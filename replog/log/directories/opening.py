@@ -24,7 +24,7 @@ def lock_usable(survey: Survey, lock: Callable[[str], LogDirectory], undo: ExitS
     """Locks the usable directories and returns them; one whose disk fails is left out while others work.
 
     Args:
-        survey: What was found in the directories.
+        survey: The survey of the directories.
         lock: A function that locks the directory with this path.
         undo: The stack that is told to release them.
 
@@ -88,7 +88,7 @@ class Loader:
 
         Args:
             directories: The directories, locked.
-            survey: What was found in them.
+            survey: The survey of them.
             waiting: The replicas that are whole in a directory which cannot be used yet.
         """
         opened: list[LogDirectory] = []
@@ -177,5 +177,5 @@ def _scan_size(fs: FileSystem, directory: str, recovery_point: int) -> ScanSize:
         first = max(0, sum(base <= recovery_point for base in bases) - 1)
         sizes = [fs.size(file_path(directory, base, LOG_SUFFIX)) for base in bases[first:]]
     except OSError:
-        return ScanSize(0, 0)  # opening it will say what is wrong
+        return ScanSize(0, 0)  # opening it will report the error
     return ScanSize(len(sizes), sum(sizes))

@@ -165,7 +165,7 @@ class DirectoryReplicas:
     # That move
 
     def close_one(self, key: TopicPartition, high_watermark: int, error: ReplogError) -> ClosedReplica:
-        """Takes an open replica offline, to be reopened; `error` is what it answers with meanwhile."""
+        """Takes an open replica offline, to be reopened; `error` is its answer meanwhile."""
         log = self._state.logs[key]
         replica = ClosedReplica(
             key=key,
@@ -182,7 +182,7 @@ class DirectoryReplicas:
         return replica
 
     def replace(self, loaded: LoadedReplica, replica: ClosedReplica) -> None:
-        """Takes a replica that was reopened; what is known of it besides its files goes with it."""
+        """Takes a replica that was reopened, with its state besides its files."""
         self._state.drop(loaded.key)
         self.add(loaded)
         self._state.set_high_watermark(loaded.key, replica.high_watermark)

@@ -86,7 +86,7 @@ class RetirementJob:
 
         Raises:
             DiskFullError: There is no room for a name, even without the reserve, or (`TooManyOpenFilesError`) no
-                descriptor: run it again, and it does what is left.
+                descriptor: run it again, and it does the rest.
             StorageError: The disk failed; some folders may have their old names.
         """
         while not self._has_renamed():
@@ -94,7 +94,9 @@ class RetirementJob:
         self.forget()
 
     def forget(self) -> None:
-        """Removes the checkpoint lines, if there is room: what makes room goes on, and a new replica forgets first.
+        """Removes the checkpoint lines, if there is room.
+
+        Without room the deletions go on, which make some, and a new replica of the name forgets the line first.
 
         Raises:
             StorageError: The disk failed.
@@ -104,7 +106,7 @@ class RetirementJob:
             self.is_forgotten = True
 
     def _has_renamed(self) -> bool:
-        """Renames what has its old name; returns whether all of that is durable, False: there is more room now."""
+        """Renames the folders with old names; returns whether all of that is durable, False: there is more room now."""
         folder = self.path
         try:
             while self._to_rename:

@@ -36,7 +36,7 @@ class SwapJob:
     Attributes:
         home: The directory that has the replica afterwards.
         loaded: The replica, opened or not.
-        retired: The job that removes what was the replica; None: the move failed.
+        retired: The job that removes the old folder; None: the move failed.
         error: The error with which the move failed; None: it did not.
     """
 
@@ -59,7 +59,9 @@ class SwapJob:
             self.error = StorageError(f"{move.target.path} cannot take {move.copy.source}: {error}. Check the disk")
             move.copy.abandon()
             self.loaded = move.source.reopen(replica, now_ms, recovery_point=replica.recovery_point)
-        except StorageError as error:  # halfway: what is written to the replica now would be lost at the next start
+        except (
+            StorageError
+        ) as error:  # halfway: records that are written to the replica now would be lost at the next start
             self.error = error
             self.loaded = LoadedReplica(replica.key, replica.topic_id, None, error)
         else:

@@ -93,7 +93,7 @@ def rebuild_producers(
         segments: The segments of the log.
         config: Settings of the log: how much of the tail is looked at for the last five batches.
         now_ms: Wall time.
-        flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
+        flushed_offset: The flushed offset: segments that reach above it have unflushed writes and stay open.
 
     Returns:
         The offset of the snapshot that it begins with; None: there is none.

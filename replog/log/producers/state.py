@@ -109,7 +109,7 @@ class ProducerStateManager:
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
-        """Producer id -> what is known of it.  Read only."""
+        """Producer id -> its state.  Read only."""
         return self._producers
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
@@ -200,14 +200,14 @@ class ProducerStateManager:
         return min(firsts, default=None)
 
     def is_in_open_transaction(self, producer_id: int, offset: int) -> bool:
-        """Whether what a producer has written at an offset in a transaction belongs to one that has not ended."""
+        """Whether a record that a producer wrote at an offset belongs to a transaction that has not ended."""
         first_offset = self._open.get(producer_id)
         return first_offset is not None and offset >= first_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forgets producers without an open transaction that have not written for `expiration_ms`.
 
-        Time is when the broker saw them (or opened the log), not what their records claim: a producer of old events
+        Time is when the broker saw them (or opened the log), not the time in their records: a producer of old events
         would lose its protection at once otherwise.
         """
         for producer_id, entry in list(self._producers.items()):
@@ -215,7 +215,7 @@ class ProducerStateManager:
                 del self._producers[producer_id]
 
     def saved(self, producer_id: int) -> ProducerEntry | None:
-        """Copies what is known of one producer, for `restore`; None: nothing is."""
+        """Copies the state of one producer, for `restore`; None: it is unknown."""
         entry = self._producers.get(producer_id)
         if entry is None:
             return None

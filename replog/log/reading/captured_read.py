@@ -1,4 +1,4 @@
-"""One read by offset: what it asks for, where it begins, and what it finds.
+"""One read by offset: its request, its beginning, and its outcome.
 
 Its data are captured beforehand, so that it may run in any thread, while the owner of the log goes on.
 """

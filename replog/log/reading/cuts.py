@@ -1,6 +1,6 @@
 """Where the log of a partition may be cut into parts of about equal size, for readers that share the work.
 
-Only what is in memory or in offset indexes is looked at, never the log itself: sizes are reckoned, and a wrong index costs
+Only memory and offset indexes are looked at, never the log itself: sizes are reckoned, and a wrong index costs
 balance, not correctness, for each part is read by its offsets.
 """
 

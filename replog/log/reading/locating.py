@@ -17,7 +17,7 @@ class FileSpan(NamedTuple):
         end_position: The byte behind them, exclusive.
         base_offset: The base offset of the first batch, which may lie below the offset asked for; of the segment where
             `position` is 0.
-        end_offset: The end of what was asked for that can be in this segment, exclusive.
+        end_offset: The exclusive end of the part of the range that can be in this segment.
         is_sealed: Whether nothing is written to the file any more.
     """
 
@@ -39,9 +39,9 @@ def locate_batches(
     Args:
         segments: The segments of the log.
         start_offset: The first offset that is wanted.
-        end_offset: The end of what is wanted, exclusive; at most the log end.
-        flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
-        spans_max: The most spans to return; what is left out is asked for again.
+        end_offset: The exclusive end of the range; at most the log end.
+        flushed_offset: The flushed offset: segments that reach above it have unflushed writes and stay open.
+        spans_max: The most spans to return; the rest is asked for again.
 
     Raises:
         CorruptRecordError: Bytes on the way are no batch.

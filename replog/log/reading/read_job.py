@@ -1,6 +1,6 @@
 """A read that may wait for the disk, for a thread of its own.
 
-Why a job: what is not in the page cache takes from 0.1 ms to a second, and the owner of a log must not wait.  The owner
+Why a job: a read beyond the page cache takes from 0.1 ms to a second, and the owner of a log must not wait.  The owner
 prepares it (`Log.prepare_read`), any thread runs it while the owner goes on appending, rolling, deleting or cutting, the
 owner takes the result (`Log.complete_read`).
 
@@ -25,7 +25,7 @@ class ReadJob:
         generation: Generation of the log when the job was prepared; a truncation since then makes the result worthless.
         finished: Whether `run` has returned.
         error: The error that the read met; raised when the job is completed, unless the log was cut meanwhile.
-        outcome: What the read found; None: nothing.
+        outcome: The outcome of the read; None: there is none.
     """
 
     __slots__ = ("__weakref__", "captured", "error", "finished", "generation", "outcome")
@@ -48,7 +48,7 @@ class ReadJob:
         return self.captured.files
 
     def raise_error(self) -> None:
-        """Raises what the read met, if it met something, and does not keep it."""
+        """Raises the error of the read, if there was one, and does not keep it."""
         error, self.error = self.error, None
         try:
             if error is not None:

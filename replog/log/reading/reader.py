@@ -116,7 +116,7 @@ class LogReader:
     def prepare_read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
     ) -> ReadJob:
-        """Prepares what `read` does for another thread.
+        """Prepares the work of `read` for another thread.
 
         Every job must be handed to `complete_read`, whether it ran or not.  The arguments are those of `read`.
 
@@ -135,10 +135,10 @@ class LogReader:
         return job
 
     def complete_read(self, job: ReadJob) -> bytes | None:
-        """Takes the result of a job: what `read` would have answered when it was prepared.
+        """Takes the result of a job: the answer that `read` would have given when it was prepared.
 
         Returns:
-            None: the log was cut meanwhile (or the job never ran): what it read, or failed to read, says nothing.
+            None: the log was cut meanwhile (or the job never ran), so its result or error says nothing.
 
         Raises:
             OffsetOutOfRangeError: The log start has passed the offset meanwhile.
@@ -158,7 +158,7 @@ class LogReader:
         except OSError as error:
             raise unreadable(state, error) from error
         finally:
-            job.error = None  # its traceback has what was read, and leads back to the job
+            job.error = None  # its traceback has the bytes that were read, and leads back to the job
         return self._note_captured(job.captured, job.outcome)
 
     def offset_for_timestamp(
@@ -168,8 +168,8 @@ class LogReader:
 
         Args:
             timestamp_ms: The timestamp; None: the largest one of the log.
-            end_offset: Exclusive end of what counts; None is returned where the first such record is not below it.
-            max_decompressed_bytes: What a batch may decompress to; of one that is larger the header's time counts.
+            end_offset: Exclusive end of the search; None is returned if the first such record is not below it.
+            max_decompressed_bytes: The most bytes that a batch may decompress to; for a larger one the header's time counts.
 
         Raises:
             CorruptRecordError, StorageError: See `read`.
@@ -183,7 +183,7 @@ class LogReader:
 
         Args:
             start_offset: The offset; one below the log start means the log start.
-            end_offset: Exclusive end of what counts.
+            end_offset: Exclusive end of the search.
 
         Raises:
             CorruptRecordError, StorageError: See `read`.
@@ -193,7 +193,7 @@ class LogReader:
     def prepare_search(
         self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
     ) -> SearchJob | None:
-        """Prepares what `offset_for_timestamp` does for another thread; None: there is no such record.
+        """Prepares the work of `offset_for_timestamp` for another thread; None: there is no such record.
 
         Every job must be handed to `complete_search`.  The arguments are those of `offset_for_timestamp`.
 
@@ -218,7 +218,7 @@ class LogReader:
         return self._begun(search)
 
     def prepare_search_from(self, start_offset: int, *, end_offset: int) -> SearchJob | None:
-        """Prepares what `first_record` does for another thread, as `prepare_search`."""
+        """Prepares the work of `first_record` for another thread, as `prepare_search`."""
         state = self._state
         search = search_from_offset(
             state.segments,
@@ -281,8 +281,8 @@ class LogReader:
 
         Args:
             start_offset: The first offset that is wanted.
-            end_offset: The end of what is wanted, exclusive.
-            spans_max: The most spans to return; what is left out is asked for again.
+            end_offset: The exclusive end of the range.
+            spans_max: The most spans to return; the rest is asked for again.
 
         Raises:
             OffsetOutOfRangeError: The start or the end lies below the log start or above the log end.
@@ -355,7 +355,7 @@ class LogReader:
     # Parts
 
     def _ceiling(self, offset: int, end_offset: int) -> int:
-        """Returns the end of what a read of `offset` may give."""
+        """Returns the exclusive end of the records that a read of `offset` may give."""
         log_end_offset = self._state.log_end_offset
         if not self._state.log_start_offset <= offset <= log_end_offset:
             raise self._out_of_range(offset)
@@ -382,8 +382,8 @@ class LogReader:
             yield Part(segment.reader(cached_only=cached_only), end_offset)
 
     def _capture(self, request: ReadRequest) -> CapturedRead:
-        """Captures what the same read needs in another thread."""
-        parts = tuple(islice(self._parts(request), 2))  # what the first does not have stands at the start of the next
+        """Captures the data that the same read needs in another thread."""
+        parts = tuple(islice(self._parts(request), 2))  # a record that the first lacks stands at the start of the next
         files = tuple(part.reader.file for part in parts)
         return CapturedRead(request, parts, self._places.get(request.offset), files, self._version)
 
@@ -437,9 +437,9 @@ class LogReader:
         return headers[0].next_offset == (headers[1].base_offset if len(headers) > 1 else end_offset)
 
     def _before_hole(self, request: ReadRequest, found: SegmentRead) -> SegmentRead:
-        """Returns what was read up to the first batch that does not begin where the one before it ends, if it must.
+        """Returns the outcome up to the first batch that does not begin where the one before it ends, if it must.
 
-        The next read begins there, looks at what stands around it, and says what is wrong.
+        The next read begins there, looks at the batches around it, and reports the damage.
         """
         complete_from = self._state.complete.offset
         if not found.data or not request.is_checked or complete_from is None or found.next_offset <= complete_from:
@@ -490,7 +490,7 @@ def _consecutive(data: bytes, offset: int, complete_from: int) -> tuple[int, int
 
 
 def unreadable(state: LogState, error: OSError) -> ReplogError:
-    """Returns what a reader is told about an error of the disk."""
+    """Returns the error that a reader is told for an error of the disk."""
     if is_out_of_files(error):
         return disk_full(f"{state.topic_partition} cannot be read", state.directory, error)
     if isinstance(error, FileNotFoundError):

@@ -1,6 +1,6 @@
 """The newest batches of logs that are being written, kept in memory for readers right behind the end.
 
-Why beside the page cache: every in-sync replica fetches what was appended a moment ago.  From here they share one copy,
+Why beside the page cache: every in-sync replica fetches the batches of a moment ago.  From here they share one copy,
 without looking up a position or asking the kernel.
 """
 
@@ -58,7 +58,7 @@ class TailCache:
         return self._size_bytes
 
     def add(self, chunk: _Chunk) -> None:
-        """Keeps what was appended just now, and lets go of the oldest."""
+        """Keeps the batches of an append, and lets go of the oldest."""
         self._chunks.append(chunk)
         self._size_bytes += len(chunk.data)
         while self._size_bytes > self._bytes_max:
@@ -117,7 +117,7 @@ class LogTail:
         return TailRead(data, found[-1].next_offset, found[-1].end)
 
     def forget(self) -> None:
-        """Forgets every batch, because what the file holds has changed."""
+        """Forgets every batch, because the content of the file has changed."""
         self._chunks.clear()
 
     def let_go(self, chunk: _Chunk) -> None:

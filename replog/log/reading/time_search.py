@@ -30,9 +30,9 @@ class SegmentSearch(Struct, frozen=True):
     Attributes:
         file: The file of the segment.
         size_bytes: How much of it counts.
-        position: The byte at which a batch begins, not behind what is searched for.
+        position: The byte at which a batch begins, not behind the wanted record.
         start_offset: The first offset that counts.
-        max_decompressed_bytes: What a batch may decompress to; of one that is larger the header's time counts.
+        max_decompressed_bytes: The most bytes that a batch may decompress to; for a larger one the header's time counts.
         timestamp_ms: The least timestamp; None: any, of data.
         entry: The entry of the time index that led to `position`.
     """
@@ -127,7 +127,7 @@ class SegmentSearch(Struct, frozen=True):
 
 
 Search: TypeAlias = Generator[SegmentSearch, RecordTime | None, RecordTime | None]
-"""Gives what is to be searched next, is sent what was found there, returns the result.  It runs where the log's owner does."""
+"""Yields the next segment to search, is sent the finding there, returns the result.  Runs where the log's owner does."""
 
 
 def search_by_time(
@@ -146,7 +146,7 @@ def search_by_time(
         timestamp_ms: The timestamp.
         start_offset: The first offset that counts.
         end_offset: Exclusive end.
-        flushed_offset: End of what is flushed; see `SegmentList.touch`.
+        flushed_offset: The flushed offset; see `SegmentList.touch`.
         max_decompressed_bytes: See `SegmentSearch`.
     """
     number = segments.first_reaching(timestamp_ms, segments.number_for(start_offset))
@@ -175,7 +175,7 @@ def search_from_offset(
         segments: The segments of the log, which may be deleted while one of them is searched.
         start_offset: The first offset that counts.
         end_offset: Exclusive end.
-        flushed_offset: End of what is flushed; see `SegmentList.touch`.
+        flushed_offset: The flushed offset; see `SegmentList.touch`.
         max_decompressed_bytes: See `SegmentSearch`.
     """
     number = segments.number_for(start_offset)
@@ -229,7 +229,7 @@ class SearchJob:
             self.error = error
 
     def next(self) -> SearchJob | RecordTime | None:
-        """Returns the job for the next segment, or what the whole search has found.  Where the owner is."""
+        """Returns the job for the next segment, or the result of the whole search.  Runs where the owner does."""
         try:
             return SearchJob(self._search, self._search.send(self.found), self.generation)
         except StopIteration as end:
