@@ -1,7 +1,7 @@
 """The state of one log: the offsets, epochs, producers and segments that all parts of `Log` work on.
 
-The parts read it as they like; only its methods change what it holds, and each is one transition.  They share it because
-what must hold between offsets, epochs and segments holds for all of them.
+The parts read it as they like; only its methods change it, and each is one transition.  They share it because the rules between
+offsets, epochs and segments hold for all of them.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class LogState:
         guard: Whether the log may be changed.
         segments: The segments; the last one is active.
         deleted: The segments that left the log and still have files.
-        closer: What closes files once no job uses them.
+        closer: The closer, which closes files once no job uses them.
         epochs: Which leader epoch began where.
         producers: Idempotent producers.
         complete: From where on no offset was left out.
-        flushed_file: What says beside the log how far it is flushed.
-        report: What opening it found.
+        flushed_file: The file beside the log that says how far it is flushed.
+        report: The findings of opening it.
         log_start_offset: First offset that may be read.
         log_end_offset: Offset of the next record, exclusive end.
         recovery_point: Everything below is on stable storage (or deleted), exclusive; without regard to the log start.
         first_dirty_offset: Everything below it was compacted.
         last_epoch: The latest leader epoch in the cache; None when there is none.
-        generation: How often the log was cut: what was captured before a cut says nothing after it.
+        generation: How often the log was cut: data that were captured before a cut are void after it.
         unsynced: Open files beside the log, indexes and snapshots, that wait for the next flush.
         name_changes: How often names in the directory changed.
         name_changes_synced: How many of these changes are on stable storage.
@@ -222,7 +222,7 @@ class LogState:
 
         Args:
             active: The segment, whose base offset is above all others.
-            unsynced: Open files of what was the active one, for the next flush to sync.
+            unsynced: Open files of the former active one, for the next flush to sync.
         """
         self.unsynced += unsynced
         self.segments.append(active)
@@ -252,7 +252,7 @@ class LogState:
     # Truncation
 
     def begin_generation(self) -> None:
-        """Notes that the log is about to be cut: what was captured before says nothing any more."""
+        """Notes that the log is about to be cut: data that were captured before are void."""
         self.is_touched = True
         self.generation += 1
 
@@ -261,7 +261,7 @@ class LogState:
         self.log_start_offset = offset
 
     def lower_recovery_point(self, offset: int) -> None:
-        """Withdraws the promise that what is at or above `offset` is on stable storage."""
+        """Withdraws the promise that records at or above `offset` are on stable storage."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def lower_first_dirty_offset(self, offset: int) -> None:
@@ -279,7 +279,7 @@ class LogState:
         self.last_epoch = self.epochs.latest_epoch
 
     def end_at(self, offset: int) -> None:
-        """Lets the log end at `offset`: what was behind it is cut."""
+        """Lets the log end at `offset`: records behind it are cut."""
         self.log_end_offset = offset
 
     def write_checkpoint(self, *, is_emptied: bool) -> None:
@@ -302,7 +302,7 @@ class LogState:
     # Deletion and compaction
 
     def raise_log_start(self, offset: int) -> None:
-        """Moves the log start up: what is below may be deleted.  Lower offsets are ignored.
+        """Moves the log start up: records below may be deleted.  Lower offsets are ignored.
 
         Not durable by itself: after a crash the log may start lower again, and its leader epochs are still known then
         (they are forgotten with the segments, unlike in Kafka).
@@ -324,7 +324,7 @@ class LogState:
         self.epochs.truncate_from_start(offset)
 
     def restore_first_dirty_offset(self, offset: int) -> None:
-        """Takes over what a checkpoint of the cleaner says; 0 when it says nothing: everything is dirty."""
+        """Takes over the offset of a cleaner checkpoint; 0 if there is none: everything is dirty."""
         self.first_dirty_offset = min(offset, self.log_end_offset)
 
     def raise_first_dirty_offset(self, offset: int) -> None:

@@ -1,4 +1,4 @@
-"""Truncation: a follower cuts what its leader does not have (KIP-101, docs/KAFKA.md 4.5).
+"""Truncation: a follower cuts records that its leader does not have (KIP-101, docs/KAFKA.md 4.5).
 
 Order, and what a crash after each step leaves:
 
@@ -61,7 +61,7 @@ class Truncator:
             False when the log ends at or below `offset` already.
 
         Raises:
-            CorruptRecordError, CorruptIndexError: What stays is damaged; the log cannot be used any more, its disk can.
+            CorruptRecordError, CorruptIndexError: The part that stays is damaged; the log cannot be used any more, its disk can.
             DiskFullError: Nothing was cut; or, for want of descriptors, the cut is there and ends with the next change.
             StorageError: The disk failed.
         """
@@ -218,12 +218,12 @@ class Truncator:
         """
         state = self._state
         state.flushed_file.lower_to(0)
-        state.move_log_start(state.checkpointed_log_start_offset)  # it may have been raised above what is flushed
+        state.move_log_start(state.checkpointed_log_start_offset)  # it may have been raised above the flushed offset
         state.lower_recovery_point(0)
         state.write_checkpoint(is_emptied=True)
 
     def _promise_no_more_than(self, end_offset: int, *, is_emptied: bool) -> None:
-        """Lowers what a crash would take as a promise about bytes that are about to go."""
+        """Lowers the promises that a crash would leave about bytes that are about to go."""
         state = self._state
         state.begin_generation()
         self._reader.forget_places()
@@ -246,7 +246,7 @@ class Truncator:
     def _end_cut(self, *, is_durable: bool) -> None:
         """Fsyncs the directory where that is still to be done, and builds the producers anew.
 
-        Nothing may be appended before: an old tail must not come back behind it, nor producers of what was cut count.
+        Nothing may be appended before: an old tail must not come back behind it, nor producers of cut batches count.
         """
         state = self._state
         if not is_durable:

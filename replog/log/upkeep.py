@@ -80,7 +80,7 @@ class Upkeep:
             with contextlib.suppress(DiskFullError):  # deleting makes room; more epochs than segments do no harm
                 state.forget_epochs_before(state.segments[0].base_offset)
         except OSError as error:
-            if is_out_of_files(error):  # what was renamed is in order; the directory is fsynced with the next one
+            if is_out_of_files(error):  # the renamed files are in order; the directory is fsynced with the next one
                 state.note_name_change()
                 state.guard.done()
                 outcome = "What is deleted by now stays so, the rest goes the next time"

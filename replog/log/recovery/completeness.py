@@ -19,7 +19,7 @@ does not tell a hole that damage made.  If it is known that no offset was left o
 | `open_log` finds no file                          | is made, from the end of the log on       | no file                        |
 | a repair gives up what is missing                 | is raised to behind it first, durably     | repair again                   |
 
-Kafka and older versions know nothing of it.  What they leave when they compact a log is a line in
+Kafka and older versions know nothing of it.  Their trace when they compact a log is a line in
 `cleaner-offset-checkpoint`: a log with one claims nothing.
 """
 
@@ -61,7 +61,7 @@ class Completeness:
         return self.offset is not None and offset >= self.offset
 
     def raise_to(self, offset: int) -> None:
-        """Raises the claim before the log loses what lies below `offset`; durable when it returns.
+        """Raises the claim before the log loses the records below `offset`; durable when it returns.
 
         A lower `offset` changes nothing.  Where the disk is full the claim is withdrawn instead.
 
@@ -79,7 +79,7 @@ class Completeness:
             self.withdraw()  # deleting makes room, and must not fail for want of it
 
     def claim(self, offset: int) -> None:
-        """Says of a log of an older version what its owner knows; durable when it returns.
+        """Claims for a log of an older version what its owner knows; durable when it returns.
 
         Raises:
             OSError: The disk failed, or is full.
@@ -144,7 +144,7 @@ def hole(path: str, position: int, start_offset: int, end_offset: int) -> Corrup
 
 
 def hole_reason(start_offset: int, end_offset: int) -> str:
-    """Returns the text that says which offsets are missing, and what can be done."""
+    """Returns the text that says which offsets are missing, with the next step."""
     return (
         f"offsets {start_offset} to {end_offset - 1} are missing, and no compaction took them. Nothing was changed: restore "
         "the segment files from a copy; where the partition has other replicas, this one is fetched from its leader again; or "

@@ -51,12 +51,12 @@ class CutPiece(NamedTuple):
 
 
 def keep_cut(fs: FileSystem, directory: str, pieces: Sequence[CutPiece], bytes_max: int = CUT_BYTES_MAX) -> int:
-    """Copies what is about to be cut, durably; returns how many bytes were kept.
+    """Copies bytes that are about to be cut, durably; returns how many were kept.
 
     Args:
         fs: The disk.
         directory: The folder of the log.
-        pieces: What will be cut, in the order of the log.
+        pieces: The pieces that will be cut, in the order of the log.
         bytes_max: How many bytes are kept at most, from 0 to `CUT_BYTES_MAX`.
 
     Raises:
@@ -87,11 +87,11 @@ def keep_cut(fs: FileSystem, directory: str, pieces: Sequence[CutPiece], bytes_m
 
 
 def tell_cut(topic_partition: str, pieces: Sequence[CutPiece], offsets: str, why: str, kept_bytes: int) -> None:
-    """Tells in a warning what was cut; nothing where no byte was.
+    """Warns of the bytes that were cut; does nothing if there are none.
 
     Args:
         topic_partition: The name of the log.
-        pieces: What was cut, in the order of the log.
+        pieces: The pieces that were cut, in the order of the log.
         offsets: The offsets that went, as far as they are known, such as "from 17 on".
         why: The reason.
         kept_bytes: How many of the bytes were kept.

@@ -8,7 +8,7 @@ A bit that flips in one makes another epoch, mostly a valid one.  Two things tel
 
 The checkpoint is a witness only where the log confirms it, or a digit that flips in it would condemn good batches: the
 batch before carries the epoch that it gives, and the border to the next epoch is not what is wrong.  Its last entry says
-nothing about where that epoch ends.  What is left: the first batch of an epoch and the last one of the log.
+nothing about where that epoch ends.  Not covered are the first batch of an epoch and the last one of the log.
 
 If two contradict each other, the later one counts as wrong: a disk that failed can leave an old tail behind one that was written
 anew, and it must be cut if none of it was flushed.

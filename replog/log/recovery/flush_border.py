@@ -1,7 +1,7 @@
 """Where the good batches of a segment end for certain: no checksum covers a batch's offset.
 
-A bit that flips in one makes the batch jump up.  It looks whole, and what follows it looks like the damage, at an offset
-above what was flushed: a torn write, to be cut.  Two things tell::
+A bit that flips in one makes the batch jump up.  It looks whole, and the batch behind it looks like the damage, at an
+offset above the flushed ones: a torn write, to be cut.  Two things tell::
 
     offsets      16   17   18 -> 50   19   20   21       19 goes back, and its checksum is right: 50 is wrong
     flushed to                          ^ 20             a flush ends where a batch ends: none reaches over 20
@@ -33,7 +33,7 @@ def certain_end(
         good_bytes: The size of the good batches.
         file_bytes: The size of the file.
         expected_offset: The end of the segment before it.
-        flushed_offset: The end of what was flushed, exclusive.
+        flushed_offset: The flushed offset, exclusive.
         has_no_gaps: Whether no compaction can have taken the batch that ended there.
     """
     last: PlacedHeader | None = None

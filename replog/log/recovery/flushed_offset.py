@@ -1,7 +1,7 @@
 """How far a log is on stable storage, in a few bytes beside it, written after every fsync.
 
-Why: what decides between a torn tail and damage is what was fsynced.  The recovery point says that up to a minute late; by
-it alone a bit that flips in that minute's records would look like a torn write, and everything behind it would be cut.
+Why: bad bytes are damage if they were fsynced, else a torn tail.  The recovery point tells the border up to a minute late; by it
+alone a bit that flips in that minute's records would look like a torn write, and everything behind it would be cut.
 
     flights-3/flushed-offset     00 01 | 00 00 00 00 00 00 03 e8 | 4a ed 7e 6f
                                  version 1, offset 1000 (exclusive), CRC-32C of the ten bytes before; big-endian
@@ -61,7 +61,7 @@ def decode_flushed_offset(data: bytes) -> int | None:
 
 
 class FlushedOffsetFile:
-    """The file of one log, and what it can say at most.
+    """The file of one log, and the highest offset that it can name.
 
     Invariants:
         - it never says more than is on stable storage, whenever the power goes;
@@ -70,7 +70,7 @@ class FlushedOffsetFile:
     Args:
         fs: The disk.
         directory: The folder of the log.
-        offset: What the file says; None: nothing that can be believed.
+        offset: The offset in the file; None: none that can be believed.
         offset_max: More than it may say after a crash; None: there is no file.
     """
 
@@ -121,11 +121,11 @@ class FlushedOffsetFile:
         A write that fails is told once and otherwise ignored: the old, lower bound stays true.
 
         Args:
-            offset: The end of what was fsynced, exclusive.
+            offset: The exclusive end of the fsynced records.
             era: The one in which that was the end of the log; in a later one the log was cut since.
 
         Raises:
-            FileNotFoundError: The folder is not there any more, so what was fsynced are files without a name.
+            FileNotFoundError: The folder is not there any more, so the fsynced files have no name.
         """
         with self._lock:
             if self._is_closed or era != self._era or (self.offset or 0) >= offset:
@@ -149,7 +149,9 @@ class FlushedOffsetFile:
             self._era += 1
             if self._offset_max is None or self._offset_max <= offset:
                 return
-            self._write(min(offset, self.offset or 0), is_durable=True)  # never more than what was believed already
+            self._write(
+                min(offset, self.offset or 0), is_durable=True
+            )  # never more than the offset that was believed already
 
     def remove(self) -> None:
         """Deletes the file, durably: nothing is known then, and the recovery point decides.

@@ -61,12 +61,12 @@ _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
 
 
 class LogLoader(LogRecovery):
-    """Opens one log; used once.  See `LoaderState` for what it is told."""
+    """Opens one log; used once.  See `LoaderState` for its input."""
 
     __slots__ = ()
 
     def load(self) -> LoadedLog:
-        """Opens the log; when it returns, what was cut or deleted is so durably.
+        """Opens the log; when it returns, cuts and deletions are durable.
 
         Raises:
             CorruptRecordError: Flushed bytes are damaged or gone; nothing was changed.
@@ -204,7 +204,7 @@ class LogLoader(LogRecovery):
         return segments
 
     def _sweep(self, names: list[str]) -> None:
-        """Deletes what an interrupted deletion or compaction left, and indexes without a log.
+        """Deletes the remains of an interrupted deletion or compaction, and indexes without a log.
 
         The indexes first: beside a `.log.deleted` they are known not to be the rest of a lost segment.
         """
@@ -243,7 +243,7 @@ class LogLoader(LogRecovery):
     def _refuse_log_start(self, segments: list[LogSegment], log_end_offset: int) -> None:
         """Refuses a log that ends below its checkpointed start although some of it was flushed.
 
-        Emptying a log lowers what is promised to 0 first, and no other step checkpoints a start above the end.
+        Emptying a log lowers the flushed offset and the recovery point to 0 first, and no other step checkpoints a start above the end.
         """
         if self._flushed_offset > 0:
             reason = f"the checkpointed log start {self.log_start_offset} lies above it, which cannot be"

@@ -1,4 +1,4 @@
-"""Reading a whole segment while a log is opened: where its good batches end, and what they say.
+"""Reading a whole segment while a log is opened: the end of its good batches, and their contents.
 
 A right checksum is not enough: it covers neither a batch's offset nor its leader epoch.  What contradicts them is judged
 here (`flush_border`, `epoch_witness`, gaps where there are none), as damage at the first batch that is in doubt.
@@ -65,7 +65,7 @@ class SegmentScanning(LoaderState):
     def _scan_bytes(
         self, segments: list[LogSegment], number: int, expected_offset: int, size_bytes: int
     ) -> ScanOutcome:
-        """Scans the first `size_bytes` of a segment, which becomes active with what they say."""
+        """Scans the first `size_bytes` of a segment, which becomes active with the findings."""
         segment = segments[number]
         producers = self._producers_before(segments, number)
         limit = RELATIVE_OFFSET_MAX + 1
@@ -74,7 +74,7 @@ class SegmentScanning(LoaderState):
         epoch = self._epoch_before(segments, number)
         new_scan = self._new_scan(segment, expected_offset, epoch, segment.base_offset + limit - 1)
         found = self._scanner.scan(segment.file, size_bytes, new_scan, producers, self._count_bytes)
-        if found.is_overflow and limit > RELATIVE_OFFSET_MAX:  # else it holds what belongs into a later segment
+        if found.is_overflow and limit > RELATIVE_OFFSET_MAX:  # else it holds batches of a later segment
             raise _too_wide(segment, found.scan)
         segment.take_scan(found.scan, self.config)
         self._producers_at = found.scan.next_offset

@@ -27,8 +27,8 @@ class LoaderState:
         fs: The disk.
         directory: The partition folder, which exists.
         config: The settings of the log.
-        recovery_point: Everything below it was flushed; what lies above is checked after an unclean stop.
-        flushed_file: What says, after an unclean stop, up to where damage cannot be a torn write.
+        recovery_point: Everything below it was flushed; batches above it are checked after an unclean stop.
+        flushed_file: The file that says, after an unclean stop, up to where damage cannot be a torn write.
         log_start_offset: The log start as checkpointed; 0 when it is not.
         clean: Whether the last stop was clean.
         now_ms: Wall time.
@@ -37,7 +37,7 @@ class LoaderState:
         is_read_only: Whether it is cut in memory only: no bytes are kept beside the log, and nothing is logged.
         is_compacted: Whether compaction has been here, as the directory above knows: then gaps say nothing.
         opens_holes: Whether a log in which offsets are missing is opened all the same; reads say so then.
-        on_progress: What is told about every MiB or so that was checked; None: nothing is.
+        on_progress: The function that is told of every MiB or so that was checked; None: there is none.
     """
 
     fs: FileSystem

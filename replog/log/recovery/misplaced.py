@@ -20,7 +20,7 @@ def misplaced(directory: str, metadata: PartitionMetadata | None) -> CorruptChec
 
     Args:
         directory: The partition folder.
-        metadata: What stands in its `partition.metadata`; None: there is no such file.
+        metadata: The content of its `partition.metadata`; None: there is no such file.
     """
     own = PurePosixPath(directory).name
     if metadata is None or metadata.folder_name in {None, own}:

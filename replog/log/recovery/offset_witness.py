@@ -1,4 +1,4 @@
-"""A second witness of what an offset checkpoint says: a digit that flips in one makes another offset, a valid one.
+"""A second witness of the offsets in a checkpoint: a digit that flips in one makes another offset, a valid one.
 
 | checkpoint                      | what a higher offset would do                                                         |
 |---------------------------------|---------------------------------------------------------------------------------------|
@@ -14,8 +14,8 @@ each of the three::
                                       flights 3 40 57       the checkpoint says 40 or 57 of flights-3
                                       flights 4 - 12        it says 12, or has no line of flights-4
 
-It is written before the checkpoint, with what that says until then and what it will say, so there is no moment at which the
-two contradict each other.  The next time that checkpoints are written it is told to forget what the checkpoint said before.
+It is written before the checkpoint, with the old offset in it and the new one, so the two never contradict each other.  The next
+time that checkpoints are written, the old offset is forgotten.
 
 | what happened                                   | what the next start finds                                             |
 |-------------------------------------------------|-----------------------------------------------------------------------|
@@ -40,7 +40,7 @@ from replog.records._crc32c import crc32c
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 GIVEN_UP_FILE: Final = "given-up-offset-checkpoint"
-"""The replicas of which a repair gave records up, each with the end (exclusive) of what it had."""
+"""The replicas of which a repair gave records up, each with the exclusive end of its records."""
 
 WITNESS_FILES: Final[Mapping[str, str]] = {
     checkpoints.LOG_START_OFFSET_FILE: "log-start-offset-witness",
@@ -60,7 +60,7 @@ _NOTHING: Final[Starts] = frozenset([None])
 
 
 class OffsetWitness:
-    """The file of one directory, and what the checkpoint beside it may say.
+    """The file of one directory, with the values that the checkpoint beside it may have.
 
     Invariants:
         - after any crash, a checkpoint that only this writes has a value that the file names.
@@ -74,8 +74,10 @@ class OffsetWitness:
         self._fs = fs
         self._checkpoint_path = checkpoint_path
         self._path = witness_path(checkpoint_path)
-        self._possible: dict[TopicPartition, Starts] = {}  # what the checkpoint may say, as far as it was written here
-        self._doubted: dict[TopicPartition, tuple[int | None, Starts]] = {}  # what it says, and what it should
+        self._possible: dict[
+            TopicPartition, Starts
+        ] = {}  # values that the checkpoint may have, as far as it was written here
+        self._doubted: dict[TopicPartition, tuple[int | None, Starts]] = {}  # its value, and the right one
         self._written: bytes | None = None
         self._is_exact = False
 
@@ -90,7 +92,7 @@ class OffsetWitness:
         return self._is_exact
 
     def read(self, found: Mapping[TopicPartition, int] | None) -> None:
-        """Compares the file with what the checkpoint says.
+        """Compares the file with the checkpoint.
 
         Args:
             found: The offsets in the checkpoint; None: there is no such file, and nothing to be doubted.
@@ -130,7 +132,7 @@ class OffsetWitness:
             self._is_exact = False
 
     def announce(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notes, durably, what the checkpoint is about to say, beside what it says; to be called before it is written.
+        """Notes, durably, the new values of the checkpoint beside the present ones; to be called before it is written.
 
         A doubt stays until the checkpoint has another value for the replica.
 
@@ -147,7 +149,7 @@ class OffsetWitness:
         self._is_exact = all(len(starts) == 1 for key, starts in self._possible.items() if key not in self._doubted)
 
     def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Notes that the checkpoint says this, durably; what it said before may come back from nowhere."""
+        """Notes that the checkpoint durably has these values; the ones before cannot come back."""
         self._possible = {key: frozenset([offset]) for key, offset in offsets.items()}
 
 
@@ -157,7 +159,7 @@ def witness_path(checkpoint_path: str) -> str:
 
 
 def read_witness(fs: FileSystem, path: str) -> dict[TopicPartition, Starts] | None:
-    """Reads what the checkpoint may say of each replica; None: nothing is known.
+    """Reads the values that the checkpoint may have for each replica; None: they are unknown.
 
     Raises:
         OSError: The disk failed.
@@ -178,7 +180,7 @@ def read_witness(fs: FileSystem, path: str) -> dict[TopicPartition, Starts] | No
 def contradicted(fs: FileSystem, checkpoint_path: str, key: TopicPartition) -> Starts | None:
     """Returns all that the checkpoint and its witness say of a replica, where they contradict each other; None: they do not.
 
-    Beside a running writer it may be what two files of different moments say.
+    Beside a running writer the two files may be of different moments.
 
     Raises:
         CorruptCheckpointError: The checkpoint cannot be read; the error is the leaf library's.
@@ -197,8 +199,8 @@ def doubtful_start(path: str, key: TopicPartition, found: int | None, named: Sta
     Args:
         path: The checkpoint.
         key: (topic, partition).
-        found: What it says.
-        named: What the witness says that it says.
+        found: Its value.
+        named: The values that the witness names.
     """
     name, witness = partition_dir_name(*key), witness_path(path)
     folder = f"{parent_of(path)}/{name}"

@@ -1,4 +1,4 @@
-"""Opening one log, for writing or for reading only: the files beside it, the loader, and what the disk may refuse."""
+"""Opening one log, for writing or for reading only: the files beside it, the loader, and refusals of the disk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_for_writing(
     clean: bool,
     is_compacted: bool,
 ) -> LoadedLog:
-    """Loads the log in `directory`, which is made when it is not there; recovers what a crash left.
+    """Loads the log in `directory`, which is made when it is not there; recovers it after a crash.
 
     The arguments are those of `Log.open`.
 
@@ -70,7 +70,7 @@ def load_for_reading(
     verify_all: bool,
     on_progress: Callable[[ScanProgress], None] | None,
 ) -> tuple[ReadOnlyView, LoadedLog]:
-    """Loads a log without changing a byte on disk; returns what was seen of the disk, and the log in it.
+    """Loads a log without changing a byte on disk; returns the view of the disk, and the log in it.
 
     The arguments are those of `Log.open_read_only`.
 
@@ -86,7 +86,7 @@ def load_for_reading(
             try:
                 return view, loader.load()
             except (OSError, StorageError):
-                if view.is_outdated():  # a writer deletes files: what was seen were not those of one moment
+                if view.is_outdated():  # a writer deletes files: the ones that were seen are not of one moment
                     continue
                 raise
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Cheap checks of what a start believes without reading it: sealed segments, leader epochs, the log start.
+"""Cheap checks of files that a start believes without reading them: sealed segments, leader epochs, the log start.
 
 Why: below the recovery point nothing is scanned, so a lost file, a segment cut at the border of two batches or one flipped
 digit in a checkpoint would go unnoticed, and the log would have a hole or give wrong answers.  What can be compared is
@@ -34,7 +34,7 @@ from replog.records import BatchHeader
 def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
     """Returns the base offsets of segments of which only indexes are left, although the log did not delete them.
 
-    A deletion renames the `.log` first, so what it leaves half done is an index beside a `.log.deleted`.
+    A deletion renames the `.log` first, so half a deletion leaves an index beside a `.log.deleted`.
 
     Args:
         names: The names of the files in the partition folder.

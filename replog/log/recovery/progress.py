@@ -63,7 +63,7 @@ class RecoveryMeter:
     Args:
         directory: The path of the log directory, for the events.
         now_ms: A monotonic clock.
-        tell: What gets the events, one at a time, in the thread that made the progress.
+        tell: The function that gets the events, one at a time, in the thread that made the progress.
     """
 
     def __init__(self, directory: str, now_ms: Callable[[], int], tell: Callable[[RecoveryProgress], None]) -> None:
@@ -78,7 +78,7 @@ class RecoveryMeter:
         self._bytes = [0, 0]
 
     def begin(self, log_count: int, sizes: ScanSize) -> None:
-        """Sets what there is to do."""
+        """Sets the size of the work."""
         with self._lock:
             self._logs[1], self._segments[1], self._bytes[1] = log_count, sizes.segment_count, sizes.size_bytes
             self._maybe_tell()

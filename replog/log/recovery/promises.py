@@ -23,7 +23,7 @@ class Promises(Struct, frozen=True):
     """Lower bounds that hold for a log.
 
     Attributes:
-        recovery_point: The end of what was flushed, exclusive; 0: unknown.
+        recovery_point: The exclusive end of the flushed records; 0: unknown.
         flushed_offset: The same, from the file beside the log, exact after kill -9; 0: unknown.
         log_start_offset: The log start; 0: unknown, the log begins with its first segment.
         clean: Whether the last stop was clean.

@@ -1,4 +1,4 @@
-"""A directory in which changes stay in memory: what lets a log be opened without changing a byte on disk.
+"""A directory in which changes stay in memory: with it a log is opened without changing a byte on disk.
 
 Why a file system and not a second way of opening: recovery, with all its rules, runs as always.  It cuts, renames and
 rebuilds in this view, and the log then reads through it::
@@ -137,7 +137,7 @@ class ReadOnlyView:
 
 
 class _DiskFile:
-    """A file on disk, open for reading; cutting it changes what is seen of it."""
+    """A file on disk, open for reading; cutting it changes the part that is seen."""
 
     __slots__ = ("_file", "_node")
 
@@ -193,7 +193,7 @@ class _DiskFile:
         self._file.close()
 
     def _limited(self, size: int) -> int:
-        """Returns `size`, or what is seen of the file where that is less."""
+        """Returns `size`, or the size that is seen of the file if that is less."""
         return size if self._node.limit == _NO_LIMIT else max(0, min(size, self._node.limit))
 
 

@@ -38,7 +38,7 @@ class ScanOutcome(NamedTuple):
     """The findings of a scan.
 
     Attributes:
-        scan: What the good batches say.
+        scan: The findings in the good batches.
         aborted: Transactions that they abort.
         damage: Why the scan ended before the end of the file; None: it did not.
         is_overflow: Whether good batches follow from there on, but too far from the base offset for this segment.  One
@@ -79,7 +79,7 @@ class SegmentScanner:
             size_bytes: How much of it is looked at.
             scan: A scan that was fed nothing yet.
             producers: The producers as they are before the segment; brought to the end of its good batches.
-            on_bytes: What is told how many more bytes were read and found good; not kept, or the buffer and the loader
+            on_bytes: The function that is told how many more bytes were read and found good; not kept, or the buffer and the loader
                 that counts would be a cycle.
 
         Raises:
@@ -104,7 +104,7 @@ class SegmentScanner:
         return ScanOutcome(scan, aborted, damage, is_overflow)
 
     def _make_room(self, batch_bytes: int, rest_bytes: int) -> str | None:
-        """Enlarges the buffer for a batch that is larger; returns what is wrong where it cannot be that."""
+        """Enlarges the buffer for a larger batch; returns the trouble if there cannot be one."""
         if batch_bytes == 0:
             return f"the file ends inside a batch header, {HEADER_BYTES} bytes are needed"
         if batch_bytes > rest_bytes:

@@ -1,4 +1,4 @@
-"""Which segments must be read when a log is opened, and what is cut behind the first damage.
+"""Which segments must be read when a log is opened, and how much is cut behind the first damage.
 
 After a clean stop nothing is scanned but the few batches behind the last index entry, and the last segment where it does
 not end at the recovery point.  Otherwise every segment from the
@@ -13,7 +13,7 @@ one with the recovery point on is read and checked::
     -----+ x x x x x x x x x -+-----------------            -> bytes that were flushed have changed or are gone:
                                                                CorruptRecordError, nothing is touched
 
-The flushed offset is what the file of that name says (see `flushed_offset`), or the recovery point where that is higher.
+The flushed offset is the one in the file of that name (see `flushed_offset`), or the recovery point if that is higher.
 
 | crash during recovery                             | what the next start finds                             |
 |---------------------------------------------------|-------------------------------------------------------|
@@ -38,7 +38,7 @@ from replog.records import describe_epoch
 
 
 class LogRecovery(SegmentScanning):
-    """The part of opening a log that decides what is believed, what is read, and what is cut."""
+    """The part of opening a log that decides which bytes are believed, read and cut."""
 
     __slots__ = ()
 
@@ -54,10 +54,10 @@ class LogRecovery(SegmentScanning):
         return self.log_start_offset
 
     def _recover(self, segments: list[LogSegment]) -> int:
-        """Checks what must be checked, leaves the last segment active; returns the log end offset."""
+        """Checks the segments that must be checked, leaves the last one active; returns the log end offset."""
         scan_from = self.recovery_point if self.scan_from is None else self.scan_from
         first_scanned = len(segments) if self.clean else _number_for(segments, scan_from)
-        if first_scanned < len(segments):  # what the log says there replaces what the checkpoint says
+        if first_scanned < len(segments):  # the log's own epochs there replace those of the checkpoint
             self._epochs.truncate_from_end(segments[first_scanned].base_offset)
         self._bytes_total = sum(segment.size_bytes for segment in segments[first_scanned:])
         self._doubt_epochs(segments, first_scanned)

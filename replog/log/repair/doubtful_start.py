@@ -56,7 +56,7 @@ class DoubtfulStart(Struct, frozen=True):
 
 
 def doubtful_start(fs: FileSystem, directory: str) -> DoubtfulStart | None:
-    """Returns what is in doubt about the start of the log in `directory`; None: nothing is.
+    """Returns the doubt about the start of the log in `directory`; None: there is none.
 
     Raises:
         CorruptCheckpointError: The checkpoint cannot be read; the error is the leaf library's.

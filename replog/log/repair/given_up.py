@@ -1,4 +1,4 @@
-"""Which offsets a repair has given up: the holes that it accepted, and what lay behind the new end of the log.
+"""Which offsets a repair has given up: the holes that it accepted, and the offsets behind the new end of the log.
 
     offsets     0 .. 9   10 .. 19   20 .. 24   25 .. 29        the `.log` of 10 to 19 is gone, the batch of 25 damaged
     given up             10 to 19              25 to 29        15 offsets, and the log ends at 25
@@ -22,7 +22,7 @@ def ranges_given_up(
 
     Args:
         holes: Ranges that were missing already; they may overlap.
-        log_start_offset: Where the log began before the repair; what is below was deleted on purpose.
+        log_start_offset: The log start before the repair; records below were deleted on purpose.
         end_offset_before: Where it ended, exclusive.
         end_offset: Where it ends now, exclusive.
     """

@@ -58,11 +58,11 @@ class IndexVerifier:
         self._max_timestamp = max(self._max_timestamp, max_timestamp)
 
     def stop(self) -> None:
-        """Notes that the scan ended at damage: entries for what lies behind it cannot be judged."""
+        """Notes that the scan ended at damage: entries for batches behind it cannot be judged."""
         self._is_stopped = True
 
     def finish(self) -> Iterator[IndexProblem]:
-        """Yields what does not fit, after the last batch."""
+        """Yields the findings, after the last batch."""
         yield from self._problems
         if self._is_stopped:
             return

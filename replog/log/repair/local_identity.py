@@ -5,7 +5,7 @@ r"""Repair of the `meta.properties` of a log of `open_log`: what is in it, and h
 | `cluster.id`, `node.id`, `replog.format` | the same for every log of `open_log`                                  |
 | `directory.id`                          | the legible one of the old file, else a new one: it is used nowhere else |
 
-So nothing is lost with it.  What must not happen is that the directory of a broker is made one of `open_log`: its ids are
+So nothing is lost with it.  But the directory of a broker must not be made one of `open_log`: its ids are
 known to a cluster, and only its owner can restore them.  Every byte but those of `directory.id` is known::
 
     #                                    a file is one of `open_log` where no byte, or a single one that a bit may have
@@ -57,8 +57,8 @@ class DamagedIdentity(Struct, frozen=True):
 
     Attributes:
         path: The file.
-        reason: What is wrong with it.
-        directory_id: What is legible of it; None: nothing.
+        reason: The trouble with it.
+        directory_id: The id, if it is legible; None: it is not.
     """
 
     path: str
@@ -74,7 +74,7 @@ class DamagedIdentity(Struct, frozen=True):
 
 
 def damaged_identity(fs: FileSystem, directory: str) -> DamagedIdentity | None:
-    """Returns what is wrong with the `meta.properties` above a log of `open_log`; None: nothing, or it is none of these.
+    """Returns the trouble with the `meta.properties` above a log of `open_log`; None: there is none, or it is another kind of log.
 
     Args:
         fs: The disk.

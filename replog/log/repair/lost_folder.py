@@ -55,7 +55,7 @@ class LostFolder(Struct, frozen=True):
         directory: Its partition folder, which may be gone.
         key: Topic and partition.
         log_start_offset: The first offset that is given up, as far as known.
-        end_offset: The end of what was flushed, exclusive.
+        end_offset: The exclusive end of the flushed records.
         meta: The identity of the log directory.
     """
 

@@ -68,9 +68,9 @@ class RepairReport(Struct, frozen=True):
     """The actions of a repair.
 
     Attributes:
-        found: What did not fit before.
-        left: What does not fit after it: files that cannot be made from the records.
-        recovery: What was scanned and cut; None: the log fits, and was not opened.
+        found: The findings before it.
+        left: The findings after it: files that cannot be made from the records.
+        recovery: The report of the scan and the cuts; None: the log fits, and was not opened.
         end_offset_before: Where readable records ended, or would have without the damage, as far as known; exclusive.
         end_offset: Where they end now, exclusive.
         given_up: The ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
@@ -98,7 +98,7 @@ class LogOffsets(Struct, frozen=True):
     Attributes:
         recovery_point: The recovery point as checkpointed.
         log_start_offset: The log start as checkpointed.
-        flushed_offset: The end of what was flushed, exclusive: the higher one of what the recovery point and the file say.
+        flushed_offset: The exclusive end of the flushed records: the higher one of the recovery point and the file's.
     """
 
     recovery_point: int | None
@@ -133,7 +133,7 @@ class _Plan(Struct, frozen=True):
         return self.lost_offset is not None or self.holes_end_offset is not None
 
     def bounded(self, noted: int | None) -> int | None:
-        """Returns what the log's own file, which says `noted` now, says after the repair has lowered or removed it."""
+        """Returns the offset in the log's own file, `noted` now, after the repair has lowered or removed it."""
         if noted is None or self.forgets_note:
             return None
         return noted if self.note_max is None else min(noted, self.note_max)
@@ -143,12 +143,12 @@ class _Surveyed(Struct, frozen=True):
     """The findings of a verification of a log, and what follows from them.
 
     Attributes:
-        found: What does not fit.
+        found: The findings.
         holes: Ranges of offsets that are missing.
         end_offset: Where the records end, as far as they can be read; exclusive.
-        offsets: What is said about the log beside it.
-        plan: What is going to be done.
-        identity: What is wrong with the `meta.properties` of a local log; None: nothing.
+        offsets: The offsets of the log in the files beside it.
+        plan: The plan of the repair.
+        identity: The trouble with the `meta.properties` of a local log; None: there is none.
         start: The log start that is in doubt; None: none is.
     """
 
@@ -184,7 +184,7 @@ def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) 
 
 
 def noted_offset(fs: FileSystem, directory: str) -> int | None:
-    """Returns what the log's own file says is flushed; None: nothing, or the recovery point is exact (a clean stop)."""
+    """Returns the flushed offset in the log's own file; None: there is none, or the recovery point is exact (a clean stop)."""
     return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
 
 
@@ -199,12 +199,12 @@ def repair_log(
         accept_loss: Whether records from the first damaged one on may be given up, flushed or not.
         now_ms: Wall time.
         forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
-            removed, and the recovery point alone says what was flushed.
+            removed, and the recovery point alone says which records were flushed.
 
     Raises:
         CorruptRecordError: Flushed records are damaged and `accept_loss` is False, or the log could not be opened without
             them either; nothing was changed.
-        CorruptCheckpointError: A checkpoint that says what was flushed cannot be read, or the folder is that of another
+        CorruptCheckpointError: A checkpoint of the flushed records cannot be read, or the folder is that of another
             partition; nothing was changed.
         ForeignDirectoryError: A later version of replog formatted the directory, or a bit flipped where that stands.
         DirectoryLockedError: A process has the log directory open.
@@ -252,7 +252,7 @@ def _repair_errors(directory: str, outcome: str) -> Generator[None]:
 
     Args:
         directory: The partition folder.
-        outcome: What holds where there is no room, or no descriptor.
+        outcome: The state if there is no room, or no descriptor.
     """
     try:
         yield
@@ -267,7 +267,7 @@ def _repair_errors(directory: str, outcome: str) -> Generator[None]:
 
 
 def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: bool) -> _Surveyed:
-    """Finds what does not fit, and decides.  Changes nothing."""
+    """Verifies the log, and decides.  Changes nothing."""
     if _is_amid_swap(fs, directory):
         raise StorageError(
             f"{directory} holds segments that a compaction was about to put in place when its process ended: nothing is lost, "
@@ -356,7 +356,7 @@ def _plan(
     forgets_note: bool,
     is_compacted: bool,
 ) -> _Plan:
-    """Decides what is given up, and what may be promised before the log is opened: nothing from the damage on."""
+    """Decides which records are given up, and which may be promised before the log is opened: none from the damage on."""
     lost_offset = _first_lost_offset(found, offsets.flushed_offset)
     kept_holes = [end for start, end in holes if lost_offset is None or start < lost_offset]
     holes_end = max(kept_holes, default=None)
@@ -407,7 +407,7 @@ def _refuse_what_stays_shut(
 
 
 def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
-    """Promises durably only what the log is going to keep, then removes what does not fit it."""
+    """Promises durably only the records that the log is going to keep, then removes files that do not fit them."""
     if plan.gives_up:
         _let_others_decide(fs, directory, offsets)
     _raise_claim(fs, directory, plan)

@@ -70,7 +70,7 @@ class TransactionVerifier:
         """Takes in the next batch; `header.position` is its place in `buffer`.
 
         Raises:
-            ReplogError: What is marked as a control record cannot be one.
+            ReplogError: A record that is marked as a control record cannot be one.
         """
         if header.base_offset > self._next_offset:
             self._gap_end = header.base_offset
@@ -90,7 +90,7 @@ class TransactionVerifier:
         self._is_stopped = True
 
     def finish_segment(self, *, is_last: bool) -> Iterator[TransactionProblem]:
-        """Yields what does not fit in the index of the segment whose last batch was noted."""
+        """Yields the findings in the index of the segment whose last batch was noted."""
         if self._is_stopped:
             return
         path = file_path(self._directory, self._base_offset, TRANSACTION_INDEX_SUFFIX)

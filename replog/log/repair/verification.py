@@ -1,4 +1,4 @@
-"""Verification: reads everything a log has on disk, changes nothing, and says what does not fit.
+"""Verification: reads everything a log has on disk, changes nothing, and names all that does not fit.
 
 Why apart from recovery: recovery decides and acts, and reads only what a start needs.  A verification reads the whole log, for
 a person who wants to know whether a copy can be trusted, and where the first bad byte is.
@@ -62,7 +62,7 @@ class Finding(Struct, frozen=True):
         path: The file.
         position: The byte in it; None where the file as a whole is meant.
         offset: The first offset that cannot be read because of it; None where no record is concerned.
-        reason: What is wrong.
+        reason: The trouble, for people.
     """
 
     kind: FindingKind
@@ -90,9 +90,9 @@ class LogVerifier:
     Args:
         fs: The disk.
         directory: The partition folder.
-        flushed_offset: The end of what was flushed, exclusive, where a batch ends; None: unknown, then a bad end of the
+        flushed_offset: The exclusive end of the flushed records, where a batch ends; None: unknown, then a bad end of the
             last segment counts as torn.
-        deep: Whether records are decoded too, not only checksums: what cannot be read is not intact.
+        deep: Whether records are decoded too, not only checksums: a record that cannot be read is not intact.
         is_compacted: Whether a cleaner has been there: gaps say nothing then.
         log_start_offset: The log start as checkpointed, below which nothing is missed; 0: unknown.
         is_closed: Whether the log was closed in order and is not open: then the last segment's transaction index is
@@ -152,7 +152,7 @@ class LogVerifier:
     # Segments
 
     def _verify_orphans(self, names: list[str], bases: list[int]) -> Iterator[Finding]:
-        """Yields flushed segments of which only indexes are left; those above what was flushed the next start sweeps."""
+        """Yields flushed segments of which only indexes are left; the next start sweeps those above the flushed offset."""
         flushed_offset = self.flushed_offset or 0
         for offset in lost_segments(names, self.log_start_offset):
             if offset < flushed_offset:
@@ -303,7 +303,7 @@ class LogVerifier:
         self._is_behind_damage = False
 
     def _believed_hole(self) -> Iterator[Finding]:
-        """Yields the last hole, unless what follows has contradicted the batch behind it."""
+        """Yields the last hole, unless a later batch has contradicted the batch behind it."""
         if self._doubtful_hole is not None:
             finding, hole = self._doubtful_hole
             self._doubtful_hole = None
@@ -367,7 +367,7 @@ class LogVerifier:
 
 
 def _check_records(batch: PlacedBatch) -> str | None:
-    """Decodes every record of a batch; returns what is missing here to do that."""
+    """Decodes every record of a batch; returns the library that is missing here to do so."""
     try:
         check_records(batch.buffer, batch.header.position, max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX)
     except UnsupportedCompressionError as error:

@@ -60,7 +60,7 @@ class SegmentFiles:
 
     @property
     def open_log_file(self) -> File | None:
-        """The `.log` file if it is open; what has unflushed writes always is."""
+        """The `.log` file if it is open; with unflushed writes it always is."""
         return self._file
 
     @property

@@ -60,7 +60,7 @@ class OffsetIndex:
         return self.entry(self.count - 1) if self.count else self.start()
 
     def start(self) -> OffsetPosition:
-        """Returns the segment's start: what a search gives that finds no entry."""
+        """Returns the segment's start: the result of a search that finds no entry."""
         return OffsetPosition(self._base_offset, 0)
 
     def lookup(self, offset: int) -> OffsetPosition:

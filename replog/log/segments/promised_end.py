@@ -1,6 +1,6 @@
 """The end of a sealed segment that its index files name, without opening the segment.
 
-An index entry is written after its batch, so a `.log` that ends before what its indexes name has lost bytes.
+An index entry is written after its batch, so a `.log` that ends before the batches in its indexes has lost bytes.
 """
 
 from __future__ import annotations

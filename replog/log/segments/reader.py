@@ -1,7 +1,7 @@
 """Reading one segment as it is at one moment: its file, how much of it is there, its offset index.
 
 Why apart from `LogSegment`: a read that has to wait for the disk runs in another thread while the owner appends, rolls
-or deletes.  It works on what was captured when it was prepared, and never looks at the segment again.
+or deletes.  It works on the data that were captured when it was prepared, and never looks at the segment again.
 
 Why two ways to read bytes: the owner must not wait, so it asks for what the page cache holds (`cached_only`) and is told
 when that is not enough.
@@ -218,7 +218,7 @@ class SegmentReader:
             except CorruptRecordError:
                 if length == 0:
                     raise
-                break  # what is good is read first; the next read begins at the damage and says so
+                break  # good batches are read first; the next read begins at the damage and says so
             if frame.last_offset >= ceiling or length + frame.size_bytes > limit:
                 break
             length += frame.size_bytes

@@ -168,7 +168,7 @@ class SealedIndexes(SegmentFiles):
         return all(header.max_timestamp <= last.timestamp for _, header in headers)
 
     def _rebuild(self, *, until_damage: bool = False) -> tuple[bytes, bytes]:
-        """Builds both indexes from the headers of the log, without checksums: what is sealed was checked before.
+        """Builds both indexes from the headers of the log, without checksums: a sealed segment was checked before.
 
         Args:
             until_damage: Whether to end at a damaged batch instead of raising: offsets before it can be found all the

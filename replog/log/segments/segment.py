@@ -171,7 +171,7 @@ class LogSegment(SealedIndexes):
         self.drop_maps()
 
     def take_scan(self, scan: SegmentScan, config: LogConfig) -> None:
-        """Becomes active with what a scan from byte 0 found; aborted transactions are noted besides."""
+        """Becomes active with the findings of a scan from byte 0; aborted transactions are noted separately."""
         self.start_indexes(config)
         self._offset_index = ActiveOffsetIndex(self.base_offset, config.segment_index_bytes, scan.offset_entries)
         self._time_index = ActiveTimeIndex(self.base_offset, config.segment_index_bytes, scan.time_entries)
@@ -206,7 +206,7 @@ class LogSegment(SealedIndexes):
         return self._resume()
 
     def activate(self, config: LogConfig) -> None:
-        """Makes a sealed segment active again, because what came after it is gone.
+        """Makes a sealed segment active again, because the segments after it are gone.
 
         Raises:
             CorruptIndexError: Its transaction index is wrong: that one cannot be made again without the producers.

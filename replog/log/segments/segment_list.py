@@ -118,7 +118,7 @@ class SegmentList:
     def replace(self, first_number: int, count: int, segments: Sequence[LogSegment]) -> list[LogSegment]:
         """Puts sealed segments in the place of others (compaction), or of nothing but the oldest ones (deletion).
 
-        Only the list changes: what happens to the files of either is the caller's matter.
+        Only the list changes: the caller takes care of the files.
 
         Args:
             first_number: Number of the first segment that goes.
@@ -149,7 +149,7 @@ class SegmentList:
 
         Args:
             number: Number of the segment.
-            flushed_offset: End of what is flushed: segments that reach above it have unflushed writes and stay open.
+            flushed_offset: The flushed offset: segments that reach above it have unflushed writes and stay open.
         """
         segment = self._segments[number]
         if segment.is_active or (self._read_lately and self._read_lately[-1] is segment):

@@ -58,7 +58,7 @@ class TimeIndex:
         return self.entry(self.count - 1) if self.count else self.start()
 
     def start(self) -> TimestampOffset:
-        """Returns (-1, base offset): what a search gives that finds no entry."""
+        """Returns (-1, base offset): the result of a search that finds no entry."""
         return TimestampOffset(NO_TIMESTAMP, self._base_offset)
 
     def lookup(self, timestamp: int) -> TimestampOffset:

@@ -83,7 +83,7 @@ class TransactionIndex:
         del self._data[kept * TRANSACTION_ENTRY_BYTES :]
 
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
-        """Adds what concerns [start, end) to `found`; returns whether no later entry can concern it."""
+        """Adds the entries that concern [start, end) to `found`; returns whether no later entry can concern it."""
         for transaction in self:
             if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
                 found.append(transaction)

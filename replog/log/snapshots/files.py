@@ -143,7 +143,7 @@ def read_snapshot(fs: FileSystem, path: str) -> Generator[SnapshotBatch, None, N
 
 
 def read_context(fs: FileSystem, path: str) -> SnapshotContext:
-    """Reads what the header says.
+    """Reads the context in the header.
 
     Raises:
         CorruptRecordError: See `read_snapshot`.
@@ -179,7 +179,7 @@ def verify_snapshot(fs: FileSystem, path: str) -> None:
 
 
 def context_of(path: str, header_records: Sequence[Record]) -> SnapshotContext:
-    """Returns what the records of a header batch say.
+    """Returns the context in the records of a header batch.
 
     Raises:
         CorruptRecordError: The batch is no header.

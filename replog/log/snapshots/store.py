@@ -92,7 +92,7 @@ class SnapshotRemoveJob(Struct, frozen=True):
         """Removes the files; those that are gone already are passed over.
 
         Raises:
-            OSError: The disk failed; what is left is removed at the next start.
+            OSError: The disk failed; the remaining files are removed at the next start.
         """
         for path in self.paths:
             with contextlib.suppress(FileNotFoundError):
@@ -108,7 +108,7 @@ class SnapshotStore:
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
-        """Finds what is there; removes what a crash left behind.
+        """Finds the snapshots; removes the remains of a crash.
 
         Raises:
             OSError: The disk failed or is full.
@@ -142,7 +142,7 @@ class SnapshotStore:
         return snapshot_path(self._directory, snapshot_id)
 
     def context(self, snapshot_id: SnapshotId) -> SnapshotContext:
-        """Reads what the header of a snapshot says.
+        """Reads the context in the header of a snapshot.
 
         Raises:
             CorruptRecordError: It is damaged.
@@ -221,7 +221,7 @@ class SnapshotStore:
         """Verifies the whole `.part` and makes it durable; touches nothing else.  In any thread.
 
         Raises:
-            CorruptRecordError: What came is damaged.
+            CorruptRecordError: The downloaded snapshot is damaged.
             OSError: The disk failed or is full.
         """
         download = self._download_or_raise(snapshot_id)
