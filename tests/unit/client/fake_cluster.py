@@ -162,7 +162,7 @@ class FakeCluster:
 
 
 class FakeNode:
-    """One broker: `ClientHandlers` with a script."""
+    """One broker: a `ReachableNode` with a script."""
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:
         self.cluster = cluster

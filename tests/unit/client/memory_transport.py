@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from replog.controller.messages import (
@@ -13,12 +13,16 @@ from replog.controller.messages import (
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (
+    FetchRequest,
+    FetchResponse,
     Hello,
     OffsetsUpdate,
+    ProduceRequest,
+    ProduceResponse,
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
-from replog.rpc.transport import ClientHandlers, ConnectionLostError, RequestContext
+from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
 from replog.waiting.task_ends import end_tasks
 
 
@@ -37,11 +41,33 @@ class MemoryPipe:
         self.to_client.put_nowait(None)
 
 
-class ReachableNode(ClientHandlers, Protocol):
-    """A node behind the transport."""
+class ReachableNode(Protocol):
+    """A node behind the transport: what a client sees of a broker, whatever the protocol."""
 
     is_down: bool
     streams: set[MemoryPipe]
+
+    async def handle_client_call(
+        self, call: IncomingCall[ClientRequest], context: RequestContext
+    ) -> ClientResponse: ...
+
+    async def handle_controller_call(
+        self, call: IncomingCall[ControllerRequest], context: RequestContext
+    ) -> ControllerResponse: ...
+
+    def check_hello(self, hello: Hello) -> Hello: ...
+
+    def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
+
+    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
+
+    async def handle_produce_stream(
+        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
+    ) -> None: ...
+
+    async def handle_fetch_stream(
+        self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
+    ) -> None: ...
 
 
 class ReachableNodes(Protocol):

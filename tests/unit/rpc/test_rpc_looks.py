@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from replog.rpc.tcp import looks
+from replog.waiting import looks
 from replog.waiting.looks import LOOKS, timeout_in_looks
 
 

@@ -1,4 +1,4 @@
-"""Quorum messages and the metadata watch as bytes."""
+"""Quorum messages as bytes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from rpc_values import values
 
 from replog.errors import MalformedFrameError
 from replog.pb.v1 import quorum_pb2
-from replog.rpc import quorum_codec, watch_codec
-from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
+from replog.rpc import quorum_codec
 from replog.rpc.quorum_codec import decode_quorum_message, encode_quorum_message
 
 MESSAGES = st.one_of(*(values(cls) for cls in quorum_codec._KINDS.values()))
@@ -43,16 +42,3 @@ def test_damaged_bytes_are_malformed_and_nothing_else(message: Any, draw: st.Dat
     data[position] = draw.draw(st.integers(0, 255))
     with contextlib.suppress(MalformedFrameError):
         decode_quorum_message(bytes(data[: draw.draw(st.integers(0, len(data)))]))
-
-
-@settings(max_examples=50, deadline=None)
-@given(request=values(WatchRequest), update=values(MetadataUpdate))
-def test_the_watch(request: WatchRequest, update: MetadataUpdate) -> None:
-    assert watch_codec.decode_watch_request(watch_codec.encode_watch_request(request)) == request
-    assert watch_codec.decode_update(watch_codec.encode_update(update)) == update
-
-
-@pytest.mark.parametrize("decode", [watch_codec.decode_watch_request, watch_codec.decode_update])
-def test_a_damaged_watch_is_malformed(decode: Any) -> None:
-    with pytest.raises(MalformedFrameError):
-        decode(b"\xff\xff")

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from replog.rpc.tcp.transport import create_connection
+from replog.tcp.dialing import create_connection
 
 
 async def without_threads() -> None:
