@@ -7,15 +7,21 @@ import os
 
 from setuptools import Extension, setup
 
+COMPILED = (
+    "replog.records._codec",
+    "replog.records._compaction",
+    "replog.records._scan",
+    "replog.spark.json_decoder._compiled",
+)
+
 
 def extensions() -> list[Extension]:
-    """The Cython accelerators of ``replog.records``, marked optional so that a missing compiler is no error."""
+    """The Cython accelerators, marked optional so that a missing compiler is no error."""
     if os.environ.get("REPLOG_PURE") == "1":
         return []
     from Cython.Build import cythonize
 
-    sources = {name: f"replog/records/{name}.pyx" for name in ("_codec", "_compaction", "_json_values", "_scan")}
-    modules = [Extension(f"replog.records.{name}", [path], optional=True) for name, path in sources.items()]
+    modules = [Extension(name, [f"{name.replace('.', '/')}.pyx"], optional=True) for name in COMPILED]
     return list(cythonize(modules, compiler_directives={"language_level": "3"}))
 
 

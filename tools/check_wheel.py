@@ -19,11 +19,11 @@ def main() -> int:
     """Returns 0 for a good wheel; otherwise says on stderr what is wrong."""
     import replog
     from replog import records
-    from replog.records import json_values
+    from replog.spark import json_decoder
 
     package = Path(replog.__file__).parent
     strangers = [name for name in FOR_CHECKOUTS if find_spec(name) is not None]
-    generated = sorted(path.name for path in (package / "records").rglob("*.c"))
+    generated = sorted(path.name for path in package.rglob("*.c"))
     with tempfile.TemporaryDirectory() as folder, replog.open_log(f"{folder}/log") as log:
         log.append(b"value", key=b"key")
         kept = [(record.offset, record.key, record.value) for record in log]
@@ -32,7 +32,7 @@ def main() -> int:
         for is_there, problem in (
             (ROOT in package.parents and ".venv" not in package.parts, f"replog comes from the checkout: {package}"),
             (records.IMPLEMENTATION == "python", "the compiled codec is missing"),
-            (json_values.IMPLEMENTATION == "python", "the compiled decoder of json values is missing"),
+            (json_decoder.IMPLEMENTATION == "python", "the compiled decoder of json values is missing"),
             (bool(generated), f"generated sources are in it: {generated}"),
             (bool(strangers), f"what is for checkouts can be imported: {strangers}"),
             (kept != [(0, b"key", b"value")], f"a log gave back {kept}"),

@@ -33,8 +33,8 @@ INPUTS = (
     "setup.py",
     "constraints.txt",
     "tools/install.py",
-    "replog/records/*.pyx",
-    "replog/records/*.pxi",
+    "replog/**/*.pyx",
+    "replog/**/*.pxi",
 )
 
 
@@ -149,8 +149,8 @@ def version_of_environment() -> str | None:
 def install(state: State) -> None:
     """Installs replog (editable) with its extras, and the `.pth` file."""
     say(f"installing replog[{','.join(state.extras)}] into .venv (downloads on the first time; Spark is the large one)")
-    if state.pure:  # a compiled codec of an earlier install would still be imported
-        for compiled in (ROOT / "replog" / "records").glob("_codec*.so"):
+    if state.pure:  # compiled modules of an earlier install would still be imported
+        for compiled in (ROOT / "replog").rglob("*.so"):
             compiled.unlink()
     target = f".[{','.join(state.extras)}]"
     pip = [VENV_PYTHON, "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]

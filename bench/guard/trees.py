@@ -2,7 +2,7 @@
 
     <folder>/                   the files of the commit, or of the working tree with all changes
             /bench/             of the checkout that asks, in every tree: the same work for all
-            /replog/records/    with the compiled modules of these very sources
+            /replog/            with the compiled modules of these very sources
             /.venv/             an interpreter that finds this tree, and the libraries of ours
 
 Why an interpreter of its own: the one of a checkout is installed to find that checkout, and would quietly take from it what an
@@ -30,7 +30,7 @@ from bench.environment import ROOT
 from bench.systems.child_processes import run_whole
 
 SOURCE_ROOTS = (".", "timeline", "quorum", "checkpoints", "chaos")
-COMPILED = "replog/records"
+PRODUCT = "replog"
 REASON_LENGTH_MAX = 300
 
 
@@ -123,13 +123,12 @@ def _add_compiled_modules(folder: Path) -> None:
     """Compiles the modules, or takes those that were compiled from the same sources; ``REPLOG_PURE=1`` has none."""
     if os.environ.get("REPLOG_PURE") == "1":
         return
-    sources = [folder / "setup.py", *sorted((folder / COMPILED).glob("*.p[yx][xid]"))]
+    sources = [folder / "setup.py", *sorted((folder / PRODUCT).rglob("*.p[yx][xid]"))]
     digest = hashlib.sha256(f"{sys.version} {sysconfig.get_platform()} {_build_system(folder)}".encode())
     for path in sources:
         digest.update(f"\0{path.relative_to(folder)}\0".encode() + path.read_bytes())
-    modules = kept(f"compiled-{digest.hexdigest()[:12]}", partial(_compile, folder))
-    for module in modules.iterdir():
-        shutil.copy2(module, folder / COMPILED)
+    modules = kept(f"modules-{digest.hexdigest()[:12]}", partial(_compile, folder))
+    shutil.copytree(modules, folder, dirs_exist_ok=True)
 
 
 def _build_system(folder: Path) -> object:
@@ -151,10 +150,10 @@ def _compile(folder: Path, target: Path) -> None:
     target.mkdir()
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            if name.startswith(COMPILED) and name.endswith(".so"):
-                (target / Path(name).name).write_bytes(archive.read(name))
-    wanted = {path.stem for path in (folder / COMPILED).glob("*.pyx")}
-    if missing := wanted - {path.name.partition(".")[0] for path in target.iterdir()}:
+            if name.startswith(f"{PRODUCT}/") and name.endswith(".so"):
+                archive.extract(name, target)
+    wanted = {path.stem for path in (folder / PRODUCT).rglob("*.pyx")}
+    if missing := wanted - {path.name.partition(".")[0] for path in target.rglob("*.so")}:
         raise TreeError(f"not compiled: {', '.join(sorted(missing))} (is there a C compiler?)")
 
 

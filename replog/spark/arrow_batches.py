@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
 from replog.records.arrow import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
-from replog.records.json_values.arrow import arrow_type
+from replog.spark.json_decoder.arrow import arrow_type
 from replog.spark.json_values import JsonValues
 from replog.spark.pieces import Encoded
 from replog.spark.schema import CORRUPT, HEADERS, MISFIT_COLUMNS, WHY, Column

@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from replog.errors import ConfigError
-from replog.records.json_values import DEPTH_MAX, Kind, Shape
+from replog.spark.json_decoder import DEPTH_MAX, Kind, Shape
 
 EXAMPLE = "value struct<id: bigint, city: string>"
 

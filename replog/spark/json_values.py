@@ -1,4 +1,4 @@
-"""Json values as structs: what `replog.records.json_values` decodes, in Arrow batches as Spark checks them."""
+"""Json values as structs: what `replog.spark.json_decoder` decodes, in Arrow batches as Spark checks them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from replog.errors import InvalidRecordError
-from replog.records.json_values import JsonColumn, Shape, decode_values, misfit_of
-from replog.records.json_values.arrow import arrow_type, json_array
+from replog.spark.json_decoder import JsonColumn, Shape, decode_values, misfit_of
+from replog.spark.json_decoder.arrow import arrow_type, json_array
 from replog.spark.schema import CORRUPT, MISFIT_COLUMNS, WHY
 
 CELLS_TOGETHER_MAX = 1 << 20

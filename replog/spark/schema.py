@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from replog.errors import ConfigError
-from replog.records.json_values import Shape
+from replog.spark.json_decoder import Shape
 from replog.spark.json_schema import EXAMPLE, value_shape
 
 HEADERS = "headers"

@@ -59,7 +59,8 @@ def test_included_extras_are_there_too(install: ModuleType, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "name", ["pyproject.toml", "constraints.txt", "replog/records/_scan.pyx", "replog/records/_codec_rows.pxi"]
+    "name",
+    ["pyproject.toml", "constraints.txt", "replog/records/_scan.pyx", "replog/spark/json_decoder/_compiled_texts.pxi"],
 )
 def test_changed_inputs_install_again(install: ModuleType, name: str, tmp_path: Path) -> None:
     before = install.wanted_state(None, ["test"])

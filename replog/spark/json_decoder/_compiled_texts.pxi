@@ -1,4 +1,4 @@
-# Part of _json_values.pyx: dates, times and decimals as nearly everybody writes them.  What looks otherwise is left to
+# Part of _compiled.pyx: dates, times and decimals as nearly everybody writes them.  What looks otherwise is left to
 # `json_values.texts`, which the twin asks about all of them.
 
 cdef int[13] MONTH_DAYS = [0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

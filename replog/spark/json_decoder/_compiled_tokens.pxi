@@ -1,4 +1,4 @@
-# Part of _json_values.pyx: the grammar of json, byte by byte.
+# Part of _compiled.pyx: the grammar of json, byte by byte.
 
 cdef inline bint is_digit(uint8_t byte) noexcept:
     return 48 <= byte <= 57

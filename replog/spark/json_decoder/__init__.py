@@ -8,8 +8,7 @@ byte: it fits, or it is null or an error, and the next one is not touched by it.
 kind.  A field that is missing or null is null, one that nobody wants is checked and passed over, and of one that comes twice the
 last counts.  Numbers must be whole and in range where they are read as integers, texts are texts and never made of numbers.
 
-Compiled where that was built (`replog.records._json_values`), with a twin in pure Python, which also puts into words why a value
-does not fit.
+Compiled where that was built (`_compiled`), with a twin in pure Python, which also puts into words why a value does not fit.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.records._select import PURE
-from replog.records.json_values.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
-from replog.records.json_values.python_twin import misfit_of
+from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
+from replog.spark.json_decoder.python_twin import misfit_of
 
 if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same results
-    from replog.records.json_values import python_twin as decoder
+    from replog.spark.json_decoder import python_twin as decoder
 else:
     try:
-        from replog.records import _json_values as decoder
+        from replog.spark.json_decoder import _compiled as decoder
     except ImportError:  # no compiler when this was installed, or a big-endian machine
-        from replog.records.json_values import python_twin as decoder
+        from replog.spark.json_decoder import python_twin as decoder
 
 IMPLEMENTATION = decoder.IMPLEMENTATION
 decode_values = decoder.decode_values

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=False
-"""Json values to Arrow columns, compiled: same names and results as `json_values.python_twin`, which explains them.
+"""Json values to Arrow columns, compiled: same names and results as `python_twin`, which explains them.
 
 Why it exists: the standard library makes Python objects of a whole value, some 2 microseconds for each small one; here the
 wanted fields go straight into columns, and the others are looked at and passed over.
@@ -24,9 +24,9 @@ from libc.string cimport memcmp, memcpy
 
 import sys
 
-from replog.records.json_values import model
-from replog.records.json_values.model import JsonColumn, Kind
-from replog.records.json_values.texts import days_of, microseconds_of, unscaled_of
+from replog.spark.json_decoder import model
+from replog.spark.json_decoder.model import JsonColumn, Kind
+from replog.spark.json_decoder.texts import days_of, microseconds_of, unscaled_of
 
 if sys.byteorder != "little":
     raise ImportError("the compiled decoder writes native integers as little-endian")
@@ -71,9 +71,9 @@ cdef double[23] POWERS = [
     1e22,
 ]  # each is exact
 
-include "_json_values_columns.pxi"
-include "_json_values_tokens.pxi"
-include "_json_values_texts.pxi"
+include "_compiled_columns.pxi"
+include "_compiled_tokens.pxi"
+include "_compiled_texts.pxi"
 
 
 cdef class Decoder(Tokens):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from replog.records.json_values.model import JsonColumn, Kind, Shape
+from replog.spark.json_decoder.model import JsonColumn, Kind, Shape
 
 _TYPES: dict[Kind, Any] = {
     Kind.BOOLEAN: pa.bool_(),

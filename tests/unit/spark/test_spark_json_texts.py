@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.records.json_values.texts import days_of, microseconds_of, unscaled_of
+from replog.spark.json_decoder.texts import days_of, microseconds_of, unscaled_of
 
 
 @given(st.dates())

@@ -1,4 +1,4 @@
-# Part of _json_values.pyx: columns being filled, and cut again where a value does not fit.
+# Part of _compiled.pyx: columns being filled, and cut again where a value does not fit.
 
 cdef struct Growing:
     uint8_t* data

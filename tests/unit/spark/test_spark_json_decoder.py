@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from replog.records import json_values
-from replog.records.json_values import CELLS_MAX, DEPTH_MAX, Kind, Shape, misfit_of, python_twin
-from replog.records.json_values.arrow import arrow_type, json_array
+from replog.spark import json_decoder
+from replog.spark.json_decoder import CELLS_MAX, DEPTH_MAX, Kind, Shape, misfit_of, python_twin
+from replog.spark.json_decoder.arrow import arrow_type, json_array
 
 try:
-    compiled: ModuleType | None = importlib.import_module("replog.records._json_values")
+    compiled: ModuleType | None = importlib.import_module("replog.spark.json_decoder._compiled")
 except ImportError:
     compiled = None
 needs_compiled = pytest.mark.skipif(
@@ -332,5 +332,5 @@ def test_what_comes_out_is_what_the_standard_library_reads(given_object: Any, as
 
 
 def test_the_compiled_decoder_is_used_where_it_is_built() -> None:
-    expected = "python" if json_values.PURE or compiled is None else "cython"
-    assert expected == json_values.IMPLEMENTATION
+    expected = "python" if json_decoder.PURE or compiled is None else "cython"
+    assert expected == json_decoder.IMPLEMENTATION

@@ -1,4 +1,4 @@
-"""Json values to Arrow columns, in pure Python: the twin of `replog.records._json_values`, and the meaning of both.
+"""Json values to Arrow columns, in pure Python: the twin of `_compiled`, and the meaning of both.
 
 The standard library reads the json; what it would let pass, or makes something else of, is looked at here.
 """
@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from replog.records._columns_py import BinaryColumn
-from replog.records.json_values.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
-from replog.records.json_values.texts import days_of, microseconds_of, unscaled_of
 from replog.records.model import Buffer
+from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
+from replog.spark.json_decoder.texts import days_of, microseconds_of, unscaled_of
 
 IMPLEMENTATION = "python"
 
