@@ -18,13 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
-from replog.protocol.element_counts import elements_count
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
 from replog.protocol.handlers.produce import has_failed
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import Answered, Asked, Buffers, RepeatedAnswers, Source
 from replog.protocol.request_counts import RequestCounts
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
+from replog.protocol.written_steps import elements_count
 from replog.tcp.connection import Answer
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader

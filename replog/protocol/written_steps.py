@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Protocol, TypeVar, cast
+from functools import cache
+from typing import Any, Protocol, TypeVar, cast
+
+from msgspec import Struct
 
 from replog.wire.primitives import Writer
 
@@ -87,3 +90,32 @@ async def written_in_steps(elements: Iterable[E], version: int, steps: Steps) ->
         written.add(element)
         await steps.next()
     return cast("list[E]", written)
+
+
+def elements_count(message: object, most: int) -> int:
+    """Returns how many elements the arrays of a message have together, whatever they are nested in.
+
+    What is written already counts as nothing (`WrittenElements`).
+
+    Args:
+        message: The message.
+        most: The number beyond which nobody counts further.
+    """
+    count, left = 0, list[Any]((message,))
+    while left and count <= most:
+        each = left.pop()
+        cls: type = type(each)
+        for name in _composed(cls):
+            value = getattr(each, name)
+            if isinstance(value, list):
+                count += len(value)
+                left += value[: most + 1] if value and isinstance(value[0], Struct) else ()
+            elif isinstance(value, Struct):
+                left.append(value)
+    return count
+
+
+@cache
+def _composed(cls: type) -> tuple[str, ...]:
+    """Returns the fields of a generated class that may be arrays or structs of the same message."""
+    return tuple(name for name, kind in cls.__annotations__.items() if "list[" in kind or "." in kind)

@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.broker.requests.cut_finder import CutFinder
 from replog.broker.requests.fetch_reader import FetchReader, ProducersPartition
 from replog.broker.requests.refusals import Refusal, refused, refused_by
 from replog.broker.requests.segment_locations import SegmentLocations
-from replog.errors import ErrorCode, StorageError
+from replog.errors import ErrorCode, OffsetOutOfRangeError, StorageError
 from replog.log import SearchJob
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.replication.leader import Leader
@@ -28,17 +27,21 @@ from replog.rpc.messages import (
     FROM_OFFSET_TIMESTAMP,
     LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    Cut,
     EpochEndPartition,
     EpochEndResult,
     EpochEndsRequest,
     EpochEndsResponse,
+    FindCutsPartition,
     FindCutsRequest,
     FindCutsResponse,
+    FindCutsResult,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
 )
+from replog.rpc.request_limits import check_partitions
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 
 P = TypeVar("P")
@@ -46,6 +49,9 @@ R = TypeVar("R")
 
 LOOK_UPS_AT_ONCE = 100
 """How many offsets are looked up in one step of the driver: by time, each reads and decodes a batch."""
+
+CUTS_MAX = 10_000
+"""Of one answer: about 150 KB."""
 
 
 class _OpenSearch(Struct, frozen=True):
@@ -65,14 +71,12 @@ class LookUps:
         reader: What knows whether this broker answers for a partition.
 
     Attributes:
-        cuts: The look-up of where partitions may be cut.
         locations: What tells where records stand in files.
     """
 
     def __init__(self, stepper: ReplicaStepper, reader: FetchReader) -> None:
         self._stepper = stepper
         self._reader = reader
-        self.cuts = CutFinder(stepper, reader)
         self.locations = SegmentLocations(stepper, reader)
 
     async def answer(
@@ -97,7 +101,7 @@ class LookUps:
             case EpochEndsRequest():
                 return EpochEndsResponse(await self._in_steps(self.epoch_end, request.partitions))
             case FindCutsRequest():
-                return await self._stepper.driver.call(lambda: self.cuts.find(request))
+                return await self._stepper.driver.call(lambda: self.find_cuts(request))
             case LocateSegmentsRequest():
                 return await self._stepper.driver.call(lambda: self.locations.locate(request))
 
@@ -208,6 +212,43 @@ class LookUps:
             error=ErrorCode.NONE,
             epoch=-1 if end is None else end.epoch,
             end_offset=-1 if end is None else end.end_offset,
+            leader_epoch=leader.leader_epoch,
+            leader_id=self._stepper.config.node_id,
+        )
+
+    def find_cuts(self, request: FindCutsRequest) -> FindCutsResponse:
+        """Tells readers that share the work of a partition where to cut it, where this broker leads it; it must run on the driver.
+
+        Raises:
+            MalformedFrameError: There are more partitions than one request may name.
+        """
+        check_partitions(len(request.partitions))
+        cuts_max = max(1, CUTS_MAX // max(1, len(request.partitions)))
+        return FindCutsResponse(
+            tuple(self._find_cuts(each, request.target_bytes, cuts_max) for each in request.partitions)
+        )
+
+    def _find_cuts(self, partition: FindCutsPartition, target_bytes: int, cuts_max: int) -> FindCutsResult:
+        led = self._reader.leader_for(partition)
+        if isinstance(led, Refusal):
+            return refused(FindCutsResult, partition, led)
+        replica, leader = led
+        start_offset, end_offset = partition.start_offset, partition.end_offset
+        if not replica.log.log_start_offset <= start_offset <= end_offset <= leader.high_watermark:
+            text = f"[{start_offset}, {end_offset}) is not in [{replica.log.log_start_offset}, {leader.high_watermark})"
+            return refused(FindCutsResult, partition, refused_by(replica, ErrorCode.OFFSET_OUT_OF_RANGE, text))
+        try:
+            found = replica.log.find_cuts(start_offset, end_offset, target_bytes=target_bytes, cuts_max=cuts_max)
+        except OffsetOutOfRangeError as error:
+            return refused(FindCutsResult, partition, refused_by(replica, error.code, str(error)))
+        except StorageError as error:
+            self._stepper.trouble.storage_failed(replica, error)
+            return refused(FindCutsResult, partition, self._reader.not_leader(partition))
+        return FindCutsResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE,
+            cuts=tuple(Cut(cut.offset, cut.size_bytes) for cut in found),
             leader_epoch=leader.leader_epoch,
             leader_id=self._stepper.config.node_id,
         )

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from uuid import UUID
 
-from replog.errors import ErrorCode, InvalidRequestError
+from replog.controller.requests import CreateTopics, CreateTopicsResponse, NewTopic
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
 from replog.metadata.registrations import PartitionRegistration
 from replog.metadata.topic_names import INTERNAL_TOPICS, topic_name_trouble
-from replog.protocol.handlers.missing_topics import create_missing
 from replog.protocol.handlers.node import NO_TOPIC_ID, Call, Failure, KafkaNode, in_steps
 from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -26,6 +26,12 @@ CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
 GROUP_OPERATIONS = 0b1101_0100_1000
 """All operations on a cluster, on a topic, on a group: none is denied to a client.  The bits are Kafka's codes."""
+
+CREATED_MAX = 100
+"""Topics that one request for metadata makes at most; a client asks again for what is not there."""
+
+CREATION_WAIT_MS = 5_000
+"""How long a request for metadata waits for them: it also asks for topics that are there."""
 
 NOT_ASKED = -(2**31)
 """Stands for operations that were not asked for."""
@@ -138,8 +144,35 @@ async def _create_missing(
         for one in found
         if not isinstance(one, TopicImage) and one.name and one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    for name, code in (await create_missing(node, list(missing))).items() if missing else ():
+    for name, code in (await _create(node, list(missing))).items() if missing else ():
         missing[name].error_code = code
+
+
+async def _create(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]:
+    """Creates topics with the partitions and replicas that the cluster gives by default.
+
+    Args:
+        node: The node that was asked.
+        names: The names of topics that it does not know.
+
+    Returns:
+        What the client is told of each: LEADER_NOT_AVAILABLE where the topic will be there soon; else why it will not.
+    """
+    own = [name for name in names if name not in INTERNAL_TOPICS]  # those are made by who needs them, in their own way
+    if not own:
+        return {}
+    wanted = CreateTopics(tuple(map(NewTopic, own[:CREATED_MAX])))
+    try:
+        created = await node.change(wanted, CreateTopicsResponse, min(CREATION_WAIT_MS, node.request_timeout_ms))
+    except ReplogError:  # the client asks again
+        return {}
+    return {result.name: _told_of_new(result.error) for result in created.topics}
+
+
+def _told_of_new(code: ErrorCode) -> ErrorCode:
+    """Returns the code for a topic; that it exists by now is what was wanted."""
+    is_there = code in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
+    return ErrorCode.LEADER_NOT_AVAILABLE if is_there else code
 
 
 async def _written(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic
 
-from replog.broker.requests import cut_finder
+from replog.broker.requests import look_ups
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.metadata.records import PartitionChangeRecord
 from replog.rpc.messages import FindCutsPartition, FindCutsRequest, FindCutsResult
@@ -20,7 +20,7 @@ async def filled(it: Rig) -> None:
 
 def find(it: Rig, start: int, end: int, *, target_bytes: int = 1, leader_epoch: int = -1) -> FindCutsResult:
     request = FindCutsRequest((FindCutsPartition(*KEY, start, end, leader_epoch),), target_bytes)
-    (result,) = it.look_ups.cuts.find(request).results
+    (result,) = it.look_ups.find_cuts(request).results
     return result
 
 
@@ -52,12 +52,12 @@ async def test_who_does_not_lead_says_so() -> None:
 
 async def test_answers_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: however many partitions are named and however small the parts, the answer stays small."""
-    monkeypatch.setattr(cut_finder, "CUTS_MAX", 3)
+    monkeypatch.setattr(look_ups, "CUTS_MAX", 3)
     async with rig() as it:
         await filled(it)
         partition = FindCutsPartition(*KEY, 0, 5)
         for count in (1, 2, 5):
-            results = it.look_ups.cuts.find(FindCutsRequest((partition,) * count, 1)).results
+            results = it.look_ups.find_cuts(FindCutsRequest((partition,) * count, 1)).results
             assert all(1 <= len(result.cuts) <= max(1, 3 // count) for result in results)
         with pytest.raises(MalformedFrameError):
-            it.look_ups.cuts.find(FindCutsRequest((partition,) * (MAX_PARTITIONS + 1), 1))
+            it.look_ups.find_cuts(FindCutsRequest((partition,) * (MAX_PARTITIONS + 1), 1))

@@ -10,7 +10,7 @@ from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode, NotControllerError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers import metadata, missing_topics
+from replog.protocol.handlers import metadata
 from replog.protocol.handlers.node import KafkaNode
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 
@@ -59,7 +59,7 @@ async def test_a_topic_that_cannot_be_created_is_told_so() -> None:
 
 
 async def test_one_request_creates_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(missing_topics, "TOGETHER_MAX", 2)
+    monkeypatch.setattr(metadata, "CREATED_MAX", 2)
     async with serving(auto_create_topics_enable=True) as it:
         assert await asked(it, "a", "b", "c") == {"a": SOON, "b": SOON, "c": MISSING}
 
@@ -84,5 +84,5 @@ async def test_a_broker_that_is_gone_when_the_topics_are_there_spoils_no_answer(
             monkeypatch.setattr(type(node), "image", MetadataImage())
             return dict.fromkeys(names, SOON)
 
-        monkeypatch.setattr(metadata, "create_missing", create_and_lose)
+        monkeypatch.setattr(metadata, "_create", create_and_lose)
         assert await asked(it, "t") == {"t": SOON}
