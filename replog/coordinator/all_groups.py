@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 
 
 class AllGroups:
@@ -44,7 +44,7 @@ class AllGroups:
         group = self.find(group_id)
         return not isinstance(group, ClassicGroup) or group.record is self.classic.written(group_id)
 
-    def removal(self, group_id: str) -> tuple[Record, ...]:
+    def removal(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         group = self.find(group_id)
         if group is None or group.members:

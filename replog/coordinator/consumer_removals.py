@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 from replog.coordinator.classic.requests import NO_MEMBER_ID, LeaveGroup, LeaveGroupResponse, LeavingMember, LeftMember
 from replog.coordinator.consumers.group import ConsumerGroup
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.errors import FencedInstanceIdError, ReplogError, UnknownMemberIdError
 
 
 def remove_consumers(
-    group: ConsumerGroup, request: LeaveGroup, remove: Callable[[Iterable[str]], tuple[Record, ...]]
-) -> tuple[tuple[Record, ...], LeaveGroupResponse]:
+    group: ConsumerGroup, request: LeaveGroup, remove: Callable[[Iterable[str]], tuple[CoordinatorRecord, ...]]
+) -> tuple[tuple[CoordinatorRecord, ...], LeaveGroupResponse]:
     """Removes members of either protocol, static ones by their instance ids alone.
 
     Args:

@@ -14,7 +14,7 @@ from replog.coordinator.consumers.requests import DeleteGroupResponse
 from replog.coordinator.offsets.cleaner import Removals
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.state import OffsetState, removal_record
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Work
 from replog.coordinator.runtime.machine import Outcome
 from replog.coordinator.runtime.messages import Reply
@@ -76,7 +76,7 @@ class Deletions:
             self._going.discard(group_id)
         yield Outcome(records, (Reply(request_id, DeleteGroupResponse()),))
 
-    def _some(self, group_id: str) -> tuple[tuple[Record, ...], bool]:
+    def _some(self, group_id: str) -> tuple[tuple[CoordinatorRecord, ...], bool]:
         """Returns the records of the next change, and whether it is the last one."""
         offsets = self._offsets.of_group(group_id)
         removals = Removals(self._config)

@@ -16,15 +16,14 @@ from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.classic.manager import ClassicManager
 from replog.coordinator.classic.manager import Request as ClassicRequest
-from replog.coordinator.classic.requests import Heartbeat, JoinGroup, LeaveGroup, SyncGroup
-from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, RecoveryTimer, SyncTimer
-from replog.coordinator.classic.turn import SessionTimer as ClassicSessionTimer
+from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroup, LeaveGroup, SyncGroup
+from replog.coordinator.classic.turn import ClassicSessionTimer, EmptyTimer, JoinTimer, RecoveryTimer, SyncTimer
 from replog.coordinator.classic.turn import Timer as ClassicTimer
 from replog.coordinator.consumer_removals import remove_consumers
 from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.decisions import TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
-from replog.coordinator.consumers.manager import ConsumerManager, RebalanceTimer, SessionTimer
+from replog.coordinator.consumers.manager import ConsumerManager, ConsumerSessionTimer, RebalanceTimer
 from replog.coordinator.consumers.news import GroupNewsWaits, NewsTimer, WaitTimer
 from replog.coordinator.consumers.pattern_keeper import PatternTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
@@ -49,7 +48,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.offsets.state import OffsetState
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, StepTimer, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Answer, Reply
@@ -126,7 +125,7 @@ class GroupMachine:
             **classic.replays(),
         }
 
-    def replay(self, record: Record, offset: int) -> None:  # noqa: ARG002 - all that counts is the order
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:  # noqa: ARG002 - all that counts is the order
         """Takes in a record; those of kinds of groups that are not served here are passed over."""
         replay = self._replays.get(type(record.key))
         if replay is not None:
@@ -200,7 +199,7 @@ class GroupMachine:
                 return self._background.answer(request_id, self._describer.read_offsets(request_id, request), moment)
             case WaitForGroupNews():
                 return Outcome(answers=self._news.wait(request_id, request, moment))
-            case JoinGroup() | SyncGroup() | Heartbeat() | LeaveGroup():
+            case JoinGroup() | SyncGroup() | ClassicHeartbeat() | LeaveGroup():
                 return self._handle_classic(request_id, request, moment)
             case ConsumerHeartbeat() if (
                 isinstance(group := self._groups.find(request.group_id), ClassicGroup) and group.members
@@ -218,14 +217,14 @@ class GroupMachine:
         group = self._groups.find(request.group_id)
         if not isinstance(group, ConsumerGroup) or not group.members:
             return self._classic.handle(request_id, request, moment)
-        records: tuple[Record, ...] = ()
+        records: tuple[CoordinatorRecord, ...] = ()
         response: Any
         match request:
             case JoinGroup():
                 records, response = self._classic_members.join(request, group, moment)
             case SyncGroup():
                 response = self._classic_members.sync(request, group, moment)
-            case Heartbeat():
+            case ClassicHeartbeat():
                 response = self._classic_members.heartbeat(request, group, moment)
             case LeaveGroup():
                 remove = partial(self._consumers.remove, request.group_id, moment=moment, reason=RebalanceReason.LEFT)
@@ -243,9 +242,9 @@ class GroupMachine:
         group = self._groups.find(group_id)
         return self._classic.dissolve(group_id, moment) if isinstance(group, ConsumerGroup) and group.members else ()
 
-    def _handle(self, request: Any, moment: Moment) -> tuple[tuple[Record, ...], Any]:
+    def _handle(self, request: Any, moment: Moment) -> tuple[tuple[CoordinatorRecord, ...], Any]:
         """Handles a request that is answered at once; returns the records, and the answer."""
-        records: tuple[Record, ...] = ()
+        records: tuple[CoordinatorRecord, ...] = ()
         response: Any
         match request:
             case CommitOffsets():
@@ -279,7 +278,7 @@ class GroupMachine:
         match key:
             case ClassicSessionTimer() | JoinTimer() | SyncTimer() | EmptyTimer() | RecoveryTimer():
                 return self._handle_classic_timer(key, moment)
-            case SessionTimer() | RebalanceTimer() | LateJoinTimer() | LateSyncTimer():
+            case ConsumerSessionTimer() | RebalanceTimer() | LateJoinTimer() | LateSyncTimer():
                 return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
             case TargetsTimer():
                 return Outcome(self._consumers.decide(key, moment), self._forget_stale(key.group_id, moment))
@@ -315,11 +314,11 @@ class GroupMachine:
                 self._cleaner.settle(key)
 
     def _put_out(
-        self, key: SessionTimer | RebalanceTimer | LateJoinTimer | LateSyncTimer, moment: Moment
-    ) -> tuple[Record, ...]:
+        self, key: ConsumerSessionTimer | RebalanceTimer | LateJoinTimer | LateSyncTimer, moment: Moment
+    ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that put out a member of a group of KIP-848; none where it has gone on."""
         match key:
-            case SessionTimer():
+            case ConsumerSessionTimer():
                 return self._consumers.put_out_silent(key, moment)
             case RebalanceTimer():
                 return self._consumers.put_out_slow(key, moment)

@@ -34,7 +34,7 @@ from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMe
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import write_offset_commit
-from replog.coordinator.records import Record, RecordCodec
+from replog.coordinator.records import CoordinatorRecord, RecordCodec
 
 GROUP_RECORDS: Final = RecordCodec(
     (
@@ -58,7 +58,7 @@ OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1
 GROUP_METADATA_VERSION: Final = 3
 
 
-def size_of_records(records: Iterable[Record]) -> int:
+def size_of_records(records: Iterable[CoordinatorRecord]) -> int:
     """Returns the bytes of records."""
     encoded = map(GROUP_RECORDS.encode, records)
     return sum(len(key) + len(value or b"") for key, value in encoded)

@@ -50,7 +50,7 @@ class RecordPartClass(Protocol):
         ...
 
 
-class Record(NamedTuple):
+class CoordinatorRecord(NamedTuple):
     """One record.
 
     Attributes:
@@ -90,7 +90,7 @@ class RecordCodec:
             each[0].RECORD_TYPE: each for each in types
         }
 
-    def encode(self, record: Record) -> EncodedRecord:
+    def encode(self, record: CoordinatorRecord) -> EncodedRecord:
         """Returns the bytes of key and value.
 
         Raises:
@@ -110,7 +110,7 @@ class RecordCodec:
         encoded = None if value is None else _written(value, record.version, record.version)
         return _written(key, key.RECORD_TYPE, KEY_VERSION), encoded
 
-    def decode(self, key: bytes | None, value: bytes | None) -> Record | None:
+    def decode(self, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
         """Returns a record; None where its type is not known here.
 
         Raises:
@@ -128,7 +128,7 @@ class RecordCodec:
         parsed_key = key_class.read(reader, KEY_VERSION)
         reader.finish()
         if value is None:
-            return Record(parsed_key, None)
+            return CoordinatorRecord(parsed_key, None)
         reader = Reader(memoryview(value))
         version: int = reader.fixed(_prefix)[0]
         if version not in value_class.VERSIONS:
@@ -138,7 +138,7 @@ class RecordCodec:
             )
         parsed_value = value_class.read(reader, version)
         reader.finish()
-        return Record(parsed_key, parsed_value, version)
+        return CoordinatorRecord(parsed_key, parsed_value, version)
 
 
 def _written(part: RecordPart, prefix: int, version: int) -> bytes:

@@ -50,7 +50,7 @@ class Source(NamedTuple):
         return self.image is other.image and self.controller_id == other.controller_id
 
 
-class Answered(NamedTuple):
+class WrittenAnswer(NamedTuple):
     """An answer.
 
     Attributes:
@@ -65,7 +65,7 @@ class Answered(NamedTuple):
 class _Writing:
     """An answer that is being written, as long as a request waits for it."""
 
-    def __init__(self, source: Source, task: asyncio.Task[Answered]) -> None:
+    def __init__(self, source: AnswerSource, task: asyncio.Task[WrittenAnswer]) -> None:
         self.source = source
         self.task = task
         self.waiting_count = 0
@@ -78,14 +78,14 @@ class RepeatedAnswers:
         source: The function that returns the facts that answers are made from now.
     """
 
-    def __init__(self, source: Callable[[], Source]) -> None:
+    def __init__(self, source: Callable[[], AnswerSource]) -> None:
         self._now = source
-        self._source = Source(MetadataImage(), -1)
+        self._source = AnswerSource(MetadataImage(), -1)
         self._kept: dict[Asked, Buffers] = {}
         self._kept_bytes = 0
         self._writings: dict[Asked, _Writing] = {}
 
-    async def answer(self, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> Buffers:
+    async def answer(self, asked: Asked, write: Callable[[], Awaitable[WrittenAnswer]]) -> Buffers:
         """Returns the answer that was or is being written to the same request, or has it written.
 
         Args:
@@ -105,13 +105,15 @@ class RepeatedAnswers:
                 return (await self._written(asked, writing)).buffers
             await asyncio.wait([writing.task])  # of metadata of the past: one at a time is written of each
 
-    def _begin(self, source: Source, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> _Writing:
+    def _begin(self, source: AnswerSource, asked: Asked, write: Callable[[], Awaitable[WrittenAnswer]]) -> _Writing:
         task = asyncio.ensure_future(self._write(source, asked, write))
         writing = self._writings[asked] = _Writing(source, task)
         task.add_done_callback(lambda _: self._end(asked, writing))
         return writing
 
-    async def _write(self, source: Source, asked: Asked, write: Callable[[], Awaitable[Answered]]) -> Answered:
+    async def _write(
+        self, source: AnswerSource, asked: Asked, write: Callable[[], Awaitable[WrittenAnswer]]
+    ) -> WrittenAnswer:
         answered = await write()
         if answered.is_repeated:
             self._keep(source, asked, answered.buffers)

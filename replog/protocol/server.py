@@ -21,7 +21,7 @@ from replog.errors import ErrorCode, MalformedFrameError, ReplogError
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
 from replog.protocol.handlers.produce import has_failed
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
-from replog.protocol.repeated_answers import Answered, Asked, Buffers, RepeatedAnswers, Source
+from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
 from replog.protocol.request_counts import RequestCounts
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
 from replog.protocol.written_steps import elements_count
@@ -61,7 +61,7 @@ class KafkaServer:
         self._node = node
         self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
-        self._repeated = RepeatedAnswers(lambda: Source(node.image, node.controller_id()))
+        self._repeated = RepeatedAnswers(lambda: AnswerSource(node.image, node.controller_id()))
         self.counts = RequestCounts()
         self.advertised: Mapping[int, range] = {key: api.advertised for key, api in self._served.items()}
 
@@ -138,12 +138,12 @@ class KafkaServer:
     async def _repeated_or_new(self, api: Served, body: memoryview, call: Call) -> Buffers:
         """Returns the answer that was written to the same request under the same metadata, or writes one."""
 
-        async def write() -> Answered:
+        async def write() -> WrittenAnswer:
             run = _runner(api, len(body))
             request = await run(_read, api, Reader(body, api.elements_max), call.version)
             response = await self._handle(api, request, call, run)
             is_repeated = api.is_repeated is not None and api.is_repeated(response)
-            return Answered(await _written_in_turns(response, call.version), is_repeated)
+            return WrittenAnswer(await _written_in_turns(response, call.version), is_repeated)
 
         try:
             return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)

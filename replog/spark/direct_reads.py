@@ -20,7 +20,7 @@ from replog.host.host_identity import boot_id
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 from replog.rpc.transport import ConnectionLostError
 from replog.spark.pieces import Encoded
-from replog.spark.segment_files import FrameReader, UnfitError, open_spans
+from replog.spark.segment_files import SpanReader, UnfitError, open_spans
 from replog.spark.snapshot import OffsetRange
 
 LOCATE_TIMEOUT_MS = 2_000
@@ -142,7 +142,7 @@ class DirectRead:
     def _located(self, located: LocateSegmentsResponse) -> Iterator[Encoded]:
         pinned = self._wanted.leader_epoch
         leader_epoch_max = located.leader_epoch if pinned < 0 else min(pinned, located.leader_epoch)
-        reader = FrameReader(
+        reader = SpanReader(
             self.position,
             leader_epoch_max=leader_epoch_max,
             is_checked=self._is_checked,

@@ -9,21 +9,21 @@ import re
 from typing import Any
 
 from replog.errors import ConfigError
-from replog.spark.json_decoder import DEPTH_MAX, Kind, Shape
+from replog.spark.json_decoder import DEPTH_MAX, JsonKind, Shape
 
 EXAMPLE = "value struct<id: bigint, city: string>"
 
 _KINDS = {
-    "boolean": Kind.BOOLEAN,
-    "byte": Kind.INT8,
-    "short": Kind.INT16,
-    "integer": Kind.INT32,
-    "long": Kind.INT64,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "string": Kind.STRING,
-    "date": Kind.DATE,
-    "timestamp": Kind.TIMESTAMP,
+    "boolean": JsonKind.BOOLEAN,
+    "byte": JsonKind.INT8,
+    "short": JsonKind.INT16,
+    "integer": JsonKind.INT32,
+    "long": JsonKind.INT64,
+    "float": JsonKind.FLOAT,
+    "double": JsonKind.DOUBLE,
+    "string": JsonKind.STRING,
+    "date": JsonKind.DATE,
+    "timestamp": JsonKind.TIMESTAMP,
 }
 _DECIMAL = re.compile(r"decimal\(([0-9]{1,2}),([0-9]{1,2})\)")
 _COLLATIONS = "__COLLATIONS"
@@ -57,9 +57,9 @@ def _shape(kind: Any, path: tuple[str, ...]) -> Shape:
         case "struct":
             return _struct(kind["fields"], path)
         case "array":
-            return Shape(Kind.LIST, children=(_shape(kind["elementType"], (*path, "element")),))
+            return Shape(JsonKind.LIST, children=(_shape(kind["elementType"], (*path, "element")),))
         case "map" if kind["keyType"] == "string":
-            return Shape(Kind.MAP, children=(_shape(kind["valueType"], (*path, "value")),))
+            return Shape(JsonKind.MAP, children=(_shape(kind["valueType"], (*path, "value")),))
         case "map":
             raise _not_read(path, "a map whose keys are not strings")
         case other:
@@ -77,14 +77,14 @@ def _struct(fields: list[dict[str, Any]], path: tuple[str, ...]) -> Shape:
             raise _not_read((*path, name), "a string with a collation")
         seen.add(name)
     children = tuple(_shape(field["type"], (*path, field["name"])) for field in fields)
-    return Shape(Kind.STRUCT, names, children)
+    return Shape(JsonKind.STRUCT, names, children)
 
 
 def _leaf(kind: str, path: tuple[str, ...]) -> Shape:
     if kind in _KINDS:
         return Shape(_KINDS[kind])
     if found := _DECIMAL.fullmatch(kind):
-        return Shape(Kind.DECIMAL, precision=int(found[1]), scale=int(found[2]))
+        return Shape(JsonKind.DECIMAL, precision=int(found[1]), scale=int(found[2]))
     raise _not_read(path, kind)
 
 

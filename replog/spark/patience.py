@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from replog.client.cluster.addresses import LeaderAddress
-from replog.client.cluster.leader_calls import Failure
+from replog.client.cluster.leader_calls import AttemptFailure
 from replog.client.cluster.view import ClusterView
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.rpc.transport import ConnectionLostError
@@ -69,7 +69,7 @@ class PlanningPatience:
         self._unserved_timeout_ms = poll_timeout_ms or UNSERVED_TIMEOUT_MS
         self._began_s = asyncio.get_running_loop().time()
 
-    def give_up(self, failures: Sequence[Failure]) -> RequestTimedOutError | None:
+    def give_up(self, failures: Sequence[AttemptFailure]) -> RequestTimedOutError | None:
         """Returns the error that ends the look-up after an attempt; None: another one may succeed."""
         waited_ms = int((asyncio.get_running_loop().time() - self._began_s) * 1000)
         if waited_ms < self._unserved_timeout_ms:

@@ -80,7 +80,7 @@ def _require_unwritten(span: SegmentSpan, descriptor: int) -> None:
         raise UnfitError(f"{span.path} was written to while it was read")
 
 
-class FrameReader:
+class SpanReader:
     """Reads open spans into one buffer that is used again and again.
 
     Args:

@@ -10,7 +10,7 @@ from replog.errors import MalformedFrameError
 from replog.rpc.grpc.method_calling import MethodConnection
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
-from replog.testing.simulated_network import Call, End
+from replog.testing.simulated_network import CallEnd, SimulatedCall
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
 HELLO_TIMEOUT_S = 5.0
@@ -19,7 +19,7 @@ HELLO_TIMEOUT_S = 5.0
 class OpenCall(Protocol):
     """Opens a call from this machine to whoever listens at an address."""
 
-    def __call__(self, address: str, method: str, *, is_unary: bool) -> Call: ...
+    def __call__(self, address: str, method: str, *, is_unary: bool) -> SimulatedCall: ...
 
 
 class SimulatedConnection(MethodConnection):
@@ -29,7 +29,7 @@ class SimulatedConnection(MethodConnection):
         self._open_call_to = open_call
         self._hello = hello
         self._address = address
-        self._calls: list[Call] = []
+        self._calls: list[SimulatedCall] = []
 
     @property
     def address(self) -> str:
@@ -46,7 +46,7 @@ class SimulatedConnection(MethodConnection):
     async def _carry_controller_call(self, data: bytes, timeout_ms: int) -> bytes:
         return await self._unary("ControllerCall", data, timeout_ms)
 
-    def _open_call(self, method: str, *, is_unary: bool) -> Call:
+    def _open_call(self, method: str, *, is_unary: bool) -> SimulatedCall:
         self._calls = [call for call in self._calls if not call.is_over]
         call = self._open_call_to(self._address, method, is_unary=is_unary)
         self._calls.append(call)
@@ -63,7 +63,7 @@ class SimulatedConnection(MethodConnection):
             raise ConnectionLostError(f"{self._address}: no answer in {timeout_ms} ms") from None
         finally:
             call.cancel()
-        if isinstance(frame, End):
+        if isinstance(frame, CallEnd):
             raise frame.error or ConnectionLostError(f"{self._address} ended the call without an answer")
         return frame.data
 

@@ -73,13 +73,13 @@ class Message(Struct, frozen=True):
     data: bytes
 
 
-class End(Struct, frozen=True):
+class CallEnd(Struct, frozen=True):
     """Nothing follows; `error` says why, None: the call ended in order."""
 
     error: ReplogError | None
 
 
-Frame: TypeAlias = Message | End
+Frame: TypeAlias = Message | CallEnd
 
 
 EVERYTHING = ""
@@ -146,7 +146,7 @@ class Pipe:
 
     RETRANSMIT_S = 0.1
 
-    def __init__(self, network: SimulatedNetwork, source: str, target: str, call: Call) -> None:
+    def __init__(self, network: SimulatedNetwork, source: str, target: str, call: SimulatedCall) -> None:
         self._network = network
         self._loop = network.loop
         self._source = source
@@ -184,7 +184,7 @@ class Pipe:
     def end(self, error: ReplogError | None) -> None:
         """Sends the last frame; what was sent before arrives before."""
         if self._sender_error is None:
-            self._put(End(error))
+            self._put(CallEnd(error))
 
     async def receive(self) -> Frame:
         """Waits for the next frame and returns it; raises what broke the call."""
@@ -290,7 +290,7 @@ class Pipe:
         self._call.at(now + self.RETRANSMIT_S, self._arrive)
 
 
-class Call:
+class SimulatedCall:
     """One call between two processes; it is open once its first message has arrived.
 
     Args:
@@ -314,7 +314,7 @@ class Call:
         method: str = EVERYTHING,
         *,
         is_unary: bool,
-        on_open: Callable[[Call], None],
+        on_open: Callable[[SimulatedCall], None],
     ) -> None:
         self.caller = caller
         self.server = server
@@ -357,10 +357,10 @@ class Call:
     def arrived(self, pipe: Pipe, frame: Frame) -> None:
         """Takes note of a frame that has come through: the call may be open now, or over."""
         if pipe is self.down:
-            self.is_over = self.is_over or self.is_unary or isinstance(frame, End)
-        elif isinstance(frame, End) and self._is_late:
+            self.is_over = self.is_over or self.is_unary or isinstance(frame, CallEnd)
+        elif isinstance(frame, CallEnd) and self._is_late:
             self.break_soon("the caller gave up")  # what came with it is read first
-        elif isinstance(frame, End):
+        elif isinstance(frame, CallEnd):
             self.break_off("the caller gave up")
         elif not self.is_open:
             self.is_open = True

@@ -14,7 +14,7 @@ from replog.rpc import calls, frames, quorum_codec
 from replog.rpc.client_messages import NodeResponse
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
-from replog.testing.simulated_network import Call, End, SimulatedNetwork
+from replog.testing.simulated_network import CallEnd, SimulatedCall, SimulatedNetwork
 from replog.testing.simulated_stream import SimulatedStream, within_limit
 
 
@@ -34,8 +34,8 @@ class SimulatedServer:
         self._address = address
         self._context = copy_context()
         self._handlers: PeerHandlers | None = None
-        self._waiting: list[tuple[Call, str]] = []
-        self._tasks: dict[asyncio.Task[None], Call] = {}
+        self._waiting: list[tuple[SimulatedCall, str]] = []
+        self._tasks: dict[asyncio.Task[None], SimulatedCall] = {}
         self._is_stopping = False
 
     @property
@@ -60,7 +60,7 @@ class SimulatedServer:
         for call in (*left.values(), *(call for call, _ in self._waiting)):
             call.break_soon("the server stopped")
 
-    def accept(self, call: Call, method: str) -> bool:
+    def accept(self, call: SimulatedCall, method: str) -> bool:
         """Whether it is taken."""
         if self._is_stopping:
             return False
@@ -70,7 +70,7 @@ class SimulatedServer:
             self._begin(call, method)
         return True
 
-    def _begin(self, call: Call, method: str) -> None:
+    def _begin(self, call: SimulatedCall, method: str) -> None:
         if call.is_over:
             return
         task = self._network.loop.create_task(self._serve(call, method), context=self._context.copy())
@@ -80,7 +80,7 @@ class SimulatedServer:
 
     # ---- one call ----------------------------------------------------------------------------------------------------
 
-    async def _serve(self, call: Call, method: str) -> None:
+    async def _serve(self, call: SimulatedCall, method: str) -> None:
         """Serves a call: errors of ours are answers; whatever else leaves a handler is a bug, and told as one."""
         if self._handlers is None:
             raise InvariantViolationError("a call was taken before the start")
@@ -94,7 +94,7 @@ class SimulatedServer:
             self._network.loop.call_exception_handler({"message": f"{method} failed", "exception": bug})
             call.down.end(ConnectionLostError(f"{self._address}: a bug over there"))
 
-    async def _route(self, call: Call, method: str, handlers: PeerHandlers) -> None:
+    async def _route(self, call: SimulatedCall, method: str, handlers: PeerHandlers) -> None:
         match method:
             case "Call":
                 await self._answer(call, self._client_call(call, handlers), calls.encode_node_response)
@@ -107,7 +107,7 @@ class SimulatedServer:
                 to_bytes, from_bytes = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
                 await self._stream(call, to_bytes, from_bytes, handlers, handlers.handle_quorum_stream)
 
-    async def _answer(self, call: Call, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> None:
+    async def _answer(self, call: SimulatedCall, answer: Awaitable[Any], encode: Callable[[Any], bytes]) -> None:
         try:
             outcome = await answer
         except ReplogError as error:
@@ -118,7 +118,7 @@ class SimulatedServer:
         request = calls.decode_node_request(await _first(call))
         return await handlers.handle_node_call(request, self._context_of(call, request.timeout_ms))
 
-    async def _controller_call(self, call: Call, handlers: PeerHandlers) -> ControllerResponse:
+    async def _controller_call(self, call: SimulatedCall, handlers: PeerHandlers) -> ControllerResponse:
         request = calls.decode_controller_request(await _first(call))
         if call.hello is not None:
             handlers.check_hello(call.hello)
@@ -126,7 +126,7 @@ class SimulatedServer:
 
     async def _stream(
         self,
-        call: Call,
+        call: SimulatedCall,
         encode: Callable[[Any], bytes],
         decode: Callable[[bytes], Any],
         handlers: PeerHandlers,
@@ -141,7 +141,7 @@ class SimulatedServer:
         await handle(hello, stream, self._context_of(call, 0, hello))
         call.down.end(None)
 
-    def _context_of(self, call: Call, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
+    def _context_of(self, call: SimulatedCall, timeout_ms: int, hello: Hello | None = None) -> RequestContext:
         now_ms = self._network.loop.now_us // 1000
         return RequestContext(
             principal="anonymous",
@@ -153,9 +153,9 @@ class SimulatedServer:
         )
 
 
-async def _first(call: Call) -> bytes:
+async def _first(call: SimulatedCall) -> bytes:
     frame = await call.up.receive()
-    if isinstance(frame, End):
+    if isinstance(frame, CallEnd):
         raise frame.error or ConnectionLostError(f"{call.caller} gave up")
     return frame.data
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from replog.errors import MalformedFrameError
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
-from replog.testing.simulated_network import Call, End, Pipe
+from replog.testing.simulated_network import CallEnd, Pipe, SimulatedCall
 
 Out = TypeVar("Out")
 In = TypeVar("In")
@@ -21,7 +21,7 @@ class SimulatedStream(Generic[Out, In]):
 
     def __init__(
         self,
-        call: Call,
+        call: SimulatedCall,
         outgoing: Pipe,
         incoming: Pipe,
         encode: Callable[[Any], bytes],
@@ -39,7 +39,7 @@ class SimulatedStream(Generic[Out, In]):
 
     async def receive(self) -> In:
         frame = await self._incoming.receive()
-        if isinstance(frame, End):
+        if isinstance(frame, CallEnd):
             raise frame.error or ConnectionLostError("the other side closed the stream")
         message: In = self._decode(frame.data)
         if self.is_greeted and isinstance(message, Hello):

@@ -182,7 +182,7 @@ class SimulatedTcp:
             del self._bound[port.host, port.port]
 
 
-class End(Struct, eq=False):
+class ConnectionEnd(Struct, eq=False):
     """One end of a connection.
 
     Attributes:
@@ -225,8 +225,8 @@ class TcpConnection:
         sockname: tuple[str, int],
         peername: tuple[str, int],
     ) -> None:
-        self.caller = End(caller, sockname)
-        self.server = End(server, peername)
+        self.caller = ConnectionEnd(caller, sockname)
+        self.server = ConnectionEnd(server, peername)
         self.up = BytePipe(network, self.caller.name, self.server.name, self)
         self.down = BytePipe(network, self.server.name, self.caller.name, self)
         self._network = network
@@ -237,7 +237,7 @@ class TcpConnection:
         """Whether nobody is left at either end."""
         return self.caller.is_gone and self.server.is_gone
 
-    def transport(self, end: End, context: Context) -> SimulatedTcpTransport:
+    def transport(self, end: ConnectionEnd, context: Context) -> SimulatedTcpTransport:
         """Makes the transport of one end.
 
         Args:
@@ -249,7 +249,7 @@ class TcpConnection:
         extra = {"sockname": end.address, "peername": self._other(end).address}
         return SimulatedTcpTransport(self._network.loop, context, incoming, outgoing, partial(self.leave, end), extra)
 
-    def leave(self, end: End) -> None:
+    def leave(self, end: ConnectionEnd) -> None:
         """Notes that an end takes nothing any more; the other one hears of it, if the link lets it."""
         if end.is_gone:
             return
@@ -296,13 +296,13 @@ class TcpConnection:
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _other(self, end: End) -> End:
+    def _other(self, end: ConnectionEnd) -> ConnectionEnd:
         return self.server if end is self.caller else self.caller
 
     def _reverse(self, pipe: BytePipe) -> BytePipe:
         return self.down if pipe is self.up else self.up
 
-    def _end_outgoing(self, end: End) -> None:
+    def _end_outgoing(self, end: ConnectionEnd) -> None:
         """Ends a direction as the kernel does that closes a socket: who has not read everything resets the connection."""
         incoming, outgoing = (self.down, self.up) if end is self.caller else (self.up, self.down)
         outgoing.drop_unsent()
@@ -344,7 +344,7 @@ class _Handshake:
         loop = self._network.loop
         loop.call_at(loop.time() + (self._network.delay_s() if delay_s is None else delay_s), step, context=NOBODY)
 
-    def _passes(self, source: End, target: End, step: Callable[[], None]) -> bool:
+    def _passes(self, source: ConnectionEnd, target: ConnectionEnd, step: Callable[[], None]) -> bool:
         """Whether the packet comes through; it is sent again until the time is over."""
         is_off = target.machine is not None and target.machine.is_off
         if not is_off and not self._network.is_cut(source.name, target.name):

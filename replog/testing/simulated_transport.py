@@ -14,7 +14,7 @@ from replog.errors import ConfigError
 from replog.rpc.messages import Hello
 from replog.testing.simulated_clock import WALL_START_MS
 from replog.testing.simulated_connection import SimulatedConnection
-from replog.testing.simulated_network import Call, SimulatedNetwork
+from replog.testing.simulated_network import SimulatedCall, SimulatedNetwork
 from replog.testing.simulated_server import SimulatedServer
 from replog.testing.simulated_tcp import SimulatedTcp, TcpPorts
 
@@ -39,7 +39,7 @@ class SimulatedHost:
         self.server: SimulatedServer | None = None
         self.tcp = SimulatedTcp(self, internet.tcp_ports)
         self._internet = internet
-        self._calls: list[Call] = []
+        self._calls: list[SimulatedCall] = []
         self._clients = 0
 
     def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
@@ -77,17 +77,17 @@ class SimulatedHost:
         self._calls.clear()
         self.tcp.lose_process()
 
-    def open_call(self, address: str, method: str, *, is_unary: bool) -> Call:
+    def open_call(self, address: str, method: str, *, is_unary: bool) -> SimulatedCall:
         """Opens a call to whoever listens at `address` when its first message arrives."""
         server = self._internet.host_at(address)
 
-        def on_open(call: Call) -> None:
+        def on_open(call: SimulatedCall) -> None:
             if server is None:
                 call.break_soon("connection refused", refused=True)
             else:
                 server.accept(call, method)
 
-        call = Call(
+        call = SimulatedCall(
             self._internet.network,
             self.name,
             address if server is None else server.name,
@@ -98,7 +98,7 @@ class SimulatedHost:
         self._keep(call)
         return call
 
-    def accept(self, call: Call, method: str) -> None:
+    def accept(self, call: SimulatedCall, method: str) -> None:
         """Takes a call that has reached this machine, or breaks it where nobody listens."""
         if self.is_off:
             call.break_soon("no route", after_s=self._internet.network.conditions.connect_timeout_s)
@@ -107,12 +107,12 @@ class SimulatedHost:
         else:
             self._keep(call)
 
-    def _keep(self, call: Call) -> None:
+    def _keep(self, call: SimulatedCall) -> None:
         if len(self._calls) >= CALLS_SWEPT_AT:
             self._calls = self._open_calls()
         self._calls.append(call)
 
-    def _open_calls(self) -> list[Call]:
+    def _open_calls(self) -> list[SimulatedCall]:
         return [call for call in self._calls if not call.is_over]
 
 

@@ -15,7 +15,7 @@ from kafka_node import KafkaNode
 from raw_client import RawClient
 from sides import EXPLAINED, Side, Sides, differences
 
-from replog.coordinator.classic.requests import Heartbeat
+from replog.coordinator.classic.requests import ClassicHeartbeat
 from replog.coordinator.classic.subscription import read_assignment, write_assignment
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, GroupType
 from replog.coordinator.group_machine import GroupsConfig
@@ -393,7 +393,7 @@ def test_what_kafka_has_written_of_a_mixed_group_is_read(script: Script, kafka_b
         "a": (GroupType.CLASSIC, 2),
         "m": (GroupType.CONSUMER, 2),
     }
-    host.ask(Heartbeat(group, script.actors[0].ids["a"], 2))
+    host.ask(ClassicHeartbeat(group, script.actors[0].ids["a"], 2))
     script.consume("m", -1)
     host.log = records_of(kafka_broker.partition("__consumer_offsets", 0))
     host.high_watermark = host.piece = len(host.log)

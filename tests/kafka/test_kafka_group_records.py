@@ -12,7 +12,7 @@ from kafka_install import KafkaInstall
 from message_json import differences
 
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.log import Log, LogConfig
 from replog.records import encode_batch
 from replog_checkpoints import OsFileSystem
@@ -22,8 +22,8 @@ EXAMPLES = 5
 T0 = 1_700_000_000_000
 
 
-def some_records() -> list[Record]:
-    made: list[Record] = []
+def some_records() -> list[CoordinatorRecord]:
+    made: list[CoordinatorRecord] = []
     for key, value, version in kit.CASES:
 
         @settings(
@@ -34,7 +34,7 @@ def some_records() -> list[Record]:
             suppress_health_check=list(HealthCheck),
         )
         @given(kit.records(key, value, version))
-        def make(record: Record) -> None:
+        def make(record: CoordinatorRecord) -> None:
             made.append(record)
 
         make()

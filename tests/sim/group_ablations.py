@@ -29,7 +29,7 @@ from replog.client.groups.progress import Progress
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.consumers import manager as consumers_manager
 from replog.coordinator.consumers.group import ConsumerGroup
-from replog.coordinator.consumers.manager import ConsumerManager, SessionTimer
+from replog.coordinator.consumers.manager import ConsumerManager, ConsumerSessionTimer
 from replog.coordinator.offsets.cleaner import OF_TOPICS, OffsetCleaner
 from replog.coordinator.offsets.state import GroupOffsets
 from replog.coordinator.runtime.machine import Moment
@@ -149,7 +149,7 @@ def anybody(*_: Any) -> None:
 
 def ends_sessions(self: ConsumerManager, group_id: str, group: ConsumerGroup, moment: Moment, **_: Any) -> None:
     for member_id in group.members:
-        self._timers.set(SessionTimer(group_id, member_id), moment.now_ms)
+        self._timers.set(ConsumerSessionTimer(group_id, member_id), moment.now_ms)
 
 
 def gives_back_first(self: GroupMember, partitions: Any, *, is_lost: bool) -> None:

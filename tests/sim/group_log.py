@@ -19,7 +19,7 @@ from replog.coordinator.messages.consumer_group_current_member_assignment import
 from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.log import Log
 from replog.records import decode_records, parse_header
 from tests.sim.replica_watch import written_bytes
@@ -145,7 +145,7 @@ class GroupLog:
         """An empty one where the log says nothing of it."""
         return self.groups.setdefault(group_id, LoggedGroup())
 
-    def _replay(self, record: Record) -> None:
+    def _replay(self, record: CoordinatorRecord) -> None:
         key, value = record.key, record.value
         match key:
             case ConsumerGroupCurrentMemberAssignmentKey():

@@ -56,7 +56,7 @@ class Target(Struct, frozen=True):
     offsets: Mapping[TopicPartition, int] | None = None
 
 
-class Found(Struct, frozen=True):
+class KnownOffsets(Struct, frozen=True):
     """What is known of a partition.
 
     Attributes:
@@ -72,7 +72,7 @@ class Found(Struct, frozen=True):
     at_time: int | None = None
 
 
-class Change(Struct, frozen=True):
+class OffsetChange(Struct, frozen=True):
     """What is to become of a partition.
 
     Attributes:
@@ -93,7 +93,7 @@ class Change(Struct, frozen=True):
         return None if self.current is None else self.new - self.current
 
 
-def change_of(partition: TopicPartition, target: Target, found: Found) -> Change:
+def change_of(partition: TopicPartition, target: Target, found: KnownOffsets) -> OffsetChange:
     """Works out what is to become of a partition.
 
     Raises:
@@ -105,10 +105,10 @@ def change_of(partition: TopicPartition, target: Target, found: Found) -> Change
         note = f"{wanted} is past the end of the log"
     elif wanted < new:
         note = f"{wanted} is before the start of the log"
-    return Change(partition.topic, partition.partition, found.current, new, note)
+    return OffsetChange(partition.topic, partition.partition, found.current, new, note)
 
 
-def _wanted(partition: TopicPartition, target: Target, found: Found) -> tuple[int, str]:
+def _wanted(partition: TopicPartition, target: Target, found: KnownOffsets) -> tuple[int, str]:
     match target.where:
         case Where.EARLIEST:
             return found.log_start, ""
@@ -231,7 +231,7 @@ def _wrong_line(path: Path, number: int, what: str) -> UsageError:
     return UsageError("--from-file", str(path), f"{path}: line {number} {what}")
 
 
-def changes_table(changes: Iterable[Change]) -> RenderableType:
+def changes_table(changes: Iterable[OffsetChange]) -> RenderableType:
     """Renders where a group is to go."""
     from replog.cli.terminal.grid import Grid
 

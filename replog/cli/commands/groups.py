@@ -17,7 +17,7 @@ from replog.cli.errors import FAILED, UsageError, tell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from replog.cli.commands.group_reset import Change, Target
+    from replog.cli.commands.group_reset import OffsetChange, Target
     from replog.client import Admin, GroupDescription, PartitionLag, TopicPartition
     from replog.errors import ReplogError
 
@@ -263,7 +263,7 @@ async def _delete_offsets(
 
 async def _reset(
     bootstrap_servers: str, name: str, target: Target, topics: Sequence[str], *, all_topics: bool, execute: bool
-) -> tuple[list[Change], int]:
+) -> tuple[list[OffsetChange], int]:
     """Works out what is to change, and changes it if that is wanted; returns it, and how many members there are."""
     from replog.cli.commands import group_reset
 
@@ -303,7 +303,7 @@ async def _changes(
     committed: Mapping[TopicPartition, int],
     *,
     all_topics: bool,
-) -> list[Change]:
+) -> list[OffsetChange]:
     from replog.cli.commands import group_reset
     from replog.errors import InvalidRequestError
     from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -322,7 +322,7 @@ async def _changes(
     is_by_time = target.where is group_reset.Where.TIME
     times = await admin.list_offsets(dict.fromkeys(partitions, target.number)) if is_by_time else {}
     found = {
-        each: group_reset.Found(
+        each: group_reset.KnownOffsets(
             committed.get(each),
             starts[each].offset,
             ends[each].offset,
@@ -363,7 +363,9 @@ def _show_lag(found: Lags, *, as_json: bool) -> None:
         typer.echo(view.lag_words(name, lags))
 
 
-def _show_reset(name: str, changes: Sequence[Change], members_count: int, *, executed: bool, as_json: bool) -> None:
+def _show_reset(
+    name: str, changes: Sequence[OffsetChange], members_count: int, *, executed: bool, as_json: bool
+) -> None:
     from replog.cli.commands import group_reset
     from replog.cli.views import groups as view
 

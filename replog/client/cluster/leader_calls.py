@@ -48,7 +48,7 @@ R = TypeVar("R", bound=LeaderResult)
 Members = Sequence[tuple[TopicPartition, LeaderAddress]]
 
 
-class Failure(NamedTuple):
+class AttemptFailure(NamedTuple):
     """Why partitions have no result after an attempt.
 
     Attributes:
@@ -95,7 +95,7 @@ async def ask_leaders(
     timeout_ms: int,
     what: str,
     skips_leaderless: bool = False,
-    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+    give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, R]:
     """Asks the leaders for one result for each partition; retries across leader changes, so it must be safe to repeat.
 
@@ -148,9 +148,9 @@ async def _ask_each(
     results_of: Callable[[ClientResponse], Sequence[R]],
     found: dict[TopicPartition, R],
     timeout_ms: int,
-) -> list[Failure]:
+) -> list[AttemptFailure]:
     """Asks every leader at once; fills `found`, returns what went wrong."""
-    failures: list[Failure] = []
+    failures: list[AttemptFailure] = []
     by_address: dict[str, list[tuple[TopicPartition, LeaderAddress]]] = {}
     leaderless: list[TopicPartition] = []
     for partition in wanted:
@@ -161,7 +161,7 @@ async def _ask_each(
             by_address.setdefault(leader.address, []).append((partition, leader))
     if leaderless:
         reasons = first_few([view.image.why_leaderless(*partition) for partition in leaderless])
-        failures.append(Failure(leaderless[0], None, LeaderNotAvailableError(reasons)))
+        failures.append(AttemptFailure(leaderless[0], None, LeaderNotAvailableError(reasons)))
 
     async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
         results = results_of(await view.call(address, request_for(members), timeout_ms=timeout_ms))
@@ -173,7 +173,7 @@ async def _ask_each(
     )
     for members, answer in zip(by_address.values(), answers, strict=True):
         if isinstance(answer, ReplogError):
-            failures.append(Failure(*members[0], answer))
+            failures.append(AttemptFailure(*members[0], answer))
         elif isinstance(answer, BaseException):
             raise answer
         else:
@@ -187,7 +187,9 @@ def first_few(texts: Sequence[str], separator: str = "; ") -> str:
     return named if len(texts) <= NAMED_MAX else f"{named}{separator}and {len(texts) - NAMED_MAX:,} more"
 
 
-def _collect(members: Members, answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]) -> list[Failure]:
+def _collect(
+    members: Members, answer: Mapping[TopicPartition, R], found: dict[TopicPartition, R]
+) -> list[AttemptFailure]:
     failures = []
     leaders = dict(members)
     for partition, result in answer.items():
@@ -195,5 +197,5 @@ def _collect(members: Members, answer: Mapping[TopicPartition, R], found: dict[T
             found[partition] = result
         else:
             error = partition_error(result.error, result.message, partition)
-            failures.append(Failure(partition, leaders[partition], error))
+            failures.append(AttemptFailure(partition, leaders[partition], error))
     return failures

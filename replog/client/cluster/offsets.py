@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from replog.client.cluster.leader_calls import Failure, Members, ask_leaders
+from replog.client.cluster.leader_calls import AttemptFailure, Members, ask_leaders
 from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.errors import ReplogError, UnsupportedVersionError
@@ -33,7 +33,7 @@ async def list_offsets(
     *,
     timeout_ms: int,
     skips_leaderless: bool = False,
-    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+    give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Asks the leaders for one offset per partition; retries across leader changes.
 
@@ -63,7 +63,7 @@ async def list_offset_results(
     *,
     timeout_ms: int,
     skips_leaderless: bool = False,
-    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+    give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, ListOffsetsResult]:
     """Asks as `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead."""
 
@@ -181,7 +181,7 @@ async def epoch_ends(
     epochs: Mapping[TopicPartition, int],
     *,
     timeout_ms: int,
-    give_up: Callable[[Sequence[Failure]], ReplogError | None] | None = None,
+    give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, EpochEndOffset | None]:
     """Asks the leaders where leader epochs end in their logs (OffsetsForLeaderEpoch).
 

@@ -8,7 +8,7 @@ from typing import Any
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.records import group_from_value, group_removal
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
 
@@ -78,7 +78,7 @@ class ClassicGroups:
         """Returns what the log says of a group; None where it says nothing."""
         return self._written.get(group_id)
 
-    def removal(self, group_id: str) -> tuple[Record, ...]:
+    def removal(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         group = self.find(group_id)
         if group is None or group.members or group_id not in self._written:

@@ -13,7 +13,7 @@ from replog.coordinator.classic.member import ClassicMember, size_of
 from replog.coordinator.classic.rebalances import Rebalances
 from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, Protocol
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
-from replog.coordinator.classic.turn import SessionTimer, Turn
+from replog.coordinator.classic.turn import ClassicSessionTimer, Turn
 from replog.coordinator.runtime.machine import Timers
 from replog.errors import (
     CoordinatorLoadInProgressError,
@@ -144,7 +144,9 @@ class Joins:
             )
         self._groups.keep(group)
         self._groups.add_pending(group, member_id)
-        self._timers.set(SessionTimer(group.group_id, member_id), turn.moment.now_ms + request.session_timeout_ms)
+        self._timers.set(
+            ClassicSessionTimer(group.group_id, member_id), turn.moment.now_ms + request.session_timeout_ms
+        )
         raise MemberIdRequiredError("the member has to join with the id that it is told here", member_id)
 
     def _add(
@@ -198,7 +200,7 @@ class Joins:
         turn.fail(group.take_join(member), error)
         turn.fail(member.sync_request, error)
         member.sync_request = None
-        self._timers.cancel(SessionTimer(group.group_id, member.member_id))
+        self._timers.cancel(ClassicSessionTimer(group.group_id, member.member_id))
         before = member.metadata(group.protocol or "")
         told_leader = group.leader_id
         group.rename(member, member_id)

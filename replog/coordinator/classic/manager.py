@@ -13,8 +13,8 @@ from replog.coordinator.classic.joins import Joins
 from replog.coordinator.classic.rebalances import Rebalances, Removal, assigned
 from replog.coordinator.classic.requests import (
     NO_MEMBER_ID,
-    Heartbeat,
-    HeartbeatResponse,
+    ClassicHeartbeat,
+    ClassicHeartbeatResponse,
     JoinGroup,
     LeaveGroup,
     LeaveGroupResponse,
@@ -22,13 +22,21 @@ from replog.coordinator.classic.requests import (
     LeftMember,
     SyncGroup,
 )
-from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, RecoveryTimer, SessionTimer, SyncTimer, Timer, Turn
+from replog.coordinator.classic.turn import (
+    ClassicSessionTimer,
+    EmptyTimer,
+    JoinTimer,
+    RecoveryTimer,
+    SyncTimer,
+    Timer,
+    Turn,
+)
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import Answer
 from replog.errors import InconsistentGroupProtocolError, RebalanceInProgressError, ReplogError, UnknownMemberIdError
 
-Request: TypeAlias = JoinGroup | SyncGroup | Heartbeat | LeaveGroup
+Request: TypeAlias = JoinGroup | SyncGroup | ClassicHeartbeat | LeaveGroup
 
 
 class ClassicManager:
@@ -74,7 +82,9 @@ class ClassicManager:
         if group is None:
             return 0
         for member in group.members.values():
-            has_one = member.is_waiting() or self._timers.get(SessionTimer(group_id, member.member_id)) is not None
+            has_one = (
+                member.is_waiting() or self._timers.get(ClassicSessionTimer(group_id, member.member_id)) is not None
+            )
             if not (is_again and has_one):
                 self._rebalances.await_heartbeat(group, member, moment)
         self._rebalances.recover(group, Turn(moment, RebalanceReason.CHANGED))
@@ -91,7 +101,7 @@ class ClassicManager:
                     self._joins.join(request_id, request, turn)
                 case SyncGroup():
                     self._sync(request_id, request, turn)
-                case Heartbeat():
+                case ClassicHeartbeat():
                     self._heartbeat(request_id, request, turn)
                 case LeaveGroup():
                     self._leave(request_id, request, turn)
@@ -103,12 +113,12 @@ class ClassicManager:
 
     def handle_timer(self, key: Timer, moment: Moment) -> Outcome:
         """Goes on with a group when a timer of it is due."""
-        turn = Turn(moment, RebalanceReason.SILENT if isinstance(key, SessionTimer) else RebalanceReason.SLOW)
+        turn = Turn(moment, RebalanceReason.SILENT if isinstance(key, ClassicSessionTimer) else RebalanceReason.SLOW)
         group = self._groups.find(key.group_id)
         if group is not None:
             self._rebalances.recover(group, turn)
             match key:
-                case SessionTimer():
+                case ClassicSessionTimer():
                     self._end_session(group, key.member_id, turn)
                 case JoinTimer():
                     self._rebalances.end_join_phase(group, turn)
@@ -134,7 +144,7 @@ class ClassicManager:
         turn = Turn(moment, RebalanceReason.CHANGED)
         written = self._groups.written(group_id)
         for each in () if written is None else written.members:
-            timer = SessionTimer(group_id, each.member_id)
+            timer = ClassicSessionTimer(group_id, each.member_id)
             self._timers.set_if_none(timer, moment.now_ms + each.session_timeout)
         for request_id in self._groups.forget(group_id):
             turn.fail(request_id, RebalanceInProgressError(f"group {group_id!r} is rebalanced: join it again"))
@@ -177,7 +187,7 @@ class ClassicManager:
         if group.leader_id == request.member_id:
             self._rebalances.assign(group, lambda member_id: request.assignments.get(member_id, b""), turn)
 
-    def _heartbeat(self, request_id: int, request: Heartbeat, turn: Turn) -> None:
+    def _heartbeat(self, request_id: int, request: ClassicHeartbeat, turn: Turn) -> None:
         """Takes in a heartbeat.
 
         Raises:
@@ -190,7 +200,7 @@ class ClassicManager:
         self._rebalances.await_heartbeat(group, member, turn.moment)
         if group.state is GroupState.PREPARING_REBALANCE:
             raise RebalanceInProgressError(f"group {request.group_id!r} is rebalanced: join it again")
-        turn.reply(request_id, HeartbeatResponse())
+        turn.reply(request_id, ClassicHeartbeatResponse())
 
     def _leave(self, request_id: int, request: LeaveGroup, turn: Turn) -> None:
         """Removes members, and lets the others come together without them.

@@ -24,17 +24,17 @@ from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.classic.member import BYTES_BESIDE, ClassicMember
 from replog.coordinator.classic.records import group_record, group_value, is_to_be_rebalanced
 from replog.coordinator.classic.requests import SyncGroupResponse
-from replog.coordinator.classic.turn import EmptyTimer, JoinTimer, SessionTimer, SyncTimer, Turn
+from replog.coordinator.classic.turn import ClassicSessionTimer, EmptyTimer, JoinTimer, SyncTimer, Turn
 from replog.coordinator.messages.group_metadata import GroupMetadataValue
 from replog.coordinator.rebalance_reasons import RebalanceCounts
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.errors import GroupMaxSizeReachedError, RebalanceInProgressError, ReplogError, UnknownMemberIdError
 
 WRITE_AGAIN_MS: Final = 1_000
 """How long after a group has become empty it is looked whether the log has that."""
 
-Removal = Callable[[str], tuple[Record, ...]]
+Removal = Callable[[str], tuple[CoordinatorRecord, ...]]
 """Returns the records that remove a group of another kind with this id, which has no members."""
 
 
@@ -143,7 +143,7 @@ class Rebalances:
     ) -> None:
         """Removes members; what of their requests waits is told so, or why, where there is an error."""
         for member_id in member_ids:
-            self._timers.cancel(SessionTimer(group.group_id, member_id))
+            self._timers.cancel(ClassicSessionTimer(group.group_id, member_id))
             member = group.remove(member_id)
             if member is not None:
                 gone = UnknownMemberIdError(
@@ -260,7 +260,7 @@ class Rebalances:
             for each in kept.members:
                 holder = group.members.get(group.instances.get(each.group_instance_id or "", ""))
                 if holder is not None and holder.member_id != each.member_id:
-                    self._timers.cancel(SessionTimer(group.group_id, holder.member_id))
+                    self._timers.cancel(ClassicSessionTimer(group.group_id, holder.member_id))
                     group.rename(holder, each.member_id)
                     self.await_heartbeat(group, holder, turn.moment)
         else:
@@ -279,7 +279,7 @@ class Rebalances:
     def await_heartbeat(self, group: ClassicGroup, member: ClassicMember, moment: Moment) -> None:
         """Gives a member a session."""
         timeout_ms = self._config.new_member_timeout_ms if member.is_new else member.session_timeout_ms
-        self._timers.set(SessionTimer(group.group_id, member.member_id), moment.now_ms + timeout_ms)
+        self._timers.set(ClassicSessionTimer(group.group_id, member.member_id), moment.now_ms + timeout_ms)
 
 
 def assigned(group: ClassicGroup, member: ClassicMember) -> SyncGroupResponse:

@@ -7,7 +7,7 @@ from replog.coordinator.classic.member import ClassicMember
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.group_records import GROUP_METADATA_VERSION
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 
 
 def group_value(group: ClassicGroup) -> GroupMetadataValue:
@@ -36,14 +36,14 @@ def is_to_be_rebalanced(value: GroupMetadataValue) -> bool:
     return bool(value.members) and value.leader is None
 
 
-def group_record(group_id: str, value: GroupMetadataValue) -> Record:
+def group_record(group_id: str, value: GroupMetadataValue) -> CoordinatorRecord:
     """Returns the record that keeps a group, in the version that Kafka writes."""
-    return Record(GroupMetadataKey(group_id), value, GROUP_METADATA_VERSION)
+    return CoordinatorRecord(GroupMetadataKey(group_id), value, GROUP_METADATA_VERSION)
 
 
-def group_removal(group_id: str) -> Record:
+def group_removal(group_id: str) -> CoordinatorRecord:
     """Returns the record that forgets a group."""
-    return Record(GroupMetadataKey(group_id), None)
+    return CoordinatorRecord(GroupMetadataKey(group_id), None)
 
 
 def group_from_value(group_id: str, value: GroupMetadataValue) -> ClassicGroup:

@@ -110,7 +110,7 @@ class SyncGroupResponse(Struct, frozen=True):
     assignment: bytes
 
 
-class Heartbeat(Struct, frozen=True):
+class ClassicHeartbeat(Struct, frozen=True):
     """A member is alive; the error, if there is one, says what it has to do."""
 
     group_id: str
@@ -119,7 +119,7 @@ class Heartbeat(Struct, frozen=True):
     instance_id: str | None = None
 
 
-class HeartbeatResponse(Struct, frozen=True):
+class ClassicHeartbeatResponse(Struct, frozen=True):
     """All is as it was."""
 
 

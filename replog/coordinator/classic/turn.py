@@ -7,13 +7,13 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from replog.coordinator.rebalance_reasons import RebalanceReason
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Outcome
 from replog.coordinator.runtime.messages import Answer, Reply, ReplyError
 from replog.errors import ReplogError
 
 
-class SessionTimer(Struct, frozen=True):
+class ClassicSessionTimer(Struct, frozen=True):
     """A member, or one that has an id and has not come back with it, has been silent for a session."""
 
     group_id: str
@@ -45,7 +45,7 @@ class RecoveryTimer(Struct, frozen=True):
     group_id: str
 
 
-Timer: TypeAlias = SessionTimer | JoinTimer | SyncTimer | EmptyTimer | RecoveryTimer
+Timer: TypeAlias = ClassicSessionTimer | JoinTimer | SyncTimer | EmptyTimer | RecoveryTimer
 
 
 class Turn:
@@ -61,7 +61,7 @@ class Turn:
     def __init__(self, moment: Moment, reason: RebalanceReason) -> None:
         self.moment = moment
         self.reason = reason
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self.answers: list[Answer] = []
 
     def reply(self, request_id: int | None, response: Any) -> None:

@@ -25,7 +25,7 @@ from replog.coordinator.consumers.records import epoch_record, target_epoch_reco
 from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms, targets_bytes_max
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
 from replog.errors import RecordTooLargeError
@@ -90,7 +90,7 @@ class Decisions:
         group_id: str,
         change: Change,
         told: MemberMetadata,
-        records: list[Record],
+        records: list[CoordinatorRecord],
         moment: Moment,
     ) -> tuple[Assignment, int]:
         """Returns what the member that speaks is to have; where something has changed, this begins a new epoch, and decides anew.
@@ -147,7 +147,7 @@ class Decisions:
         group.decides_again_ms = moment.now_ms + pause_ms(decided)
         return decided[change.member_id], epoch
 
-    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
+    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
 
         Raises:
@@ -187,7 +187,9 @@ class Decisions:
         bytes_max = _SHARES_TOLD * targets_bytes_max(group_id, members, self._topics, patterns)
         return bytes_max <= self._config.max_change_bytes
 
-    def _check_size(self, group_id: str, decided: Mapping[str, Assignment], changed: Collection[Record]) -> None:
+    def _check_size(
+        self, group_id: str, decided: Mapping[str, Assignment], changed: Collection[CoordinatorRecord]
+    ) -> None:
         """Checks that the records of a decision are one change.
 
         Raises:
@@ -236,7 +238,7 @@ def _is_pause(group: ConsumerGroup, told: MemberMetadata, moment: Moment) -> boo
 
 def _target_records(
     group_id: str, targets: Mapping[str, Assignment], decided: Mapping[str, Assignment], epoch: int
-) -> tuple[Record, ...]:
+) -> tuple[CoordinatorRecord, ...]:
     """Returns the records of those targets that are others than before, and that of the epoch in which they were decided."""
     changed = (each for each in decided if decided[each] != targets.get(each, {}))
     return (*(target_record(group_id, each, decided[each]) for each in changed), target_epoch_record(group_id, epoch))

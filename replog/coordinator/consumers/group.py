@@ -34,7 +34,7 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.errors import (
     IllegalGenerationError,
     StaleMemberEpochError,
@@ -243,12 +243,14 @@ class ConsumerGroups:
         """Returns a group without members, as every one begins; it is not kept."""
         return ConsumerGroup(self._registry)
 
-    def removal(self, group_id: str) -> tuple[Record, ...]:
+    def removal(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         group = self._groups.get(group_id)
         if group is None or group.members:
             return ()
-        patterns = tuple(Record(ConsumerGroupRegularExpressionKey(group_id, each), None) for each in group.patterns)
+        patterns = tuple(
+            CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, each), None) for each in group.patterns
+        )
         return (*patterns, *group_removal(group_id))
 
     # ---- replay -----------------------------------------------------------------------------------------------------

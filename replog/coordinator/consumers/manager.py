@@ -35,7 +35,7 @@ from replog.coordinator.consumers.records import (
 )
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
@@ -45,11 +45,11 @@ from replog.errors import (
     UnreleasedInstanceIdError,
 )
 
-Downgrade: TypeAlias = Callable[[str, ConsumerGroup, Collection[str], Moment], tuple[Record, ...]]
+Downgrade: TypeAlias = Callable[[str, ConsumerGroup, Collection[str], Moment], tuple[CoordinatorRecord, ...]]
 """Returns the records that make a group one of the classic protocol when members go; none where it stays what it is."""
 
 
-class SessionTimer(Struct, frozen=True):
+class ConsumerSessionTimer(Struct, frozen=True):
     """A member has been silent for a session."""
 
     group_id: str
@@ -125,7 +125,7 @@ class ConsumerManager:
     def begin_sessions(self, group_id: str, group: ConsumerGroup, moment: Moment, *, is_again: bool = False) -> None:
         """Gives every member of a group a session, or only those that have none (`is_again`)."""
         for member_id, told in group.members.items():
-            if is_again and self._timers.get(SessionTimer(group_id, member_id)) is not None:
+            if is_again and self._timers.get(ConsumerSessionTimer(group_id, member_id)) is not None:
                 continue
             self.await_member(group_id, member_id, told, group.current.get(member_id), moment, is_asked_now=True)
 
@@ -133,11 +133,11 @@ class ConsumerManager:
         """Forgets what is no part of the log."""
         self._patterns.stop()
 
-    def put_out_silent(self, timer: SessionTimer, moment: Moment) -> tuple[Record, ...]:
+    def put_out_silent(self, timer: ConsumerSessionTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that put a member out whose session is over; none where it has gone."""
         return self.remove(timer.group_id, (timer.member_id,), moment, RebalanceReason.SILENT)
 
-    def put_out_slow(self, timer: RebalanceTimer, moment: Moment) -> tuple[Record, ...]:
+    def put_out_slow(self, timer: RebalanceTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that put a member out which keeps what it was to give back; none where it has not."""
         group = self._groups.find(timer.group_id)
         current = None if group is None else group.current.get(timer.member_id)
@@ -145,7 +145,7 @@ class ConsumerManager:
             return ()
         return self.remove(timer.group_id, (timer.member_id,), moment, RebalanceReason.SLOW)
 
-    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[Record, ...]:
+    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
 
         Raises:
@@ -179,7 +179,7 @@ class ConsumerManager:
         """
         classic = classic_of(told)
         session_ms = self._config.session_timeout_ms if classic is None else classic.session_timeout_ms
-        self._timers.set(SessionTimer(group_id, member_id), moment.now_ms + session_ms)
+        self._timers.set(ConsumerSessionTimer(group_id, member_id), moment.now_ms + session_ms)
         if classic is None and current is not None and current.state is MemberState.UNREVOKED_PARTITIONS:
             timeout_ms = max(told.rebalance_timeout_ms, 0) or self._config.session_timeout_ms
             timer = RebalanceTimer(group_id, member_id, current.epoch)
@@ -187,7 +187,7 @@ class ConsumerManager:
 
     def remove(
         self, group_id: str, member_ids: Iterable[str], moment: Moment, reason: RebalanceReason
-    ) -> tuple[Record, ...]:
+    ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove members, who are moved in one new epoch; none where they have gone."""
         group = self._groups.find(group_id)
         going = () if group is None else [each for each in member_ids if each in group.members]
@@ -207,7 +207,7 @@ class ConsumerManager:
 
     def heartbeat(
         self, request: ConsumerHeartbeat, moment: Moment, converted: ConsumerGroup | None = None
-    ) -> tuple[tuple[Record, ...], ConsumerHeartbeatResponse]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], ConsumerHeartbeatResponse]:
         """Takes in the heartbeat of a member.
 
         Args:
@@ -246,7 +246,7 @@ class ConsumerManager:
         told: MemberMetadata,
         owned: Assignment | None,
         moment: Moment,
-    ) -> tuple[tuple[Record, ...], MemberAssignment]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], MemberAssignment]:
         """Takes in what a member tells, decides on new targets if need be, and makes the member's next step.
 
         Args:
@@ -301,7 +301,7 @@ class ConsumerManager:
 
     def _leave(
         self, group: ConsumerGroup, request: ConsumerHeartbeat, moment: Moment
-    ) -> tuple[tuple[Record, ...], ConsumerHeartbeatResponse]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], ConsumerHeartbeatResponse]:
         _, current = group.member_or_raise(request.member_id, request.instance_id)
         response = self._response(request.member_id, request.member_epoch, None)
         if request.member_epoch == LEAVING_STATIC_EPOCH:

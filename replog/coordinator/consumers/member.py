@@ -13,7 +13,7 @@ from replog.coordinator.messages.consumer_group_current_member_assignment import
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
 )
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
@@ -67,12 +67,12 @@ class MemberAssignment(Struct, frozen=True):
             _from_topics(value.partitions_pending_revocation),
         )
 
-    def record(self, group_id: str, member_id: str) -> Record:
+    def record(self, group_id: str, member_id: str) -> CoordinatorRecord:
         """Returns the record that says it."""
         value = ConsumerGroupCurrentMemberAssignmentValue(
             self.epoch, self.previous_epoch, int(self.state), _to_topics(self.assigned), _to_topics(self.revoked)
         )
-        return Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value)
+        return CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), value)
 
 
 _Topics = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions

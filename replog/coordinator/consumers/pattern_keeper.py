@@ -17,7 +17,7 @@ from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, Me
 from replog.coordinator.consumers.pattern_scans import PatternScans
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
 from replog.coordinator.consumers.targets import hash_of_topics
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
@@ -74,7 +74,7 @@ class PatternKeeper:
         known: Mapping[str, frozenset[str]],
         members: Mapping[str, MemberMetadata],
         pattern: str,
-        records: list[Record],
+        records: list[CoordinatorRecord],
         moment: Moment,
     ) -> Mapping[str, frozenset[str]]:
         """Adds the records of what a heartbeat changes in the patterns of a group.
@@ -134,7 +134,7 @@ class PatternKeeper:
         group = self._groups.find(group_id)
         return () if group is None else _patterns_of(group.members.values())
 
-    def _news(self, group_id: str, pattern: str, topics: frozenset[str]) -> tuple[Record, ...]:
+    def _news(self, group_id: str, pattern: str, topics: frozenset[str]) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of what a pattern matches, and of the group's new epoch; none where that is as it was."""
         group = self._groups.find(group_id)
         if (
@@ -148,11 +148,11 @@ class PatternKeeper:
         epoch = epoch_record(group_id, group.epoch.get() + 1, metadata_hash)
         return (self._record(group_id, pattern, topics, self._background.moment), epoch)
 
-    def _record(self, group_id: str, pattern: str, topics: frozenset[str], moment: Moment) -> Record:
+    def _record(self, group_id: str, pattern: str, topics: frozenset[str], moment: Moment) -> CoordinatorRecord:
         return pattern_record(group_id, pattern, topics, self._topics.version, moment.wall_ms)
 
 
-def removal_of_patterns(group_id: str, group: ConsumerGroup, going: Collection[str]) -> list[Record]:
+def removal_of_patterns(group_id: str, group: ConsumerGroup, going: Collection[str]) -> list[CoordinatorRecord]:
     """Returns the records that forget the patterns which only members that go have had.
 
     Args:

@@ -23,22 +23,22 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 
 _TargetPartitions = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
 
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> Record:
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """Returns the record of a new epoch of a group."""
-    return Record(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id), ConsumerGroupMetadataValue(epoch, metadata_hash))
 
 
-def member_record(group_id: str, member_id: str, value: ConsumerGroupMemberMetadataValue) -> Record:
+def member_record(group_id: str, member_id: str, value: ConsumerGroupMemberMetadataValue) -> CoordinatorRecord:
     """Returns the record of what a member has told of itself."""
-    return Record(ConsumerGroupMemberMetadataKey(group_id, member_id), value)
+    return CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), value)
 
 
-def pattern_record(group_id: str, pattern: str, topics: Iterable[str], version: int, wall_ms: int) -> Record:
+def pattern_record(group_id: str, pattern: str, topics: Iterable[str], version: int, wall_ms: int) -> CoordinatorRecord:
     """Returns the record of what a pattern matches.
 
     Args:
@@ -49,37 +49,37 @@ def pattern_record(group_id: str, pattern: str, topics: Iterable[str], version: 
         wall_ms: The milliseconds since 1970 at which that was.
     """
     value = ConsumerGroupRegularExpressionValue(sorted(topics), version, wall_ms)
-    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), value)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, pattern), value)
 
 
-def pattern_removal(group_id: str, pattern: str) -> Record:
+def pattern_removal(group_id: str, pattern: str) -> CoordinatorRecord:
     """Returns the record that forgets what a pattern matches."""
-    return Record(ConsumerGroupRegularExpressionKey(group_id, pattern), None)
+    return CoordinatorRecord(ConsumerGroupRegularExpressionKey(group_id, pattern), None)
 
 
-def target_record(group_id: str, member_id: str, target: Assignment) -> Record:
+def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     """Returns the record of what a member is to have."""
     topics = [_TargetPartitions(topic_id, sorted(target[topic_id])) for topic_id in sorted(target)]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
-    return Record(key, ConsumerGroupTargetAssignmentMemberValue(topics))
+    return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(topics))
 
 
-def target_epoch_record(group_id: str, epoch: int) -> Record:
+def target_epoch_record(group_id: str, epoch: int) -> CoordinatorRecord:
     """Returns the record of the epoch in which targets were decided; the last one of them."""
     key = ConsumerGroupTargetAssignmentMetadataKey(group_id)
-    return Record(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
+    return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMetadataValue(epoch))
 
 
-def member_removal(group_id: str, member_id: str) -> tuple[Record, ...]:
+def member_removal(group_id: str, member_id: str) -> tuple[CoordinatorRecord, ...]:
     """Returns the records that forget a member and all that it had."""
     return (
-        Record(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
-        Record(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
-        Record(ConsumerGroupMemberMetadataKey(group_id, member_id), None),
+        CoordinatorRecord(ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMemberKey(group_id, member_id), None),
+        CoordinatorRecord(ConsumerGroupMemberMetadataKey(group_id, member_id), None),
     )
 
 
-def group_removal(group_id: str) -> tuple[Record, ...]:
+def group_removal(group_id: str) -> tuple[CoordinatorRecord, ...]:
     """Returns the records that forget a group without members."""
     keys = (ConsumerGroupTargetAssignmentMetadataKey(group_id), ConsumerGroupMetadataKey(group_id))
-    return tuple(Record(key, None) for key in keys)
+    return tuple(CoordinatorRecord(key, None) for key in keys)

@@ -28,8 +28,8 @@ from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.member import size_of
 from replog.coordinator.classic.requests import (
     NO_MEMBER_ID,
-    Heartbeat,
-    HeartbeatResponse,
+    ClassicHeartbeat,
+    ClassicHeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     Protocol,
@@ -52,7 +52,7 @@ from replog.coordinator.consumers.reconcile import reconcile
 from replog.coordinator.conversion.downgrades import Downgrades, JoiningMember, StayingMember
 from replog.coordinator.conversion.translation import assignment_bytes, by_id, classic_metadata, protocols_of
 from replog.coordinator.rebalance_reasons import RebalanceReason
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
@@ -108,7 +108,7 @@ class ClassicMembers:
 
     def join(
         self, request: JoinGroup, group: ConsumerGroup, moment: Moment
-    ) -> tuple[tuple[Record, ...], JoinGroupResponse]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], JoinGroupResponse]:
         """Lets a member join, or join again.
 
         Returns:
@@ -127,7 +127,7 @@ class ClassicMembers:
 
     def _let_join(
         self, request: JoinGroup, group: ConsumerGroup, moment: Moment
-    ) -> tuple[tuple[Record, ...], JoinGroupResponse]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], JoinGroupResponse]:
         protocols = distinct(request.protocols)
         self._check_room(group, request, protocols)
         _check_protocols(group, request, protocols)
@@ -204,7 +204,7 @@ class ClassicMembers:
         told: MemberMetadata,
         owned: Assignment,
         moment: Moment,
-    ) -> tuple[tuple[Record, ...], JoinGroupResponse] | None:
+    ) -> tuple[tuple[CoordinatorRecord, ...], JoinGroupResponse] | None:
         """Returns what a join leads to which takes the place of the last member of KIP-848; None where it does not."""
         current = reconcile(
             change.current,
@@ -241,7 +241,7 @@ class ClassicMembers:
         self._consumers.await_member(request.group_id, request.member_id, told, current, moment)
         return SyncGroupResponse(CONSUMER_PROTOCOL_TYPE, name, assignment_bytes(told, current, self._topics) or b"")
 
-    def heartbeat(self, request: Heartbeat, group: ConsumerGroup, moment: Moment) -> HeartbeatResponse:
+    def heartbeat(self, request: ClassicHeartbeat, group: ConsumerGroup, moment: Moment) -> ClassicHeartbeatResponse:
         """Takes in a heartbeat.
 
         Raises:
@@ -252,10 +252,10 @@ class ClassicMembers:
         self._consumers.await_member(request.group_id, request.member_id, told, current, moment)
         if _has_to_rejoin(group, request.member_id, current):
             self._raise_to_rejoin(request, told, current, moment)
-        return HeartbeatResponse()
+        return ClassicHeartbeatResponse()
 
     def _raise_to_rejoin(
-        self, request: SyncGroup | Heartbeat, told: MemberMetadata, current: MemberAssignment, moment: Moment
+        self, request: SyncGroup | ClassicHeartbeat, told: MemberMetadata, current: MemberAssignment, moment: Moment
     ) -> None:
         timer = LateJoinTimer(request.group_id, request.member_id, current.epoch)
         self._timers.set_if_none(timer, moment.now_ms + self._patience_ms(told))
@@ -265,7 +265,7 @@ class ClassicMembers:
         """Returns how long a member may take to do what it has been told."""
         return max(told.rebalance_timeout_ms, 0) or self._config.session_timeout_ms
 
-    def put_out_late(self, timer: LateJoinTimer | LateSyncTimer, moment: Moment) -> tuple[Record, ...]:
+    def put_out_late(self, timer: LateJoinTimer | LateSyncTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that put out a member which has not gone on; none where it has."""
         group = self._groups.find(timer.group_id)
         told = None if group is None else group.members.get(timer.member_id)
@@ -284,7 +284,7 @@ def _joined(member_id: str, current: MemberAssignment, protocols: tuple[Protocol
 
 
 def _member(
-    group: ConsumerGroup, request: SyncGroup | Heartbeat
+    group: ConsumerGroup, request: SyncGroup | ClassicHeartbeat
 ) -> tuple[MemberMetadata, MemberAssignment, ClassicMetadata]:
     """Returns the member that asks, what it has, and what only one of the classic protocol tells.
 

@@ -18,7 +18,7 @@ from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.records import group_record, group_value
 from replog.coordinator.classic.requests import JoinGroupResponse
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
-from replog.coordinator.classic.turn import RecoveryTimer, SessionTimer
+from replog.coordinator.classic.turn import ClassicSessionTimer, RecoveryTimer
 from replog.coordinator.consumers.group import ConsumerGroup, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
@@ -26,7 +26,7 @@ from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.translation import classic_member
 from replog.coordinator.group_records import size_of_records
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
 
@@ -58,7 +58,7 @@ class Downgraded(NamedTuple):
         response: The answer to the member that leads; None where the members have to join again.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[CoordinatorRecord, ...]
     response: JoinGroupResponse | None
 
 
@@ -73,7 +73,7 @@ class Downgrades:
 
     def of_going(
         self, group_id: str, group: ConsumerGroup, going: Collection[str], moment: Moment
-    ) -> tuple[Record, ...]:
+    ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of a conversion when members go; none where the group stays what it is."""
         staying = _staying(group, going)
         is_due = staying and any(classic_of(group.members[each]) is None for each in going)
@@ -125,7 +125,7 @@ class Downgrades:
 
     def _records(
         self, group: ConsumerGroup, classic: ClassicGroup, moment: Moment, *, leader_id: str | None = None
-    ) -> tuple[Record, ...]:
+    ) -> tuple[CoordinatorRecord, ...]:
         """Returns the records of a conversion; none where one change cannot have them."""
         classic.timestamp_ms = moment.wall_ms
         classic.leader_id = leader_id
@@ -139,7 +139,7 @@ class Downgrades:
         if size_of_records(records) > self._config.max_change_bytes:
             return ()
         for member in classic.members.values():
-            timer = SessionTimer(group_id, member.member_id)
+            timer = ClassicSessionTimer(group_id, member.member_id)
             self._timers.set(timer, moment.now_ms + member.session_timeout_ms)
         self._timers.set(RecoveryTimer(group_id), moment.now_ms)
         return records

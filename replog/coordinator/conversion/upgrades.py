@@ -24,7 +24,7 @@ from replog.coordinator.consumers.targets import hash_of_topics
 from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.translation import by_id, classic_metadata
 from replog.coordinator.group_records import size_of_records
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
 from replog.errors import GroupIdNotFoundError, InvariantViolationError
@@ -53,7 +53,7 @@ class Upgrades:
 
     def heartbeat(
         self, request: ConsumerHeartbeat, group: ClassicGroup, moment: Moment
-    ) -> tuple[tuple[Record, ...], ConsumerHeartbeatResponse]:
+    ) -> tuple[tuple[CoordinatorRecord, ...], ConsumerHeartbeatResponse]:
         """Lets a member of KIP-848 join a group of the classic protocol.
 
         Returns:
@@ -92,7 +92,7 @@ class Upgrades:
         if len(group.members) > self._max_size:
             raise _refusal(group, f"it has more than the {self._max_size} that group.consumer.max.size allows")
 
-    def _records(self, group: ClassicGroup) -> tuple[Record, ...]:
+    def _records(self, group: ClassicGroup) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that make a group of KIP-848 of one of the classic protocol."""
         group_id, epoch = group.group_id, group.generation
         members = {each.member_id: _told(group, each) for each in group.members.values()}
@@ -177,7 +177,7 @@ def _told(group: ClassicGroup, member: ClassicMember) -> MemberMetadata:
     )
 
 
-def _replayed(group_id: str, records: tuple[Record, ...]) -> ConsumerGroup:
+def _replayed(group_id: str, records: tuple[CoordinatorRecord, ...]) -> ConsumerGroup:
     """Returns the group that records make, without touching those that are there."""
     groups = ConsumerGroups(SnapshotRegistry())
     replays = groups.replays()

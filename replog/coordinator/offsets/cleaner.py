@@ -20,7 +20,7 @@ from msgspec import Struct
 from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, removal_record
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.topic_view import TopicView
@@ -67,7 +67,7 @@ class Removals:
     """
 
     def __init__(self, config: OffsetsConfig) -> None:
-        self.records: list[Record] = []
+        self.records: list[CoordinatorRecord] = []
         self._left = config.removals_per_step
         self._left_bytes = config.removal_bytes_per_step
 
@@ -76,7 +76,7 @@ class Removals:
         room = min(self._left, self._left_bytes // _largest_bytes(group_id))
         return room if self.records else max(room, 1)
 
-    def add(self, group_id: str, records: Collection[Record]) -> None:
+    def add(self, group_id: str, records: Collection[CoordinatorRecord]) -> None:
         """Adds records of a group."""
         self.records += records
         self._left -= len(records)
@@ -141,7 +141,7 @@ class OffsetCleaner:
         """Forgets the topics of which a pass has found all."""
         self._deleted = {topic: number for topic, number in self._deleted.items() if number > timer.number}
 
-    def step(self, which: CleaningPass, moment: Moment) -> tuple[Record, ...]:
+    def step(self, which: CleaningPass, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Makes a step of a pass, and sets the timer of the next one.
 
         Returns:

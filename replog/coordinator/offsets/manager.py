@@ -25,7 +25,7 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
 )
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, commit_record, removal_record
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
@@ -53,7 +53,9 @@ class OffsetManager:
 
     # ---- commit -----------------------------------------------------------------------------------------------------
 
-    def commit(self, request: CommitOffsets, moment: Moment) -> tuple[tuple[Record, ...], CommitOffsetsResponse]:
+    def commit(
+        self, request: CommitOffsets, moment: Moment
+    ) -> tuple[tuple[CoordinatorRecord, ...], CommitOffsetsResponse]:
         """Keeps offsets.
 
         A group that nobody has joined begins with its first commit.
@@ -76,12 +78,12 @@ class OffsetManager:
         if owner is None and request.member_epoch >= 0:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}; its members have to join it again")
         (owner or _SIMPLE).check_commit(request.member_id, request.instance_id, request.member_epoch)
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         topics = tuple(self._commit_topic(request, topic, moment, records) for topic in request.topics)
         return tuple(records), CommitOffsetsResponse(topics)
 
     def _commit_topic(
-        self, request: CommitOffsets, topic: TopicToCommit, moment: Moment, records: list[Record]
+        self, request: CommitOffsets, topic: TopicToCommit, moment: Moment, records: list[CoordinatorRecord]
     ) -> TopicOutcome:
         expiry_ms = min(moment.wall_ms + request.retention_ms, INT64_MAX) if request.retention_ms >= 0 else -1
         outcomes: list[PartitionOutcome] = []
@@ -129,7 +131,7 @@ class OffsetManager:
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
-    def delete(self, request: DeleteOffsets) -> tuple[tuple[Record, ...], DeleteOffsetsResponse]:
+    def delete(self, request: DeleteOffsets) -> tuple[tuple[CoordinatorRecord, ...], DeleteOffsetsResponse]:
         """Forgets offsets of topics that no member reads.
 
         Returns:
@@ -144,7 +146,7 @@ class OffsetManager:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
         owner.check_delete_offsets()
         kept = self._state.of_group(request.group_id)
-        records: list[Record] = []
+        records: list[CoordinatorRecord] = []
         outcomes: list[TopicOutcome] = []
         for each in request.topics:
             topic, partitions = each.topic, each.partitions

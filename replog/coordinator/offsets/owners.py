@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.errors import UnknownMemberIdError
 
 
@@ -64,7 +64,7 @@ class OffsetOwners(Protocol):
         """Whether the log says of a group what is known of it here."""
         ...
 
-    def removal(self, group_id: str) -> tuple[Record, ...]:
+    def removal(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that remove a group; none where there is none, or it has members."""
         ...
 

@@ -12,7 +12,7 @@ from replog.coordinator.group_records import OFFSET_COMMIT_VERSION, OFFSET_COMMI
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import OffsetTimes, may_be_kept, pack, read_key, unpack, unpack_times
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog_timeline import SnapshotRegistry, TimelineNestedMap
 
 TopicPartition: TypeAlias = tuple[str, int]
@@ -96,12 +96,12 @@ class OffsetState:
         self.replay(OffsetCommitKey(key.group, key.topic, key.partition), known)
 
 
-def commit_record(group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> Record:
+def commit_record(group_id: str, partition: TopicPartition, value: OffsetCommitValue) -> CoordinatorRecord:
     """Returns the record that keeps an offset, in the version that Kafka writes."""
     version = OFFSET_COMMIT_VERSION if value.expire_timestamp < 0 else OFFSET_COMMIT_WITH_EXPIRY_VERSION
-    return Record(OffsetCommitKey(group_id, *partition), value, version)
+    return CoordinatorRecord(OffsetCommitKey(group_id, *partition), value, version)
 
 
-def removal_record(group_id: str, partition: TopicPartition) -> Record:
+def removal_record(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
     """Returns the record that forgets an offset."""
-    return Record(OffsetCommitKey(group_id, *partition), None)
+    return CoordinatorRecord(OffsetCommitKey(group_id, *partition), None)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.messages import Answer
 from replog.waiting.deadlines import Deadlines
 
@@ -37,11 +37,11 @@ class Outcome(Struct, frozen=True):
             replayed before them has committed.
     """
 
-    records: tuple[Record, ...] = ()
+    records: tuple[CoordinatorRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
 
 
-class Wanted(NamedTuple):
+class WantedTimer(NamedTuple):
     """A timer that begins once what it is for has committed, and so has been told.
 
     Attributes:
@@ -59,7 +59,7 @@ class Timers:
     def __init__(self) -> None:
         self._deadlines = Deadlines[TimerKey]()
         self._postponed_ms = 0  # by how much what is in there is earlier than it is due
-        self._wanted: list[Wanted] = []
+        self._wanted: list[WantedTimer] = []
 
     def __len__(self) -> int:
         return len(self._deadlines)
@@ -83,14 +83,14 @@ class Timers:
 
         For whoever is given time from when it hears of something; where that is refused, there is no timer.
         """
-        self._wanted.append(Wanted(key, delay_ms, is_anew))
+        self._wanted.append(WantedTimer(key, delay_ms, is_anew))
 
-    def take_wanted(self) -> list[Wanted]:
+    def take_wanted(self) -> list[WantedTimer]:
         """Takes out and returns the timers that are wanted."""
         found, self._wanted = self._wanted, []
         return found
 
-    def begin(self, wanted: Wanted, now_ms: int) -> None:
+    def begin(self, wanted: WantedTimer, now_ms: int) -> None:
         """Sets a timer that was wanted."""
         (self.set if wanted.is_anew else self.set_if_none)(wanted.key, now_ms + wanted.delay_ms)
 
@@ -154,7 +154,7 @@ class UnsureTimers:
 class StateMachine(Protocol):
     """A state in timeline structures of the shard's registry, changed by `replay` and by nothing else."""
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         """Takes in a record that stands, or is to stand, at an offset of the log."""
         ...
 

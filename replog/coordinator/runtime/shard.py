@@ -31,9 +31,17 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
-from replog.coordinator.records import EncodedRecord, Record, RecordCodec
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
 from replog.coordinator.runtime.config import ShardConfig
-from replog.coordinator.runtime.machine import Moment, Outcome, StateMachine, TimerKey, Timers, UnsureTimers, Wanted
+from replog.coordinator.runtime.machine import (
+    Moment,
+    Outcome,
+    StateMachine,
+    TimerKey,
+    Timers,
+    UnsureTimers,
+    WantedTimer,
+)
 from replog.coordinator.runtime.messages import (
     Answer,
     AppendRecords,
@@ -142,7 +150,9 @@ class Shard:
         self._written = WrittenBatches(self._registry)
         self._parked = ParkedAnswers[Answer]()
         self._unsure_timers = UnsureTimers()
-        self._wanted_timers: deque[tuple[int, Wanted]] = deque()  # each with the offset up to which all has to commit
+        self._wanted_timers: deque[tuple[int, WantedTimer]] = (
+            deque()
+        )  # each with the offset up to which all has to commit
         self._paused_since_ms: int | None = None
         self._timer_failures = 0
         self._timer_failure = ""
@@ -345,7 +355,7 @@ class Shard:
         is_worth_asking = isinstance(error, RetriableError) or not is_own
         return CoordinatorNotAvailableError(text) if is_worth_asking else error
 
-    def _append(self, records: tuple[Record, ...], request_id: int | None = None) -> None:
+    def _append(self, records: tuple[CoordinatorRecord, ...], request_id: int | None = None) -> None:
         """Replays records, and has them appended.
 
         Args:
@@ -372,7 +382,7 @@ class Shard:
         self._written.move_to(base_offset + len(records))
         self._effects.append(AppendRecords(lead.epoch, base_offset, encoded, request_id))
 
-    def _encoded(self, records: tuple[Record, ...]) -> tuple[EncodedRecord, ...]:
+    def _encoded(self, records: tuple[CoordinatorRecord, ...]) -> tuple[EncodedRecord, ...]:
         """Returns the bytes of records; those of a change that is too large are not all counted, which would take long.
 
         Raises:

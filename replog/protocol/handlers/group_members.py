@@ -6,8 +6,15 @@ connection wait with it.
 
 from __future__ import annotations
 
-from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, LeaveGroup, LeavingMember, Protocol, SyncGroup
-from replog.coordinator.classic.requests import Heartbeat as NodeHeartbeat
+from replog.coordinator.classic.requests import (
+    NO_MEMBER_ID,
+    ClassicHeartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    Protocol,
+    SyncGroup,
+)
 from replog.coordinator.classic.requests import JoinGroupResponse as Joined
 from replog.coordinator.classic.requests import LeaveGroupResponse as Left
 from replog.coordinator.classic.requests import SyncGroupResponse as Synced

@@ -32,7 +32,7 @@ def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
     if wanted:
         for broker_id, at in reachable(node).items():
             if broker_id in wanted:
-                yield Endpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
+                yield NodeEndpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
 
 
 def named_topic(image: MetadataImage, name: str, topic_id: UUID) -> TopicImage | None:

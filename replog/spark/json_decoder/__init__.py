@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from replog.records._select import PURE
-from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
+from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, JsonKind, Shape
 from replog.spark.json_decoder.python_twin import misfit_of
 
 if TYPE_CHECKING or PURE:  # the twin is the typed one; a test holds the compiled one to the same results
@@ -30,4 +30,4 @@ else:
 IMPLEMENTATION = decoder.IMPLEMENTATION
 decode_values = decoder.decode_values
 
-__all__ = ["CELLS_MAX", "DEPTH_MAX", "IMPLEMENTATION", "JsonColumn", "Kind", "Shape", "decode_values", "misfit_of"]
+__all__ = ["CELLS_MAX", "DEPTH_MAX", "IMPLEMENTATION", "JsonColumn", "JsonKind", "Shape", "decode_values", "misfit_of"]

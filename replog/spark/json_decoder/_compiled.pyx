@@ -25,7 +25,7 @@ from libc.string cimport memcmp, memcpy
 import sys
 
 from replog.spark.json_decoder import model
-from replog.spark.json_decoder.model import JsonColumn, Kind
+from replog.spark.json_decoder.model import JsonColumn, JsonKind
 from replog.spark.json_decoder.texts import days_of, microseconds_of, unscaled_of
 
 if sys.byteorder != "little":
@@ -37,7 +37,7 @@ cdef extern from "Python.h":
     double PyOS_string_to_double(const char* text, char** end, PyObject* overflow_error) except? -1.0
 
 cdef enum:
-    BOOLEAN = 0  # as in `model.Kind`
+    BOOLEAN = 0  # as in `model.JsonKind`
     INT8 = 1
     INT16 = 2
     INT32 = 3
@@ -59,7 +59,7 @@ cdef enum:
     MISFIT = 0
     FITS = 1
 
-if [kind.name for kind in Kind] != [
+if [kind.name for kind in JsonKind] != [
     "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE", "STRING", "DATE", "TIMESTAMP", "DECIMAL", "STRUCT", "LIST",
     "MAP",
 ] or (model.DEPTH_MAX, model.CELLS_MAX) != (DEPTH_MAX, CELLS_MAX):

@@ -42,7 +42,7 @@ cdef class Column:
         self.places = {name: place for place, name in enumerate(self.names)}
         self.children = [Column(child) for child in shape.children]
         if self.kind == MAP:
-            self.children.insert(0, Column(model.Shape(Kind.STRING)))
+            self.children.insert(0, Column(model.Shape(JsonKind.STRING)))
         self.count = len(self.children)
         if self.kind == STRUCT and len(self.names) != self.count:
             raise ValueError("a struct has as many names as children")

@@ -6,32 +6,32 @@ from typing import Any
 
 import pyarrow as pa
 
-from replog.spark.json_decoder.model import JsonColumn, Kind, Shape
+from replog.spark.json_decoder.model import JsonColumn, JsonKind, Shape
 
-_TYPES: dict[Kind, Any] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INT8: pa.int8(),
-    Kind.INT16: pa.int16(),
-    Kind.INT32: pa.int32(),
-    Kind.INT64: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.STRING: pa.string(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+_TYPES: dict[JsonKind, Any] = {
+    JsonKind.BOOLEAN: pa.bool_(),
+    JsonKind.INT8: pa.int8(),
+    JsonKind.INT16: pa.int16(),
+    JsonKind.INT32: pa.int32(),
+    JsonKind.INT64: pa.int64(),
+    JsonKind.FLOAT: pa.float32(),
+    JsonKind.DOUBLE: pa.float64(),
+    JsonKind.STRING: pa.string(),
+    JsonKind.DATE: pa.date32(),
+    JsonKind.TIMESTAMP: pa.timestamp("us", tz="UTC"),
 }
 
 
 def arrow_type(shape: Shape) -> pa.DataType:
     """Returns the Arrow type of a shape, with the names of its parts that Spark expects."""
-    if shape.kind is Kind.STRUCT:
+    if shape.kind is JsonKind.STRUCT:
         fields = zip(shape.names, shape.children, strict=True)
         return pa.struct([pa.field(name, arrow_type(child)) for name, child in fields])
-    if shape.kind is Kind.LIST:
+    if shape.kind is JsonKind.LIST:
         return pa.list_(pa.field("element", arrow_type(shape.children[0])))
-    if shape.kind is Kind.MAP:
+    if shape.kind is JsonKind.MAP:
         return pa.map_(pa.field("key", pa.string(), nullable=False), pa.field("value", arrow_type(shape.children[0])))
-    if shape.kind is Kind.DECIMAL:
+    if shape.kind is JsonKind.DECIMAL:
         return pa.decimal128(shape.precision, shape.scale)
     return _TYPES[shape.kind]
 

@@ -15,7 +15,7 @@ CELLS_MAX = 1 << 24
 """What one value may become, in cells: an array of empty objects is small, and each of them has a cell in every column."""
 
 
-class Kind(enum.IntEnum):
+class JsonKind(enum.IntEnum):
     """What a json value is read as."""
 
     BOOLEAN = 0
@@ -45,7 +45,7 @@ class Shape(Struct, frozen=True):
         scale: How many of them are behind the point.
     """
 
-    kind: Kind
+    kind: JsonKind
     names: tuple[str, ...] = ()
     children: tuple[Shape, ...] = ()
     precision: int = 0

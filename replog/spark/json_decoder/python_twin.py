@@ -12,20 +12,20 @@ from typing import Any, Final, NoReturn
 
 from replog.records._columns_py import BinaryColumn
 from replog.records.model import Buffer
-from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, Kind, Shape
+from replog.spark.json_decoder.model import CELLS_MAX, DEPTH_MAX, JsonColumn, JsonKind, Shape
 from replog.spark.json_decoder.texts import days_of, microseconds_of, unscaled_of
 
 IMPLEMENTATION = "python"
 
 _SHOWN_CHARACTERS_MAX = 40
-_BITS: Final = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
+_BITS: Final = {JsonKind.INT8: 8, JsonKind.INT16: 16, JsonKind.INT32: 32, JsonKind.INT64: 64}
 _CODES: Final = {
-    Kind.INT8: "b", Kind.INT16: "h", Kind.INT32: "i", Kind.INT64: "q", Kind.FLOAT: "f", Kind.DOUBLE: "d", Kind.DATE: "i",
-    Kind.TIMESTAMP: "q",
+    JsonKind.INT8: "b", JsonKind.INT16: "h", JsonKind.INT32: "i", JsonKind.INT64: "q", JsonKind.FLOAT: "f", JsonKind.DOUBLE: "d", JsonKind.DATE: "i",
+    JsonKind.TIMESTAMP: "q",
 }  # fmt: skip
-_TEXT_KINDS: Final[dict[Kind, tuple[Callable[[str], int | None], str]]] = {
-    Kind.DATE: (days_of, 'no date such as "2024-02-29"'),
-    Kind.TIMESTAMP: (microseconds_of, 'no time with its zone, such as "2024-02-29T12:00:00Z"'),
+_TEXT_KINDS: Final[dict[JsonKind, tuple[Callable[[str], int | None], str]]] = {
+    JsonKind.DATE: (days_of, 'no date such as "2024-02-29"'),
+    JsonKind.TIMESTAMP: (microseconds_of, 'no time with its zone, such as "2024-02-29T12:00:00Z"'),
 }
 
 
@@ -142,7 +142,7 @@ def misfit_of(shape: Shape, value: bytes) -> str | None:
 
 def _null_cells(shape: Shape) -> int:
     """Returns how many cells a null has, with those of a struct's fields."""
-    return 1 + (sum(map(_null_cells, shape.children)) if shape.kind is Kind.STRUCT else 0)
+    return 1 + (sum(map(_null_cells, shape.children)) if shape.kind is JsonKind.STRUCT else 0)
 
 
 class _Fitting:
@@ -177,11 +177,11 @@ class _Fitting:
         if parsed is None:
             return self._count(_null_cells(shape))
         match shape.kind:
-            case Kind.STRUCT:
+            case JsonKind.STRUCT:
                 return self._struct(shape, parsed)
-            case Kind.LIST:
+            case JsonKind.LIST:
                 return self._list(shape, parsed)
-            case Kind.MAP:
+            case JsonKind.MAP:
                 return self._map(shape, parsed)
             case _:
                 self._count(1)
@@ -259,17 +259,17 @@ def _word(parsed: Any) -> str:
 
 def _scalar(shape: Shape, parsed: Any) -> Any:
     kind = shape.kind
-    if kind is Kind.BOOLEAN:
+    if kind is JsonKind.BOOLEAN:
         _require(parsed, bool, "true or false")
         return parsed
-    if kind is Kind.STRING:
+    if kind is JsonKind.STRING:
         _require(parsed, str, "a string")
         return parsed.encode()
     if kind in _TEXT_KINDS:
         _require(parsed, str, "a string")
         read, complaint = _TEXT_KINDS[kind]
         return _unless_none(read(parsed), complaint)
-    if kind is Kind.DECIMAL:
+    if kind is JsonKind.DECIMAL:
         if type(parsed) not in {_Integer, _Fraction, str}:
             raise MisfitError(f"{_word(parsed)}, not a number")
         complaint = f"no number of {shape.precision} digits, {shape.scale} of them behind the point"
@@ -303,28 +303,28 @@ class _Builder:
         self._ends = array("i", (0,))
         self._cells: Any = array(_CODES.get(shape.kind, "B"))
         self._texts = BinaryColumn()
-        keys = (Shape(Kind.STRING),) if shape.kind is Kind.MAP else ()
+        keys = (Shape(JsonKind.STRING),) if shape.kind is JsonKind.MAP else ()
         self._children = [_Builder(child) for child in (*keys, *shape.children)]
 
     def append(self, fitted: Any) -> None:
         """Adds a cell; None: null."""
         self._nulls.append(fitted is None)
         match self._shape.kind:
-            case Kind.STRUCT:
+            case JsonKind.STRUCT:
                 for child, item in zip(self._children, fitted or [None] * len(self._children), strict=True):
                     child.append(item)
-            case Kind.LIST:
+            case JsonKind.LIST:
                 for item in fitted or ():
                     self._children[0].append(item)
                 self._ends.append(len(self._children[0]))
-            case Kind.MAP:
+            case JsonKind.MAP:
                 for name, item in fitted or ():
                     self._children[0].append(name)
                     self._children[1].append(item)
                 self._ends.append(len(self._children[0]))
-            case Kind.STRING:
+            case JsonKind.STRING:
                 self._texts.append(fitted)
-            case Kind.DECIMAL:
+            case JsonKind.DECIMAL:
                 self._cells.frombytes((fitted or 0).to_bytes(16, "little", signed=True))
             case _:
                 self._cells.append(0 if fitted is None else fitted)  # -0.0 is not 0
@@ -335,11 +335,11 @@ class _Builder:
     def finish(self) -> JsonColumn:
         """Returns the column."""
         kind = self._shape.kind
-        offsets: Buffer | None = self._ends.tobytes() if kind in {Kind.LIST, Kind.MAP} else None
-        data: Buffer | None = None if kind in {Kind.STRUCT, Kind.LIST, Kind.MAP} else self._cells.tobytes()
-        if kind is Kind.STRING:
+        offsets: Buffer | None = self._ends.tobytes() if kind in {JsonKind.LIST, JsonKind.MAP} else None
+        data: Buffer | None = None if kind in {JsonKind.STRUCT, JsonKind.LIST, JsonKind.MAP} else self._cells.tobytes()
+        if kind is JsonKind.STRING:
             offsets, data, _, _ = self._texts.finish()
-        elif kind is Kind.BOOLEAN:
+        elif kind is JsonKind.BOOLEAN:
             data = _bitmap(self._cells)
         null_count = sum(self._nulls)
         validity = _bitmap(bytes(1 - null for null in self._nulls)) if null_count else None

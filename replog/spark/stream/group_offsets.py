@@ -35,7 +35,7 @@ ALL_AGAIN_S: Final = 3_600.0
 _log = logging.getLogger(__name__)
 
 
-class GroupOffsets:
+class StreamGroup:
     """The offsets of one stream in one group.  Lives in the loop's thread.
 
     Args:

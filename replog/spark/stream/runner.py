@@ -17,7 +17,7 @@ from replog.spark.options import StreamOptions, TopicChoice
 from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_ranges
 from replog.spark.stream.asking import ask_epoch_ends, await_metadata
 from replog.spark.stream.changes import Known
-from replog.spark.stream.group_offsets import GroupOffsets
+from replog.spark.stream.group_offsets import StreamGroup
 from replog.spark.stream.keeper import BoundsKeeper
 from replog.spark.stream.offset import Place, Places
 from replog.spark.worker_client import CLIENT_ID, CLOSE_TIMEOUT_S, loop_thread, unreachable
@@ -73,13 +73,13 @@ class StreamRunner:
 
     # ---- in the loop's thread --------------------------------------------------------------------------------------------
 
-    async def _open(self) -> tuple[ClusterView, BoundsKeeper, GroupOffsets | None]:
+    async def _open(self) -> tuple[ClusterView, BoundsKeeper, StreamGroup | None]:
         options = self._options
         view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
         keeper = BoundsKeeper(view, lambda image: wanted_partitions(image, options.chosen), options.poll_timeout_ms)
         try:
             await view.ready(CONNECT_TIMEOUT_MS)
-            group = None if self._group_id is None else GroupOffsets(view, self._group_id)
+            group = None if self._group_id is None else StreamGroup(view, self._group_id)
             if group is not None:
                 await group.check()
             await keeper.start()

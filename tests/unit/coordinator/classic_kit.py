@@ -11,7 +11,7 @@ from shard_kit import Host, Topics, group_host
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import (
-    Heartbeat,
+    ClassicHeartbeat,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
@@ -65,9 +65,9 @@ def syncing(member_id: str, generation: int, assignments: dict[str, bytes] | Non
     return SyncGroup("g", member_id, generation, assignments or {}, **more)
 
 
-def beat(member_id: str, generation: int, **more: Any) -> Heartbeat:
+def beat(member_id: str, generation: int, **more: Any) -> ClassicHeartbeat:
     """A heartbeat."""
-    return Heartbeat("g", member_id, generation, **more)
+    return ClassicHeartbeat("g", member_id, generation, **more)
 
 
 def leaving(*members: str | LeavingMember) -> LeaveGroup:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.records import EncodedRecord, Record
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 
 GOLDEN = Path(__file__).parents[2] / "data" / "coordinator" / "group_records.txt"
 TYPES = list(GROUP_RECORDS._types.values())
@@ -48,10 +48,10 @@ def parts(cls: Any) -> st.SearchStrategy[Any]:
     return st.builds(cls, **{name: values(hints[name], module) for name in cls.__struct_fields__})
 
 
-def records(key: Any, value: Any, version: int) -> st.SearchStrategy[Record]:
+def records(key: Any, value: Any, version: int) -> st.SearchStrategy[CoordinatorRecord]:
     """Records of one type, with values of one version."""
-    return st.builds(Record, parts(key), parts(value), st.just(version)) | st.builds(
-        Record, parts(key), st.none(), st.just(0)
+    return st.builds(CoordinatorRecord, parts(key), parts(value), st.just(version)) | st.builds(
+        CoordinatorRecord, parts(key), st.none(), st.just(0)
     )
 
 

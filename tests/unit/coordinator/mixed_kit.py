@@ -19,7 +19,7 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 
 SESSION_MS, REBALANCE_MS, DELAY_MS = 1_000, 400, 50
 CONFIG = GroupsConfig(
@@ -95,7 +95,7 @@ def consumer_group(host: Host) -> ConsumerGroup:
     return found
 
 
-def records_since(host: Host, offset: int) -> list[Record]:
+def records_since(host: Host, offset: int) -> list[CoordinatorRecord]:
     """The records of the log from an offset on."""
     found = [GROUP_RECORDS.decode(*each) for each in host.log[offset:]]
     return [each for each in found if each is not None]

@@ -10,7 +10,7 @@ from uuid import UUID
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.records import EncodedRecord, Record
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import (
@@ -82,7 +82,7 @@ class Table:
         self.timers = timers
         self.broken_key = ""
 
-    def replay(self, record: Record, offset: int) -> None:
+    def replay(self, record: CoordinatorRecord, offset: int) -> None:
         key: Any = record.key
         value: Any = record.value
         if value is None:
@@ -124,7 +124,7 @@ class Table:
                 self.waiting.setdefault(key, []).append(request_id)
                 return Outcome()
             case Take(key):
-                return Outcome((Record(OffsetCommitKey("g", key, 0), None),), (Reply(request_id, None),))
+                return Outcome((CoordinatorRecord(OffsetCommitKey("g", key, 0), None),), (Reply(request_id, None),))
             case Remove(key, at_ms):
                 self.timers.set(key, at_ms)
                 return Outcome(answers=(Reply(request_id, None),))
@@ -134,11 +134,13 @@ class Table:
         if key == "bug":
             raise ZeroDivisionError("a bug")
         answers = tuple(Reply(other, "removed") for other in self.waiting.pop(str(key), ()))
-        return Outcome((Record(OffsetCommitKey("g", str(key), 0), None),) if key in self.values else (), answers)
+        return Outcome(
+            (CoordinatorRecord(OffsetCommitKey("g", str(key), 0), None),) if key in self.values else (), answers
+        )
 
 
-def put(key: str, value: int) -> Record:
-    return Record(OffsetCommitKey("g", key, 0), OffsetCommitValue(value), 4)
+def put(key: str, value: int) -> CoordinatorRecord:
+    return CoordinatorRecord(OffsetCommitKey("g", key, 0), OffsetCommitValue(value), 4)
 
 
 class Topics:

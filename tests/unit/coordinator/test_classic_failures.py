@@ -48,7 +48,7 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
     TopicToForget,
 )
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.messages import Resigned, Tick
 from replog.errors import (
     FencedInstanceIdError,
@@ -248,7 +248,7 @@ def test_a_new_leader_knows_who_leads_a_group(host: Host) -> None:
 def test_a_record_of_a_very_old_kafka_has_one_timeout_for_both(host: Host) -> None:
     member = GroupMetadataValue.MemberMetadata("m", None, "c", "/h", -1, SESSION_MS, RANGE[0].metadata, b"x")
     value = GroupMetadataValue("consumer", 7, "range", "m", -1, [member])
-    host.log.append(GROUP_RECORDS.encode(Record(GroupMetadataKey("g"), value, 0)))
+    host.log.append(GROUP_RECORDS.encode(CoordinatorRecord(GroupMetadataKey("g"), value, 0)))
     host.high_watermark = 1
     host.lead()
     group = group_of(host)

@@ -30,7 +30,7 @@ from shard_kit import Host
 from replog.coordinator.classic.checks import NAME_BYTES_MAX
 from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.requests import (
-    Heartbeat,
+    ClassicHeartbeat,
     JoinGroup,
     LeaveGroup,
     LeavingMember,
@@ -166,7 +166,7 @@ def test_static_members_are_removed_by_their_instance_ids(host: Host) -> None:
     [
         (joining(group_id=""), InvalidGroupIdError, "empty"),
         (SyncGroup("", "m", 1, {}), InvalidGroupIdError, "empty"),
-        (Heartbeat("", "m", 1), InvalidGroupIdError, "empty"),
+        (ClassicHeartbeat("", "m", 1), InvalidGroupIdError, "empty"),
         (LeaveGroup("", ()), InvalidGroupIdError, "empty"),
         (joining(session_timeout_ms=SESSION_MS - 1), InvalidSessionTimeoutError, "session.timeout.ms"),
         (joining(session_timeout_ms=10 * SESSION_MS + 1), InvalidSessionTimeoutError, "10000"),

@@ -13,7 +13,7 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.assignors.model import assignment_of
 from replog.coordinator.classic.config import ClassicConfig
-from replog.coordinator.classic.requests import Heartbeat, JoinGroupResponse, Protocol, SyncGroup
+from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroupResponse, Protocol, SyncGroup
 from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.decisions import TOO_LARGE_PAUSE_MS
 from replog.coordinator.consumers.group import ConsumerGroup
@@ -279,7 +279,7 @@ def test_a_member_of_the_classic_protocol_is_content_with_what_it_has_where_no_m
     assert host.shard.status().timer_failures == 1
     told = host.ask(coming(told.member_id, protocols=wants, session_timeout_ms=10_000))
     host.ask(SyncGroup("g", told.member_id, told.generation, {}))
-    host.ask(Heartbeat("g", told.member_id, told.generation))
+    host.ask(ClassicHeartbeat("g", told.member_id, told.generation))
 
 
 def test_the_pause_grows_with_members_and_partitions_up_to_a_bound() -> None:

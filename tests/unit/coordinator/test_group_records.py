@@ -47,7 +47,7 @@ from replog.coordinator.messages.consumer_group_target_assignment_metadata impor
 )
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.errors import InvariantViolationError, MalformedFrameError, UnsupportedVersionError
 
 TOPIC_ID = UUID("01020304-0506-0708-1112-131415161718")
@@ -56,27 +56,27 @@ COMMIT = OffsetCommitKey("g", "flights", 7)
 OWNED = [CurrentValue.TopicPartitions(TOPIC_ID, [0, 7])]
 CLASSIC_MEMBER = GroupMetadataValue.MemberMetadata("m1", "i1", "c1", "/127.0.0.1", 60_000, 45_000, b"\0\1\2", b"\5\6")
 EXPECTED = {
-    "offset": Record(COMMIT, OffsetCommitValue(42, 3, "note", T0, -1, TOPIC_ID), OFFSET_COMMIT_VERSION),
-    "offset-without-id": Record(COMMIT, OffsetCommitValue(42, -1, "", T0), OFFSET_COMMIT_VERSION),
-    "offset-with-expiry": Record(
+    "offset": CoordinatorRecord(COMMIT, OffsetCommitValue(42, 3, "note", T0, -1, TOPIC_ID), OFFSET_COMMIT_VERSION),
+    "offset-without-id": CoordinatorRecord(COMMIT, OffsetCommitValue(42, -1, "", T0), OFFSET_COMMIT_VERSION),
+    "offset-with-expiry": CoordinatorRecord(
         COMMIT, OffsetCommitValue(42, -1, "note", T0, T0 + 9_999), OFFSET_COMMIT_WITH_EXPIRY_VERSION
     ),
-    "offset-gone": Record(COMMIT, None),
-    "classic": Record(
+    "offset-gone": CoordinatorRecord(COMMIT, None),
+    "classic": CoordinatorRecord(
         GroupMetadataKey("g"),
         GroupMetadataValue("consumer", 3, "range", "m1", T0, [CLASSIC_MEMBER]),
         GROUP_METADATA_VERSION,
     ),
-    "classic-gone": Record(GroupMetadataKey("g"), None),
-    "epoch": Record(EpochKey("g"), EpochValue(9, -7_123_456_789)),
-    "epoch-without-hash": Record(EpochKey("g"), EpochValue(9)),
-    "epoch-gone": Record(EpochKey("g"), None),
-    "metadata-gone": Record(ConsumerGroupPartitionMetadataKey("g"), None),
-    "member": Record(
+    "classic-gone": CoordinatorRecord(GroupMetadataKey("g"), None),
+    "epoch": CoordinatorRecord(EpochKey("g"), EpochValue(9, -7_123_456_789)),
+    "epoch-without-hash": CoordinatorRecord(EpochKey("g"), EpochValue(9)),
+    "epoch-gone": CoordinatorRecord(EpochKey("g"), None),
+    "metadata-gone": CoordinatorRecord(ConsumerGroupPartitionMetadataKey("g"), None),
+    "member": CoordinatorRecord(
         MemberKey("g", "m1"),
         MemberValue("i1", "r1", "c1", "/127.0.0.1", ["flights", "planes"], "fl.*", 45_000, "uniform", None),
     ),
-    "classic-member": Record(
+    "classic-member": CoordinatorRecord(
         MemberKey("g", "m2"),
         MemberValue(
             None,
@@ -90,12 +90,12 @@ EXPECTED = {
             MemberValue.ClassicMemberMetadata(10_000, [MemberValue.ClassicProtocol("range", b"\0\1\2")]),
         ),
     ),
-    "member-gone": Record(MemberKey("g", "m1"), None),
-    "target-epoch": Record(TargetEpochKey("g"), TargetEpochValue(9)),
-    "target": Record(TargetKey("g", "m1"), TargetValue([TargetValue.TopicPartition(TOPIC_ID, [0, 7])])),
-    "current": Record(CurrentKey("g", "m1"), CurrentValue(5, 4, 1, OWNED, OWNED)),
-    "regex": Record(RegexKey("g", "fl.*"), RegexValue(["flights"], 17, T0)),
-    "regex-gone": Record(RegexKey("g", "fl.*"), None),
+    "member-gone": CoordinatorRecord(MemberKey("g", "m1"), None),
+    "target-epoch": CoordinatorRecord(TargetEpochKey("g"), TargetEpochValue(9)),
+    "target": CoordinatorRecord(TargetKey("g", "m1"), TargetValue([TargetValue.TopicPartition(TOPIC_ID, [0, 7])])),
+    "current": CoordinatorRecord(CurrentKey("g", "m1"), CurrentValue(5, 4, 1, OWNED, OWNED)),
+    "regex": CoordinatorRecord(RegexKey("g", "fl.*"), RegexValue(["flights"], 17, T0)),
+    "regex-gone": CoordinatorRecord(RegexKey("g", "fl.*"), None),
 }
 
 
@@ -152,4 +152,4 @@ def test_bytes_that_are_cut_off_or_left_over_are_malformed(name: str, encoded: t
 
 def test_a_value_of_another_type_is_a_bug() -> None:
     with pytest.raises(InvariantViolationError, match="no record of this topic"):
-        GROUP_RECORDS.encode(Record(COMMIT, EpochValue(9)))
+        GROUP_RECORDS.encode(CoordinatorRecord(COMMIT, EpochValue(9)))

@@ -18,7 +18,7 @@ from shard_kit import FULL, Host, Topics, group_host
 from replog.coordinator.assignors.model import assignment_of, partitions_of
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import (
-    HeartbeatResponse,
+    ClassicHeartbeatResponse,
     JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
@@ -199,7 +199,7 @@ class OldClient(Client):
                 has_to_rejoin = bool(self.reads - reads)
                 self.reads, self.joined = reads, None
                 self.generation = -1 if has_to_rejoin else self.generation
-            case HeartbeatResponse():
+            case ClassicHeartbeatResponse():
                 pass
 
     def fail(self, error: Exception) -> None:

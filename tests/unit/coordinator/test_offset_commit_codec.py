@@ -21,21 +21,21 @@ from replog.coordinator.offset_commit_codec import (
     unpack_times,
     write_offset_commit,
 )
-from replog.coordinator.records import EncodedRecord, Record, RecordCodec
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
 from replog.errors import ReplogError
 
 SLOW = RecordCodec(TYPES)
 
 
-def read(key: bytes, value: bytes) -> Record | None:
+def read(key: bytes, value: bytes) -> CoordinatorRecord | None:
     """What is kept of a record as it stands in the log, and read from that; None where it has to be decoded."""
     place = read_key(key)
     if place is None or not may_be_kept(value):
         return None
-    return Record(OffsetCommitKey(place[0], *place[1]), unpack(value), 4)
+    return CoordinatorRecord(OffsetCommitKey(place[0], *place[1]), unpack(value), 4)
 
 
-def encoded(record: Record) -> EncodedRecord:
+def encoded(record: CoordinatorRecord) -> EncodedRecord:
     return SLOW.encode(record)
 
 
@@ -52,7 +52,7 @@ def test_what_kafka_writes_now_is_kept_as_it_is(name: str, is_read: bool) -> Non
 
 @unhurried
 @given(st.sampled_from(OffsetCommitValue.VERSIONS).flatmap(lambda n: records(OffsetCommitKey, OffsetCommitValue, n)))
-def test_every_record_is_read_and_written_alike_or_left_to_the_classes(record: Record) -> None:
+def test_every_record_is_read_and_written_alike_or_left_to_the_classes(record: CoordinatorRecord) -> None:
     key, value = encoded(record)
     if value is not None and record.value is not None:
         assert read(key, value) == (SLOW.decode(key, value) if record.version == 4 else None)
@@ -61,7 +61,7 @@ def test_every_record_is_read_and_written_alike_or_left_to_the_classes(record: R
 
 @unhurried
 @given(st.sampled_from(TYPES).flatmap(lambda each: records(*each, each[1].VERSIONS[-1])))
-def test_no_key_of_another_type_is_that_of_an_offset(record: Record) -> None:
+def test_no_key_of_another_type_is_that_of_an_offset(record: CoordinatorRecord) -> None:
     assert (read_key(encoded(record)[0]) is not None) is isinstance(record.key, OffsetCommitKey)
 
 
@@ -77,7 +77,7 @@ def test_a_text_of_negative_length_is_left_to_the_classes(is_topic: bool) -> Non
 @pytest.mark.parametrize("length", [125, 126, 127, 128, 129, 4096])
 def test_texts_of_every_length(length: int) -> None:
     value = OffsetCommitValue(1, metadata="x" * length)
-    record = Record(OffsetCommitKey("g" * length, "t", -1), value, 4)
+    record = CoordinatorRecord(OffsetCommitKey("g" * length, "t", -1), value, 4)
     key, body = encoded(record)
     assert body is not None
     assert read(key, body) == (record if length < 127 else None)
@@ -98,7 +98,7 @@ def test_whatever_is_packed_comes_back(value: OffsetCommitValue) -> None:
 
 
 def test_the_names_of_partitions_are_shared_by_groups() -> None:
-    keys = [encoded(Record(OffsetCommitKey(group, "shared", 7), None))[0] for group in "gh"]
+    keys = [encoded(CoordinatorRecord(OffsetCommitKey(group, "shared", 7), None))[0] for group in "gh"]
     (_, one), (_, other) = [read_key(each) or ("", ("", 0)) for each in keys]
     assert one == ("shared", 7)
     assert one is other
@@ -107,14 +107,14 @@ def test_the_names_of_partitions_are_shared_by_groups() -> None:
 @pytest.mark.parametrize(
     "record",
     [
-        Record(OffsetCommitKey("g", "\ud800"), OffsetCommitValue(1), 4),
-        Record(OffsetCommitKey("g" * 0x8000, "t"), OffsetCommitValue(1), 4),
-        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1, metadata="\ud800"), 4),
-        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1 << 63), 4),
-        Record(OffsetCommitKey("g", "t"), OffsetCommitValue(1, expire_timestamp=5), 1),
+        CoordinatorRecord(OffsetCommitKey("g", "\ud800"), OffsetCommitValue(1), 4),
+        CoordinatorRecord(OffsetCommitKey("g" * 0x8000, "t"), OffsetCommitValue(1), 4),
+        CoordinatorRecord(OffsetCommitKey("g", "t"), OffsetCommitValue(1, metadata="\ud800"), 4),
+        CoordinatorRecord(OffsetCommitKey("g", "t"), OffsetCommitValue(1 << 63), 4),
+        CoordinatorRecord(OffsetCommitKey("g", "t"), OffsetCommitValue(1, expire_timestamp=5), 1),
     ],
 )
-def test_what_cannot_be_written_is_left_to_the_classes(record: Record) -> None:
+def test_what_cannot_be_written_is_left_to_the_classes(record: CoordinatorRecord) -> None:
     assert record.value is not None
     assert write_offset_commit(record.key, record.value, record.version) is None
 

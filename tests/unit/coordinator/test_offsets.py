@@ -36,7 +36,7 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.coordinator.offsets.state import OffsetState, commit_record
-from replog.coordinator.records import Record
+from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.runtime.messages import Tick
@@ -179,12 +179,12 @@ def test_a_new_leader_knows_them_all(host: Host) -> None:
 def test_records_of_a_very_old_kafka_are_read() -> None:
     host = group_host(Topics(), GroupsConfig(CONFIG))
     key = LegacyOffsetCommitKey("g", "t", 3)
-    host.log = [GROUP_RECORDS.encode(Record(key, LegacyOffsetCommitValue(42, "note", 17)))]
+    host.log = [GROUP_RECORDS.encode(CoordinatorRecord(key, LegacyOffsetCommitValue(42, "note", 17)))]
     host.high_watermark = 1
     host.lead()
     (found,) = host.ask(FetchOffsets("g")).topics
     assert found.partitions == (CommittedOffset(3, 42, -1, "note", 17),)
-    host.log.append(GROUP_RECORDS.encode(Record(key, None)))
+    host.log.append(GROUP_RECORDS.encode(CoordinatorRecord(key, None)))
     host.lead()
     assert host.ask(FetchOffsets("g")).topics == ()
 
@@ -304,7 +304,7 @@ def test_topics_that_are_deleted_one_by_one_are_looked_for_together() -> None:
     timers = Timers()
     cleaner = OffsetCleaner(state, owners, Topics(), replace(CONFIG, visits_per_step=1), timers)
     cleaner.forget_topics(frozenset({"never"}), Moment(0, WALL_MS))
-    steps, removed = 0, list[Record]()
+    steps, removed = 0, list[CoordinatorRecord]()
     for now_ms in range(0, 2 * NEXT_PASS_MS, PAUSE_MS):
         if now_ms < 100:
             cleaner.forget_topics(frozenset({"read" if now_ms == 50 else f"never-{now_ms}"}), Moment(now_ms, WALL_MS))
@@ -444,7 +444,7 @@ class Owners:
     def find(self, group_id: str) -> OffsetOwner | None:
         return self.group if group_id == "g" else None
 
-    def removal(self, group_id: str) -> tuple[Record, ...]:
+    def removal(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
         return (REMOVAL,) if group_id == "g" and self.group.empty_since_ms is not None else ()
 
 

@@ -10,7 +10,7 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember
 from replog.coordinator.consumers.config import ConsumersConfig
-from replog.coordinator.consumers.manager import SessionTimer
+from replog.coordinator.consumers.manager import ConsumerSessionTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.group_machine import SECOND_LOOK_MS, GroupsConfig
 from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
@@ -60,7 +60,7 @@ def test_a_member_whose_removal_was_taken_back_while_sessions_began_has_one() ->
     *_, group_id = (
         name
         for name in (f"g{number}" for number in range(GROUPS))
-        if host.shard._timers.get(SessionTimer(name, "b")) is None
+        if host.shard._timers.get(ConsumerSessionTimer(name, "b")) is None
     )
     base_offset = len(host.log)
     host.submit(LeaveGroup(group_id, (LeavingMember("", "i"),)))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from shard_kit import FULL, Get, Host, Put, Remove, Table, Take, Wait, put
 
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.records import EncodedRecord, Record, RecordCodec
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
 from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import (
@@ -251,7 +251,7 @@ def test_of_a_change_far_larger_than_a_batch_not_all_is_encoded(monkeypatch: pyt
     encoded: list[object] = []
     encode = RecordCodec.encode
 
-    def counted(codec: RecordCodec, record: Record) -> EncodedRecord:
+    def counted(codec: RecordCodec, record: CoordinatorRecord) -> EncodedRecord:
         encoded.append(record)
         return encode(codec, record)
 

@@ -128,7 +128,7 @@ async def test_a_sync(version: int) -> None:
 @pytest.mark.parametrize("version", HeartbeatRequest.VERSIONS)
 async def test_a_heartbeat(version: int) -> None:
     node = Node(
-        classic.HeartbeatResponse(), UnknownMemberIdError("no"), CoordinatorLoadInProgressError("later"),
+        classic.ClassicHeartbeatResponse(), UnknownMemberIdError("no"), CoordinatorLoadInProgressError("later"),
         RequestTimedOutError("late"), NotEnoughReplicasError("few"),
     )  # fmt: skip
     asked = HeartbeatRequest("g", 3, "m")
@@ -140,7 +140,7 @@ async def test_a_heartbeat(version: int) -> None:
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ]
-    assert node.asked[0][1] == classic.Heartbeat("g", "m", 3)
+    assert node.asked[0][1] == classic.ClassicHeartbeat("g", "m", 3)
 
 
 @pytest.mark.parametrize("version", LeaveGroupRequest.VERSIONS)

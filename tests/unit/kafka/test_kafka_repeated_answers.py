@@ -13,7 +13,7 @@ from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 from replog.protocol import repeated_answers, server, written_steps
-from replog.protocol.repeated_answers import Answered, Asked, RepeatedAnswers, Source
+from replog.protocol.repeated_answers import AnswerSource, Asked, RepeatedAnswers, WrittenAnswer
 from replog.protocol.server import KafkaServer
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -167,11 +167,11 @@ class Writing:
     """A server whose answers are written when a test says so."""
 
     def __init__(self) -> None:
-        self.source = Source(image(1), 1)
+        self.source = AnswerSource(image(1), 1)
         self.answers = RepeatedAnswers(lambda: self.source)
-        self.begun: list[asyncio.Future[Answered]] = []
+        self.begun: list[asyncio.Future[WrittenAnswer]] = []
 
-    async def _write(self) -> Answered:
+    async def _write(self) -> WrittenAnswer:
         self.begun.append(asyncio.get_running_loop().create_future())
         return await self.begun[-1]
 
@@ -182,7 +182,7 @@ class Writing:
 
     async def finish(self, data: bytes) -> None:
         """Ends the writing that was begun last."""
-        self.begun.pop().set_result(Answered([data], is_repeated=True))
+        self.begun.pop().set_result(WrittenAnswer([data], is_repeated=True))
         await settled()
 
 
@@ -197,7 +197,7 @@ async def test_who_asks_after_a_change_is_not_told_what_was_before() -> None:
     first = await it.ask()
     late = []
     for _ in range(3):
-        it.source = Source(image(2), 1)
+        it.source = AnswerSource(image(2), 1)
         late += [await it.ask(), await it.ask()]
     assert len(it.begun) == 1
     await it.finish(b"old")
@@ -257,7 +257,7 @@ async def test_answers_are_bounded() -> None:
     each = bytes(repeated_answers.KEPT_BYTES_MAX // 2)
     assert [await told(it, b"%d" % number, each) for number in range(3)] == [True] * 3
     assert [await told(it, b"%d" % number, each) for number in range(3)] == [False, False, True]
-    it.source = Source(image(2), 1)
+    it.source = AnswerSource(image(2), 1)
     assert await told(it, b"0", b"")
     long = bytes(repeated_answers.ASKED_BYTES_MAX + 1)
     assert await told(it, long, b"x")
@@ -268,7 +268,7 @@ async def test_an_answer_of_the_past_is_not_kept() -> None:
     """Example: the metadata changed while the handler waited."""
     it = Writing()
     asking = await it.ask()
-    it.source = Source(image(2), 1)
+    it.source = AnswerSource(image(2), 1)
     assert await told(it, b"other", b"")
     await it.finish(b"old")
     assert await asking == [b"old"]

@@ -14,7 +14,7 @@ import pytest
 from replog.client import MemberDescription, TopicPartition
 from replog.errors import ConfigError, GroupIdNotFoundError, NonEmptyGroupError, RequestTimedOutError
 from replog.spark.stream import group_offsets
-from replog.spark.stream.group_offsets import ALL_AGAIN_S, GroupOffsets
+from replog.spark.stream.group_offsets import ALL_AGAIN_S, StreamGroup
 from replog.spark.stream.offset import Place, Places
 
 T_ID, OLD_ID = UUID(int=1), UUID(int=2)
@@ -59,16 +59,16 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     return made
 
 
-def offsets_of(clock: Clock | None = None) -> GroupOffsets:
+def offsets_of(clock: Clock | None = None) -> StreamGroup:
     view: Any = SimpleNamespace(image=SimpleNamespace(topics={"t": SimpleNamespace(topic_id=T_ID)}))
-    return GroupOffsets(view, "g", clock or Clock())
+    return StreamGroup(view, "g", clock or Clock())
 
 
 def places(first: int, second: int) -> Places:
     return {T0: Place(T_ID, first, 0), T1: Place(T_ID, second, 0)}
 
 
-async def told(it: GroupOffsets, where: Places) -> None:
+async def told(it: StreamGroup, where: Places) -> None:
     """A batch has ended, and its commit, if there was one, is over."""
     it.tell(where)
     assert it._task is not None

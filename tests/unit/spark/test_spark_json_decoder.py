@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replog.spark import json_decoder
-from replog.spark.json_decoder import CELLS_MAX, DEPTH_MAX, Kind, Shape, misfit_of, python_twin
+from replog.spark.json_decoder import CELLS_MAX, DEPTH_MAX, JsonKind, Shape, misfit_of, python_twin
 from replog.spark.json_decoder.arrow import arrow_type, json_array
 
 try:
@@ -26,20 +26,22 @@ needs_compiled = pytest.mark.skipif(
     compiled is None, reason="the extension is not built: python setup.py build_ext --inplace"
 )
 
-STRING, LONG, DOUBLE, BOOLEAN = (Shape(kind) for kind in (Kind.STRING, Kind.INT64, Kind.DOUBLE, Kind.BOOLEAN))
+STRING, LONG, DOUBLE, BOOLEAN = (
+    Shape(kind) for kind in (JsonKind.STRING, JsonKind.INT64, JsonKind.DOUBLE, JsonKind.BOOLEAN)
+)
 ALL_CELLS = 1 << 40
 
 
 def struct_of(**fields: Shape) -> Shape:
-    return Shape(Kind.STRUCT, tuple(fields), tuple(fields.values()))
+    return Shape(JsonKind.STRUCT, tuple(fields), tuple(fields.values()))
 
 
 def list_of(shape: Shape) -> Shape:
-    return Shape(Kind.LIST, children=(shape,))
+    return Shape(JsonKind.LIST, children=(shape,))
 
 
 def map_of(shape: Shape) -> Shape:
-    return Shape(Kind.MAP, children=(shape,))
+    return Shape(JsonKind.MAP, children=(shape,))
 
 
 @pytest.fixture(params=[python_twin, pytest.param(compiled, marks=needs_compiled)], ids=["python", "cython"])
@@ -125,16 +127,20 @@ def test_what_is_no_json_object_is_null_and_moves_no_other(decoder: Any, value: 
     ("shape", "fits", "misfits"),
     [
         (BOOLEAN, {"true": True, "false": False}, ["1", '"true"', "[]", "{}"]),
-        (Shape(Kind.INT8), {"-128": -128, "127": 127, "-0": 0}, ["128", "-129", "1.0", "1e0", '"1"', "true", "[1]"]),
-        (Shape(Kind.INT16), {"-32768": -(2**15), "32767": 2**15 - 1}, ["32768", "-32769"]),
-        (Shape(Kind.INT32), {"-2147483648": -(2**31), "2147483647": 2**31 - 1}, ["2147483648", "-2147483649"]),
+        (
+            Shape(JsonKind.INT8),
+            {"-128": -128, "127": 127, "-0": 0},
+            ["128", "-129", "1.0", "1e0", '"1"', "true", "[1]"],
+        ),
+        (Shape(JsonKind.INT16), {"-32768": -(2**15), "32767": 2**15 - 1}, ["32768", "-32769"]),
+        (Shape(JsonKind.INT32), {"-2147483648": -(2**31), "2147483647": 2**31 - 1}, ["2147483648", "-2147483649"]),
         (LONG, {}, ["9223372036854775808", "-9223372036854775809", "1" * 30, "1" * 5000]),
         (DOUBLE, {"1e999": math.inf, "-1e999": -math.inf, "1": 1.0, "0.1": 0.1, "5e-324": 5e-324}, ['"NaN"', "true"]),
-        (Shape(Kind.FLOAT), {"1e40": math.inf, "0.1": struct.unpack("f", struct.pack("f", 0.1))[0]}, ['"1"']),
+        (Shape(JsonKind.FLOAT), {"1e40": math.inf, "0.1": struct.unpack("f", struct.pack("f", 0.1))[0]}, ['"1"']),
         (STRING, {'"\\u0000\\ud83d\\ude00\\/\\b\\f\\n\\r\\t\\\\\\""': '\0😀/\b\f\n\r\t\\"'}, ["1", "true", "[]", "{}"]),
-        (Shape(Kind.DATE), {}, ["0", '"2024-02-30"', '""']),
-        (Shape(Kind.TIMESTAMP), {}, ["0", '"2024-01-01T00:00:00"']),
-        (Shape(Kind.DECIMAL, precision=3, scale=1), {}, ["100", '"x"', "true", "[]", '"1 "']),
+        (Shape(JsonKind.DATE), {}, ["0", '"2024-02-30"', '""']),
+        (Shape(JsonKind.TIMESTAMP), {}, ["0", '"2024-01-01T00:00:00"']),
+        (Shape(JsonKind.DECIMAL, precision=3, scale=1), {}, ["100", '"x"', "true", "[]", '"1 "']),
         (list_of(LONG), {"[]": [], "[1]": [1]}, ["{}", "1", '["1"]', '""']),
         (map_of(LONG), {"{}": []}, ["[]", "1", '{"a": "1"}']),
         (struct_of(b=LONG), {"{}": {"b": None}}, ["[]", "1", '{"b": true}', '{"b": "x", "b": 1}']),
@@ -157,7 +163,7 @@ def test_a_negative_zero_stays_one(decoder: Any) -> None:
 
 def test_texts_that_stand_for_something_else(decoder: Any) -> None:
     shape = struct_of(
-        d=Shape(Kind.DATE), t=Shape(Kind.TIMESTAMP), p=list_of(Shape(Kind.DECIMAL, precision=38, scale=3))
+        d=Shape(JsonKind.DATE), t=Shape(JsonKind.TIMESTAMP), p=list_of(Shape(JsonKind.DECIMAL, precision=38, scale=3))
     )
     value = b'{"d": "1969-12-31", "t": "1970-01-01T00:00:00.000001Z", "p": [-1.5, "2", 1e34, 0.0005]}'
     column, _, _ = decode(decoder, shape, [value])
@@ -214,7 +220,7 @@ def test_depth_is_bounded(decoder: Any, brackets: tuple[str, str], name: str) ->
 
 def test_a_value_of_nine_megabytes(decoder: Any) -> None:
     value = b'{"n": 1%s, "s": "%s", "a": [%s0]}' % (b"0" * 3_000_000, b"\\u00e9" * 500_000, b"1, " * 100_000)
-    (row,) = rows(decoder, struct_of(n=DOUBLE, s=STRING, a=list_of(Shape(Kind.INT8))), [value])
+    (row,) = rows(decoder, struct_of(n=DOUBLE, s=STRING, a=list_of(Shape(JsonKind.INT8))), [value])
     assert (row["n"], row["s"], len(row["a"])) == (math.inf, "é" * 500_000, 100_001)
 
 
@@ -240,14 +246,14 @@ JSON = st.recursive(
     max_leaves=8,
 )  # fmt: skip
 OBJECTS = st.dictionaries(NAMES, JSON, max_size=4)
-SCALARS = st.sampled_from([kind for kind in Kind if kind < Kind.DECIMAL]).map(Shape) | st.just(
-    Shape(Kind.DECIMAL, precision=9, scale=2)
+SCALARS = st.sampled_from([kind for kind in JsonKind if kind < JsonKind.DECIMAL]).map(Shape) | st.just(
+    Shape(JsonKind.DECIMAL, precision=9, scale=2)
 )
 
 
 def structs(inner: st.SearchStrategy[Shape]) -> st.SearchStrategy[Shape]:
     return st.dictionaries(NAMES, inner, min_size=1, max_size=3).map(
-        lambda fields: Shape(Kind.STRUCT, tuple(fields), tuple(fields.values()))
+        lambda fields: Shape(JsonKind.STRUCT, tuple(fields), tuple(fields.values()))
     )
 
 
@@ -312,7 +318,7 @@ def nearly_a_text_for_something(draw: st.DrawFn) -> bytes:
 def test_both_read_alike_what_texts_stand_for(text: bytes, precision: int, data: st.DataObject) -> None:
     scale = data.draw(st.integers(0, precision))
     shape = struct_of(
-        d=Shape(Kind.DATE), t=Shape(Kind.TIMESTAMP), p=Shape(Kind.DECIMAL, precision=precision, scale=scale)
+        d=Shape(JsonKind.DATE), t=Shape(JsonKind.TIMESTAMP), p=Shape(JsonKind.DECIMAL, precision=precision, scale=scale)
     )
     values: list[bytes | None] = [b'{"%s": "%s"}' % (name, text) for name in (b"d", b"t", b"p")]
     values.append(b'{"p": %s}' % text)

@@ -16,7 +16,7 @@ from replog.records import decode_records, encode_batch, scan
 from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsResponse, SegmentSpan
 from replog.spark import segment_files
 from replog.spark.direct_reads import DirectRead
-from replog.spark.segment_files import FrameReader, UnfitError, open_spans
+from replog.spark.segment_files import SpanReader, UnfitError, open_spans
 from replog.spark.snapshot import OffsetRange
 
 EPOCH = 3
@@ -80,7 +80,7 @@ def read(
     spans: Sequence[SegmentSpan], start: int = 0, *, is_checked: bool = True, is_complete: bool = False
 ) -> tuple[list[int], str]:
     """Offsets that were read, and what ended it; "": the end."""
-    reader = FrameReader(start, leader_epoch_max=EPOCH, is_checked=is_checked, is_complete=is_complete)
+    reader = SpanReader(start, leader_epoch_max=EPOCH, is_checked=is_checked, is_complete=is_complete)
     found: list[int] = []
     with ExitStack() as files:
         try:
@@ -138,7 +138,7 @@ def test_a_sealed_segment_that_was_written_to_ends_it(segments: Segments) -> Non
 
 
 def test_files_that_vanish_after_they_were_opened_are_read_on(segments: Segments) -> None:
-    reader = FrameReader(0, leader_epoch_max=EPOCH, is_checked=True)
+    reader = SpanReader(0, leader_epoch_max=EPOCH, is_checked=True)
     with ExitStack() as files:
         spans = open_spans(segments.spans(), files)
         for path in segments.paths:

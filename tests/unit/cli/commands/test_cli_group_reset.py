@@ -9,8 +9,8 @@ import pytest
 from cli_kit import Replog
 
 from replog.cli.commands.group_reset import (
-    Change,
-    Found,
+    KnownOffsets,
+    OffsetChange,
     Target,
     Where,
     change_of,
@@ -32,34 +32,34 @@ MINUTE_MS = 60_000
 @pytest.mark.parametrize(
     ("target", "found", "new", "note"),
     [
-        (Target(Where.EARLIEST), Found(7, 5, 90), 5, ""),
-        (Target(Where.LATEST), Found(None, 5, 90), 90, ""),
-        (Target(Where.OFFSET, 17), Found(7, 5, 90), 17, ""),
-        (Target(Where.OFFSET, 90), Found(7, 5, 90), 90, ""),
-        (Target(Where.OFFSET, 91), Found(7, 5, 90), 90, PAST.format(91)),
-        (Target(Where.OFFSET, 4), Found(7, 5, 90), 5, BEFORE.format(4)),
-        (Target(Where.SHIFT, -2), Found(7, 5, 90), 5, ""),
-        (Target(Where.SHIFT, -3), Found(7, 5, 90), 5, BEFORE.format(4)),
-        (Target(Where.SHIFT, 2**63 - 1), Found(7, 5, 90), 90, PAST.format(2**63 + 6)),
-        (Target(Where.SHIFT, 0), Found(95, 5, 90), 90, PAST.format(95)),
-        (Target(Where.TIME, 1), Found(7, 5, 90, 33), 33, ""),
-        (Target(Where.TIME, 1), Found(7, 5, 90, None), 90, "no record is that late"),
-        (Target(Where.FILE, offsets={ONE: 0}), Found(7, 5, 90), 5, BEFORE.format(0)),
-        (Target(Where.OFFSET, 3), Found(None, 0, 0), 0, PAST.format(3)),
+        (Target(Where.EARLIEST), KnownOffsets(7, 5, 90), 5, ""),
+        (Target(Where.LATEST), KnownOffsets(None, 5, 90), 90, ""),
+        (Target(Where.OFFSET, 17), KnownOffsets(7, 5, 90), 17, ""),
+        (Target(Where.OFFSET, 90), KnownOffsets(7, 5, 90), 90, ""),
+        (Target(Where.OFFSET, 91), KnownOffsets(7, 5, 90), 90, PAST.format(91)),
+        (Target(Where.OFFSET, 4), KnownOffsets(7, 5, 90), 5, BEFORE.format(4)),
+        (Target(Where.SHIFT, -2), KnownOffsets(7, 5, 90), 5, ""),
+        (Target(Where.SHIFT, -3), KnownOffsets(7, 5, 90), 5, BEFORE.format(4)),
+        (Target(Where.SHIFT, 2**63 - 1), KnownOffsets(7, 5, 90), 90, PAST.format(2**63 + 6)),
+        (Target(Where.SHIFT, 0), KnownOffsets(95, 5, 90), 90, PAST.format(95)),
+        (Target(Where.TIME, 1), KnownOffsets(7, 5, 90, 33), 33, ""),
+        (Target(Where.TIME, 1), KnownOffsets(7, 5, 90, None), 90, "no record is that late"),
+        (Target(Where.FILE, offsets={ONE: 0}), KnownOffsets(7, 5, 90), 5, BEFORE.format(0)),
+        (Target(Where.OFFSET, 3), KnownOffsets(None, 0, 0), 0, PAST.format(3)),
     ],
 )
-def test_where_a_group_goes(target: Target, found: Found, new: int, note: str) -> None:
-    assert change_of(ONE, target, found) == Change("t", 0, found.current, new, note)
+def test_where_a_group_goes(target: Target, found: KnownOffsets, new: int, note: str) -> None:
+    assert change_of(ONE, target, found) == OffsetChange("t", 0, found.current, new, note)
 
 
 def test_what_has_no_offset_cannot_be_shifted() -> None:
     with pytest.raises(UsageError, match="t-0 has no committed offset"):
-        change_of(ONE, Target(Where.SHIFT, 1), Found(None, 0, 9))
+        change_of(ONE, Target(Where.SHIFT, 1), KnownOffsets(None, 0, 9))
 
 
 def test_the_difference_is_signed_and_there_is_none_without_an_offset() -> None:
-    assert Change("t", 0, 7, 5, "").difference == -2
-    assert Change("t", 0, None, 5, "").difference is None
+    assert OffsetChange("t", 0, 7, 5, "").difference == -2
+    assert OffsetChange("t", 0, None, 5, "").difference is None
 
 
 @pytest.mark.parametrize(
