@@ -34,7 +34,7 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class Source(NamedTuple):
+class AnswerSource(NamedTuple):
     """The facts that an answer is made from.
 
     Attributes:
@@ -45,7 +45,7 @@ class Source(NamedTuple):
     image: MetadataImage
     controller_id: int
 
-    def is_as(self, other: Source) -> bool:
+    def is_as(self, other: AnswerSource) -> bool:
         """Whether the same answers follow from the other facts."""
         return self.image is other.image and self.controller_id == other.controller_id
 
@@ -119,7 +119,7 @@ class RepeatedAnswers:
             self._keep(source, asked, answered.buffers)
         return answered
 
-    async def _written(self, asked: Asked, writing: _Writing) -> Answered:
+    async def _written(self, asked: Asked, writing: _Writing) -> WrittenAnswer:
         """Waits for an answer; when the last request has gone, the work ends."""
         writing.waiting_count += 1
         try:
@@ -134,7 +134,7 @@ class RepeatedAnswers:
         if self._writings.get(asked) is writing:
             del self._writings[asked]
 
-    def _find(self, source: Source, asked: Asked) -> Buffers | None:
+    def _find(self, source: AnswerSource, asked: Asked) -> Buffers | None:
         """Returns the kept answer; None: there is none that still holds."""
         if not source.is_as(self._source):
             self._source = source
@@ -142,7 +142,7 @@ class RepeatedAnswers:
             self._kept_bytes = 0
         return self._kept.get(asked)
 
-    def _keep(self, source: Source, asked: Asked, written: Buffers) -> None:
+    def _keep(self, source: AnswerSource, asked: Asked, written: Buffers) -> None:
         """Keeps an answer, if there is room for it and the facts are still the same."""
         size = sum(map(len, written))
         if source.is_as(self._source) and self._kept_bytes + size <= KEPT_BYTES_MAX:

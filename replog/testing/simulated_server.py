@@ -114,7 +114,7 @@ class SimulatedServer:
             outcome = error
         await call.down.send(within_limit(encode(outcome)))
 
-    async def _client_call(self, call: Call, handlers: PeerHandlers) -> NodeResponse:
+    async def _client_call(self, call: SimulatedCall, handlers: PeerHandlers) -> NodeResponse:
         request = calls.decode_node_request(await _first(call))
         return await handlers.handle_node_call(request, self._context_of(call, request.timeout_ms))
 

@@ -138,12 +138,12 @@ async def test_both_followers_stopped(start_cluster: StartCluster) -> None:
             assert unanswered.error is ErrorCode.REQUEST_TIMED_OUT
 
             async def refuses() -> bool:
-                return (await raw.latest()).error is ErrorCode.BROKER_NOT_AVAILABLE
+                return (await raw.latest()).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
             await until(refuses, "the leader refuses because nobody hears it")
-            assert (await raw.produce(b"refused", acks=1)).error is ErrorCode.BROKER_NOT_AVAILABLE
+            assert (await raw.produce(b"refused", acks=1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
             result, values = await raw.fetch(0)
-            assert (result.error, values) == (ErrorCode.BROKER_NOT_AVAILABLE, [])
+            assert (result.error, values) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, [])
             assert "cut off from the controller" in result.message
         await wait_until_whole(cluster, TOPIC)
 

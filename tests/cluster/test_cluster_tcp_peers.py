@@ -7,7 +7,7 @@ from cluster_kit import Cluster, StartCluster, check_healed
 from cluster_load import Load, Tail
 
 from replog.rpc.grpc.transport import GrpcTransport
-from replog.rpc.metadata_messages import MetadataRequest
+from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing.history import History
 
@@ -59,5 +59,5 @@ async def test_who_comes_over_grpc_is_not_heard(start_cluster: StartCluster) -> 
     cluster = await three_nodes(start_cluster)
     connection = GrpcTransport().connect(cluster.local.nodes[1].peer_address, purpose="test")
     with pytest.raises(ConnectionLostError):
-        await connection.call(MetadataRequest(), timeout_ms=1_000)
+        await connection.call(DescribeNodeRequest(), timeout_ms=1_000)
     await connection.close()

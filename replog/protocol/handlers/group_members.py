@@ -127,7 +127,7 @@ def refuse_sync_group(_request: SyncGroupRequest, failure: Failure) -> SyncGroup
 
 async def heartbeat(node: KafkaNode, request: HeartbeatRequest, call: Call) -> HeartbeatResponse:  # noqa: ARG001 -- the shape of handlers
     """Notes that a member is alive."""
-    asked = NodeHeartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
+    asked = ClassicHeartbeat(request.group_id, request.member_id, request.generation_id, request.group_instance_id)
     try:
         await node.coordinate(request.group_id, asked, TIMEOUT_MS)
     except ReplogError as error:

@@ -17,7 +17,7 @@ LEADER_CHANGES = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_L
 FOLLOWER = "followers are brokers of replog, which come by their own listener: this port is for clients, whose replica id is -1"
 
 
-class Endpoint(NamedTuple):
+class NodeEndpoint(NamedTuple):
     """The endpoint at which a client reaches a broker; the fields of `NodeEndpoint` in each response."""
 
     node_id: int
@@ -26,7 +26,7 @@ class Endpoint(NamedTuple):
     rack: str | None
 
 
-def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[Endpoint]:
+def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[NodeEndpoint]:
     """Yields the endpoints of those brokers that have one."""
     wanted = set(broker_ids)
     if wanted:
