@@ -15,7 +15,6 @@ from msgspec import Struct
 
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
-from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import (
     FetchRequest,
@@ -24,6 +23,7 @@ from replog.rpc.messages import (
 )
 
 if TYPE_CHECKING:
+    from replog.rpc.calls import IncomingCall  # brings protobuf, which a client has no use for
     from replog.rpc.quorum_codec import QuorumFrame  # brings the whole quorum, which a client has no use for
 
 Out_contra = TypeVar("Out_contra", contravariant=True)

@@ -10,7 +10,7 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.topic_names import topic_name_trouble
 from replog.protocol.fetch_sessions import FetchKey, SessionRefusal
 from replog.protocol.handlers.metadata import reachable
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, own_text
 from replog.protocol.handlers.partitions import FOLLOWER, LEADER_CHANGES, endpoints, told_code
 from replog.rpc.messages import CONSUMER_REPLICA_ID, Buffer, FetchPartition, FetchResult
 from replog.rpc.messages import FetchRequest as NodeRequest
@@ -159,7 +159,7 @@ def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: b
     if result.error in LEADER_CHANGES and result.leader_id >= 0:
         told.current_leader = FetchResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
     if result.error is not ErrorCode.NONE:
-        told.error_message = fitting(result.message)
+        told.error_message = own_text(result.error, result.message)
         if result.error is ErrorCode.OFFSET_OUT_OF_RANGE:
             told.start_offset, told.end_offset = result.log_start_offset, result.log_end_offset
         return told

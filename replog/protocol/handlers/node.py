@@ -225,6 +225,11 @@ def text(message: str) -> str | None:
     return fitting(message) or None
 
 
+def own_text(code: ErrorCode, message: str) -> str:
+    """Returns what a message says beside its code: nothing where it is only the name of that."""
+    return "" if message == code.name else fitting(message)
+
+
 def fitting(message: str) -> str:
     """Returns a message, without its middle if it is too long for a string of an older version, which has 32,767 bytes.
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, own_text
 from replog.protocol.handlers.partitions import FOLLOWER, named_topic, told_code
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
@@ -145,7 +145,7 @@ def _fill_listed(listing: _Listing, result: ListOffsetsResult, version: int) -> 
     answer, code = listing.answer, told_code(result.error)
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < OFFSET_NOT_AVAILABLE_FROM:
         code = ErrorCode.LEADER_NOT_AVAILABLE
-    answer.error_code, answer.error_message = code, fitting(result.message)
+    answer.error_code, answer.error_message = code, own_text(result.error, result.message)
     if code is not ErrorCode.NONE or listing.timestamp == LATEST_TIERED_TIMESTAMP:
         return  # nothing is tiered
     answer.offset, answer.timestamp = result.offset, result.timestamp
@@ -180,7 +180,10 @@ async def offset_for_leader_epoch(
         ends = EpochEndsRequest(tuple(ending.partition for ending in endings))
         found = await node.call(ends, EpochEndsResponse, node.request_timeout_ms)
         for ending, result in zip(endings, found.results, strict=True):
-            ending.answer.error_code, ending.answer.error_message = told_code(result.error), fitting(result.message)
+            ending.answer.error_code, ending.answer.error_message = (
+                told_code(result.error),
+                own_text(result.error, result.message),
+            )
             ending.answer.leader_epoch, ending.answer.end_offset = result.epoch, result.end_offset
     return response
 

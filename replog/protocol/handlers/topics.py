@@ -39,6 +39,7 @@ from replog.protocol.handlers.node import (
     beside,
     fitting,
     in_steps,
+    own_text,
     require_few,
     text,
 )
@@ -289,7 +290,7 @@ def _opened(
 
 
 def _fill(answer: DeletedRecordsAnswer, result: DeleteRecordsResult) -> None:
-    answer.error_code, answer.error_message = result.error, fitting(result.message)
+    answer.error_code, answer.error_message = result.error, own_text(result.error, result.message)
     if result.error is ErrorCode.NONE:
         answer.low_watermark = result.low_watermark
 

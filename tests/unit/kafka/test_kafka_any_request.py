@@ -15,6 +15,7 @@ import pytest
 from kafka_node_kit import serving
 from msgspec import Struct
 
+from replog.protocol.private import PrivateApi
 from replog.protocol.served import SERVED
 from replog.wire.messages.fetch import FetchRequest
 from replog.wire.messages.produce import ProduceRequest
@@ -90,5 +91,5 @@ async def test_any_request_is_answered(seed: int, caplog: pytest.LogCaptureFixtu
 
 
 def _has_records(cls: Any) -> bool:
-    """Whether a request is about records, for which there are tests of their own."""
-    return cls in {ProduceRequest, FetchRequest}
+    """Whether a request is about records, or one of our own, for which there are tests of their own."""
+    return cls in {ProduceRequest, FetchRequest} or isinstance(cls, PrivateApi)

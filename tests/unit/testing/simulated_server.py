@@ -12,8 +12,8 @@ from replog.controller.messages import CreateTopicsResponse
 from replog.errors import InconsistentClusterIdError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.transport import RequestContext
 from replog.testing.simulated_connection import SimulatedConnection
 from replog.testing.simulated_network import SimulatedNetwork
@@ -22,7 +22,7 @@ from replog.testing.simulated_transport import SimulatedHost, SimulatedInternet
 from replog.testing.virtual_loop import VirtualLoop
 
 HELLO = client_hello("c", "tester")
-METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
+QUORUM = DescribeQuorumResponse(1, 0, 0, 0, 0, is_dynamic=False, members=())
 ADDRESS = "127.0.0.1:9000"
 
 
@@ -51,7 +51,7 @@ class Handlers:
                 await asyncio.Event().wait()
             if self.error:
                 raise self.error
-            return METADATA
+            return QUORUM
         finally:
             self.ended += 1
 
@@ -101,7 +101,7 @@ class World:
         await self.process.create_task(start())
 
     async def call(self, timeout_ms: int = 5_000) -> Any:
-        return await self.connection.call(MetadataRequest(), timeout_ms=timeout_ms, cluster_id="c")
+        return await self.connection.call(DescribeQuorumRequest(), timeout_ms=timeout_ms, cluster_id="c")
 
     async def echo(self, stream: Any, number: int, *, timeout_ms: int = 1) -> int:
         await stream.send(FetchRequest(number, timeout_ms, -1, -1, 0, 0, 0, ()))

@@ -13,7 +13,7 @@ from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing.simulated_network import NetworkConditions
 from replog.testing.simulated_process import PROCESS
-from tests.unit.testing.simulated_server import HELLO, METADATA, World, run
+from tests.unit.testing.simulated_server import HELLO, QUORUM, World, run
 
 # ---- calls ---------------------------------------------------------------------------------------------------------------
 
@@ -21,7 +21,7 @@ from tests.unit.testing.simulated_server import HELLO, METADATA, World, run
 def test_calls_pass_the_codecs_and_take_time() -> None:
     async def test(world: World) -> None:
         began = world.loop.time()
-        assert await world.call() == METADATA
+        assert await world.call() == QUORUM
         assert 0 < world.loop.time() - began < 0.01
         answer = await world.connection.controller_call(CreateTopics(()), timeout_ms=1_000, forwarded=True)
         assert answer == CreateTopicsResponse(())
@@ -112,7 +112,7 @@ def test_one_way_cuts() -> None:
         await world.settle()
         assert world.handlers.calls == 1
         world.network.mend_all()
-        assert await world.call() == METADATA
+        assert await world.call() == QUORUM
 
     run(test)
 
@@ -120,7 +120,7 @@ def test_one_way_cuts() -> None:
 def test_calls_of_one_method_hang_and_others_pass() -> None:
     async def test(world: World) -> None:
         world.network.cut("caller", "server", "Quorum")
-        assert await world.call() == METADATA
+        assert await world.call() == QUORUM
         with pytest.raises(ConnectionLostError):
             await world.connection.open_quorum(HELLO)
         world.network.mend("caller", "server")
@@ -135,7 +135,7 @@ def test_what_waits_on_a_cut_link_passes_when_it_is_mended_in_time() -> None:
     async def test(world: World) -> None:
         world.network.cut("caller", "server")
         world.loop.call_later(0.5, world.network.mend_all)
-        assert await world.call() == METADATA
+        assert await world.call() == QUORUM
         assert world.loop.time() > 0.5
 
     run(test)
@@ -150,7 +150,7 @@ def test_calls_before_the_start_wait_for_it() -> None:
 
         world.process.create_task(bind_then_start())
         await asyncio.sleep(0.1)
-        assert await world.call() == METADATA
+        assert await world.call() == QUORUM
         assert world.loop.time() > 2
 
     run(test, serve=False)
