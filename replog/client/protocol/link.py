@@ -133,7 +133,10 @@ class Link(asyncio.BufferedProtocol):
         if self._reader.trouble:
             self.lose(MalformedFrameError(f"{self._endpoint.address}: {self._reader.trouble}"))
         elif self._reader.wanted_bytes:
-            self._reader.admit()  # what comes was asked for
+            if not self._waiting:
+                self._refuse_unasked()
+            else:
+                self._reader.admit()  # what comes was asked for
 
     def pause_writing(self) -> None:
         """Lets whoever sends wait."""
@@ -229,7 +232,7 @@ class Link(asyncio.BufferedProtocol):
         version = self.version(request)
         answered = self.send(request, version, cluster_id=cluster_id)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with timeout_in_looks(timeout_ms / 1000):
                 body = await answered
         except TimeoutError:
             error = ConnectionLostError(f"{self._endpoint.address}: no answer in {timeout_ms} ms")
@@ -256,26 +259,30 @@ class Link(asyncio.BufferedProtocol):
     def _take_in(self, frame: memoryview) -> None:
         if self._end is not None:
             return
+        if not self._waiting:
+            self._refuse_unasked()
+            return
         reader = Reader(frame)
+        waiting = self._waiting[0]  # it stays there until this is its answer: who waits hears of the end
         try:
-            waiting = self._waiting.popleft()
             told = ResponseHeader.read(reader, 1 if waiting.has_tags else 0).correlation_id
-        except (IndexError, MalformedFrameError):
-            self.lose(
-                MalformedFrameError(f"{self._endpoint.address} sends what nobody has asked for: no broker's port")
-            )
+        except MalformedFrameError as error:
+            self.lose(MalformedFrameError(f"{self._endpoint.address} answers with a header that is none: {error}"))
             return
         if told != waiting.correlation_id:
-            self._waiting.appendleft(waiting)
             self.lose(
                 MalformedFrameError(
                     f"{self._endpoint.address} answers request {told} where {waiting.correlation_id} was asked before"
                 )
             )
             return
+        self._waiting.popleft()
         self.used_s = self._loop.time()
         if not waiting.answered.done():
             waiting.answered.set_result(frame[len(frame) - reader.left :])
+
+    def _refuse_unasked(self) -> None:
+        self.lose(MalformedFrameError(f"{self._endpoint.address} sends what nobody has asked for: no broker's port"))
 
     def _fail(self, error: ReplogError) -> None:
         if self._end is None:
