@@ -90,6 +90,10 @@ class _LinkedBroker:
         )
 
 
+def _closed(address: str) -> ConnectionLostError:
+    return ConnectionLostError(f"the connection to {address} was closed")
+
+
 class CallLinks:
     """The connections of one broker's calls: each carries one call at a time.
 
@@ -118,8 +122,10 @@ class CallLinks:
         self._calls_count += 1
         try:
             async with asyncio.timeout(timeout_ms / 1000), self._room:
+                self._check_open()
                 link = self._take() or await self._open(cluster_id)
                 try:
+                    self._check_open()
                     broker = _LinkedBroker(link, self._endpoint.address, cluster_id)
                     return await question(broker, request, timeout_ms)
                 finally:
@@ -134,9 +140,13 @@ class CallLinks:
         self._is_closed = True
         links = list(self._all)
         for link in links:
-            link.lose(ConnectionLostError(f"the connection to {self._endpoint.address} was closed"))
+            link.lose(_closed(self._endpoint.address))
         if links:
             await asyncio.wait([link.closed for link in links])
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _closed(self._endpoint.address)
 
     def _take(self) -> Link | None:
         """Returns the connection that was used last, if one is idle; ends those that have been for long."""
@@ -169,10 +179,11 @@ class RequestStream(Generic[M, R]):
     """
 
     def __init__(self, first: Link) -> None:
-        self._links = [first]
+        self._links: list[Link] = []
         self._answers: deque[R] = deque()
         self._arrived = asyncio.Event()
         self._end: ReplogError | None = None
+        self._add(first)
 
     async def receive_ready(self) -> list[R]:
         """Returns the answers that are there, at least one.
@@ -191,10 +202,25 @@ class RequestStream(Generic[M, R]):
 
     async def close(self) -> None:
         """Ends the connections; answers on their way are dropped."""
-        self._end = self._end or ConnectionLostError("the stream was closed")
-        for link in self._links:
+        links, error = list(self._links), ConnectionLostError("the stream was closed")
+        self._lose(error)
+        for link in links:
+            link.lose(error)
+        if links:
+            await asyncio.wait([link.closed for link in links])
+
+    def _add(self, link: Link) -> None:
+        if self._end is not None:  # while it was opened
             link.lose(self._end)
-        await asyncio.wait([link.closed for link in self._links])
+            return
+        self._links.append(link)
+        link.closed.add_done_callback(lambda _: self._drop(link))
+
+    def _drop(self, link: Link) -> None:
+        """Takes in the end of a connection: an idle one may be replaced, the last one is the end of the stream."""
+        self._links.remove(link)
+        if not self._links:
+            self._lose(link.why_ended())
 
     def _put(self, answer: R) -> None:
         self._answers.append(answer)
@@ -278,10 +304,14 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
             if idle is not None:
                 return idle
             if len(self._links) < FETCH_LINKS_MAX:
-                self._links.append(await open_link(self._endpoint, cluster_id=self._cluster_id))
+                self._add(await open_link(self._endpoint, cluster_id=self._cluster_id))
                 continue
             self._answered.clear()
             await self._answered.wait()
+
+    def _drop(self, link: Link) -> None:
+        super()._drop(link)
+        self._answered.set()
 
     def _take_in(self, message: FetchRequest, done: asyncio.Future[memoryview]) -> None:
         self._answered.set()
@@ -305,6 +335,7 @@ class KafkaConnection:
         self._polls = polls
         self._calls = CallLinks(endpoint)
         self._links: set[Link] = set()
+        self._is_closed = False
 
     @property
     def address(self) -> str:
@@ -359,15 +390,20 @@ class KafkaConnection:
             link.lose(ConnectionLostError("the watch has ended"))
 
     async def close(self) -> None:
+        self._is_closed = True
         await self._calls.close()
         links = list(self._links)
         for link in links:
-            link.lose(ConnectionLostError(f"the connection to {self._endpoint.address} was closed"))
+            link.lose(_closed(self._endpoint.address))
         if links:
             await asyncio.wait([link.closed for link in links])
 
     async def _open(self, cluster_id: str = "", client_id: str = "") -> Link:
         link = await open_link(self._named(client_id), cluster_id=cluster_id)
+        if self._is_closed:
+            error = _closed(self._endpoint.address)
+            link.lose(error)
+            raise error
         self._links.add(link)
         link.closed.add_done_callback(lambda _: self._links.discard(link))
         return link

@@ -166,17 +166,22 @@ async def test_who_never_answers_is_given_up() -> None:
                     pass  # until the client has hung up
 
 
+def hold_up(seconds: float) -> None:
+    """A computation of the application."""
+    time.sleep(seconds)
+
+
 async def test_a_loop_that_was_held_up_takes_nobody_for_dead() -> None:
     async with scripted(silent) as server:
         opening = asyncio.ensure_future(open_link(server.endpoint._replace(open_timeout_s=0.2)))
-        await asyncio.sleep(0)
-        time.sleep(0.3)  # a computation of the application
+        await until(lambda: server.opened or opening.done())
+        hold_up(0.3)
         link = await opening
         asking = asyncio.ensure_future(ask(link, 500))
         await until(lambda: server.requests)
         (peer,) = server.peers
         peer.answer(server.requests[0], METADATA)
-        time.sleep(0.6)
+        hold_up(0.6)
         await asking
         link.lose(ConnectionLostError("enough"))
 
@@ -371,7 +376,7 @@ async def test_who_does_not_read_stops_the_sender_until_the_end() -> None:
         for _ in range(40):  # megabytes: more than the kernel takes
             link.send(metadata(*["t" * 30_000] * 35), FLEXIBLE)
         draining = asyncio.ensure_future(link.drain())
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)
         assert not draining.done()
         link.lose(ConnectionLostError("enough"))
         async with asyncio.timeout(WAIT_S):
