@@ -70,15 +70,17 @@ def produce_request(request: ProduceRequest) -> KafkaProduce:
 
 
 def produce_response(request: ProduceRequest, answer: KafkaProduced, version: int) -> ProduceResponse:
-    """Returns what became of the batches, by partition."""
+    """Returns what became of the batches, by partition; of those that were sent only."""
     ids = _ids(request.partitions)
+    asked = {(each.topic_id, each.partition_id) for each in request.partitions}
     return ProduceResponse(
         request.correlation_id,
         tuple(
-            _produced(ids[topic.name] if version < BY_ID_FROM else topic.topic_id, told)
+            _produced(topic_id, told)
             for topic in answer.responses
-            if version >= BY_ID_FROM or topic.name in ids
+            if (topic_id := ids.get(topic.name) if version < BY_ID_FROM else topic.topic_id) is not None
             for told in topic.partition_responses
+            if (topic_id, told.index) in asked
         ),
     )
 
