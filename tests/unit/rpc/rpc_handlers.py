@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 from uuid import UUID
 
 from replog.controller.messages import CreateTopicsResponse
 from replog.errors import ErrorCode, InconsistentClusterIdError, UnsupportedVersionError
 from replog.rpc.calls import IncomingCall
+from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
     FetchResult,
     Hello,
-    OffsetsUpdate,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    WatchOffsetsRequest,
     client_hello,
 )
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataUpdate, WatchRequest
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.transport import RequestContext, Stream
 from replog_quorum.messages import QuorumError, VoteResponse
 
 TOPIC = UUID(int=7)
 HELLO = client_hello("c", "tester")
-METADATA = ClusterMetadata("c", 0, -1, 0, (), ())
-UPDATE = MetadataUpdate("c", 0, -1, 0, (), ())
+ASKED = DescribeNodeConfigsRequest(1)
+ANSWERED = DescribeNodeConfigsResponse(1, ())
+"""What nodes may ask one another, and what `Handlers` answers."""
 
 
 class Handlers:
@@ -40,11 +35,9 @@ class Handlers:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.contexts: list[RequestContext] = []
-        self.produced: list[ProduceRequest] = []
         self.fetched: list[FetchRequest] = []
         self.sent = 0
         self.stream_ended = asyncio.Event()
-        self.changed = asyncio.Event()
 
     def check_hello(self, hello: Hello) -> Hello:
         if hello.cluster_id not in {"", "c"}:
@@ -61,43 +54,12 @@ class Handlers:
             await asyncio.Event().wait()
         if self.error:
             raise self.error
-        return METADATA
+        return ANSWERED
 
     async def handle_controller_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         if self.error:
             raise self.error
         return CreateTopicsResponse(())
-
-    async def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]:
-        yield UPDATE
-        await self.changed.wait()
-        if self.error:
-            raise self.error
-        yield UPDATE
-
-    async def watch_offsets(
-        self, request: WatchOffsetsRequest, context: RequestContext
-    ) -> AsyncGenerator[OffsetsUpdate]:
-        self.contexts.append(context)
-        try:
-            await self.changed.wait()
-            yield OffsetsUpdate(())
-        finally:
-            self.stream_ended.set()
-
-    async def handle_produce_stream(
-        self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
-    ) -> None:
-        self.contexts.append(context)
-        try:
-            while True:
-                request = await stream.receive()
-                self.produced.append(request)
-                if self.error:
-                    raise self.error
-                await stream.send([ProduceResponse(request.correlation_id, ())])
-        finally:
-            self.stream_ended.set()
 
     async def handle_fetch_stream(
         self, hello: Hello, stream: Stream[FetchResponse, FetchRequest], context: RequestContext
@@ -117,10 +79,6 @@ class Handlers:
     async def handle_quorum_stream(self, hello: Hello, stream: Any, context: RequestContext) -> None:
         request = await stream.receive()
         await stream.send(VoteResponse(request.correlation_id, 1, QuorumError.NONE, None, 3, vote_granted=True))
-
-
-def produce(correlation_id: int, size: int = 3) -> ProduceRequest:
-    return ProduceRequest(correlation_id, 1000, 1, (ProducePartition(TOPIC, 0),), (bytes(size),))
 
 
 def fetch(correlation_id: int, size: int = 3, *, partitions: int = 1) -> FetchRequest:

@@ -20,9 +20,6 @@ from msgspec import Struct
 from replog import rpc
 from replog.controller import messages as controller_steps
 from replog.controller import requests as controller
-from replog.coordinator.consumers import requests as members
-from replog.coordinator.describing import requests as describing
-from replog.coordinator.offsets import requests as offsets
 from replog.errors import ReplogError, RequestTimedOutError, StaleMemberEpochError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, data_pb2, metadata_pb2, quorum_pb2
@@ -52,9 +49,6 @@ _GENERATED = {
     controller_steps: controller_pb2,
     quorum: quorum_pb2,
     quorum_voters: quorum_pb2,
-    members: data_pb2,
-    offsets: data_pb2,
-    describing: data_pb2,
     **dict.fromkeys(_RPC_MESSAGES, data_pb2),
 }
 

@@ -1,4 +1,4 @@
-"""A port for our own clients on loopback, with a test's handlers behind it."""
+"""A port where nodes meet, on loopback, with a test's handlers behind it and a bound of its own on what it reads."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
 
-from replog.rpc.tcp.service import ClientStreams
+from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
-from replog.rpc.transport import ClientHandlers
+from replog.rpc.transport import PeerHandlers
 from replog.tcp.connection import Answer, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import bind
@@ -32,10 +32,10 @@ class TcpPort:
 
 
 @contextlib.asynccontextmanager
-async def listening(handlers: ClientHandlers, *, port: int = 0, room_bytes: int = 1 << 30) -> AsyncIterator[TcpPort]:
+async def listening(handlers: PeerHandlers, *, port: int = 0, room_bytes: int = 1 << 30) -> AsyncIterator[TcpPort]:
     """Listens at `port`, or a free one, until the end of the block; what was read must have been given back by then."""
     bound, room = bind("127.0.0.1", port), TransferRoom(room_bytes)
-    service = ClientStreams(handlers, f"127.0.0.1:{bound.port}", room)
+    service = PeerStreams(handlers, f"127.0.0.1:{bound.port}", room)
 
     async def answer(frame: memoryview, _address: str) -> Answer | None:
         return Answer(becomes=partial(service.open, frame)) if is_opening(frame) else Answer((struct.pack(">i", 0),))

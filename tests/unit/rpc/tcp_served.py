@@ -1,4 +1,4 @@
-"""A test's handlers behind a port for our clients, and one connection to it."""
+"""A test's handlers behind a port where nodes meet, and one connection to it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Callable
 from rpc_handlers import Handlers
 from tcp_port import TcpPort, listening
 
-from replog.rpc.tcp.transport import TcpTransport
+from replog.rpc.tcp.transport import TcpPeerTransport
 
 
 class Served:
-    """A port for clients with handlers behind it, and one connection to it."""
+    """A port with handlers behind it, and one connection to it."""
 
     def __init__(self, handlers: Handlers, port: TcpPort) -> None:
         self.handlers = handlers
         self.address, self.port = port.address, port.port
         self.room, self.listener = port.room, port.listener
-        self.connection = TcpTransport().connect(port.address, purpose="data")
+        self.connection = TcpPeerTransport().connect(port.address, purpose="data")
 
 
 @contextlib.asynccontextmanager

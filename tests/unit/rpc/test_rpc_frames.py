@@ -22,10 +22,6 @@ from replog.rpc.messages import (
     FetchResponse,
     FetchResult,
     Hello,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-    ProduceResult,
 )
 
 TOPIC = UUID(int=7)
@@ -44,18 +40,11 @@ def with_batches(cls: type, element: str, element_cls: type) -> st.SearchStrateg
     return st.builds(fill, values(cls, element, "batches"), pairs)
 
 
-PRODUCE_REQUESTS = with_batches(ProduceRequest, "partitions", ProducePartition)
 FETCH_RESPONSES = with_batches(FetchResponse, "results", FetchResult)
 HELLOS = values(Hello)
 
 Codec = tuple[Callable[[Any], bytes], Callable[[bytes], Any], st.SearchStrategy[Any]]
 CODECS: dict[str, Codec] = {
-    "produce request": (frames.encode_produce_request, frames.decode_produce_request, PRODUCE_REQUESTS | HELLOS),
-    "produce responses": (
-        frames.encode_produce_responses,
-        frames.decode_produce_responses,
-        st.lists(values(ProduceResponse), max_size=3).map(tuple) | HELLOS,
-    ),
     "fetch request": (frames.encode_fetch_request, frames.decode_fetch_request, values(FetchRequest) | HELLOS),
     "fetch response": (frames.encode_fetch_response, frames.decode_fetch_response, FETCH_RESPONSES | HELLOS),
 }
@@ -71,24 +60,11 @@ def test_round_trip(codec: Codec, draw: st.DataObject) -> None:
     assert decode(encode(message)) == message
 
 
-def produce(*batches: bytes) -> ProduceRequest:
-    partitions = tuple(ProducePartition(TOPIC, i, 3) for i in range(len(batches)))
-    return ProduceRequest(9, 1000, -1, partitions, batches)
-
-
 def fetched(*batches: bytes) -> FetchResponse:
     results = tuple(
         FetchResult(TOPIC, i, ErrorCode.NONE, 5, diverging=DivergingEpoch(1, 2)) for i in range(len(batches))
     )
     return FetchResponse(9, results, batches)
-
-
-@pytest.mark.parametrize("batches", [(), (b"",), (b"abc",), (b"abc", b"", b"d" * 300)])
-def test_a_produce_request_is_valid_protobuf(batches: tuple[bytes, ...]) -> None:
-    frame = data_pb2.ProduceRequestFrame.FromString(frames.encode_produce_request(produce(*batches)))
-    assert frame.header.correlation_id == 9
-    assert [p.size_bytes for p in frame.header.partitions] == list(map(len, batches))
-    assert frame.payload == b"".join(batches)
 
 
 @pytest.mark.parametrize("batches", [(), (b"",), (b"abc", b"", b"d" * 300)])
@@ -99,9 +75,9 @@ def test_a_fetch_response_is_valid_protobuf(batches: tuple[bytes, ...]) -> None:
 
 
 def test_what_protobuf_writes_is_read() -> None:
-    ours = produce(b"abc", b"de")
-    frame = data_pb2.ProduceRequestFrame.FromString(frames.encode_produce_request(ours))
-    assert frames.decode_produce_request(frame.SerializeToString()) == ours
+    ours = fetched(b"abc", b"de")
+    frame = data_pb2.FetchResponseFrame.FromString(frames.encode_fetch_response(ours))
+    assert frames.decode_fetch_response(frame.SerializeToString()) == ours
     hello = data_pb2.FetchResponseFrame.FromString(frames.encode_fetch_response(HELLO))
     assert frames.decode_fetch_response(hello.SerializeToString()) == HELLO
 
@@ -113,10 +89,10 @@ def test_what_a_stream_does_not_carry_is_not_lost_in_silence(unsendable: dict[st
 
 
 def test_records_are_views_of_the_message() -> None:
-    data = frames.encode_produce_request(produce(b"abc", b"de"))
-    request = frames.decode_produce_request(data)
-    assert isinstance(request, ProduceRequest)
-    assert all(isinstance(batch, memoryview) and batch.obj is data for batch in request.batches)
+    data = frames.encode_fetch_response(fetched(b"abc", b"de"))
+    response = frames.decode_fetch_response(data)
+    assert isinstance(response, FetchResponse)
+    assert all(isinstance(batch, memoryview) and batch.obj is data for batch in response.batches)
 
 
 @each_codec
@@ -157,24 +133,24 @@ def test_any_bytes_are_malformed_or_a_message(codec: Codec, data: bytes) -> None
 )
 def test_what_is_wrong_is_said(data: bytes, why: str) -> None:
     with pytest.raises(MalformedFrameError, match=why):
-        frames.decode_produce_request(data)
+        frames.decode_fetch_response(data)
 
 
 def test_sizes_that_cancel_out_are_refused() -> None:
-    header = data_pb2.ProduceRequest()
+    header = data_pb2.FetchResponse()
     for size in (10, -10):
-        header.partitions.add(topic_id=TOPIC.bytes, size_bytes=size)
-    data = data_pb2.ProduceRequestFrame(header=header).SerializeToString()
+        header.results.add(topic_id=TOPIC.bytes, size_bytes=size)
+    data = data_pb2.FetchResponseFrame(header=header).SerializeToString()
     with pytest.raises(MalformedFrameError, match="lists 0 bytes"):
-        frames.decode_produce_request(data)
+        frames.decode_fetch_response(data)
 
 
 def test_an_error_of_a_newer_version_is_unknown_not_malformed() -> None:
-    message = data_pb2.ProduceResponses()
-    message.responses.add(correlation_id=1).results.add(topic_id=TOPIC.bytes, error=4711)
-    (response,) = frames.decode_produce_responses(message.SerializeToString())
-    assert isinstance(response, ProduceResponse)
-    assert response.results == (ProduceResult(TOPIC, 0, ErrorCode.UNKNOWN_SERVER_ERROR, "", 0, 0, 0, 0, 0),)
+    header = data_pb2.FetchResponse(correlation_id=1)
+    header.results.add(topic_id=TOPIC.bytes, error=4711)
+    response = frames.decode_fetch_response(data_pb2.FetchResponseFrame(header=header).SerializeToString())
+    assert isinstance(response, FetchResponse)
+    assert [result.error for result in response.results] == [ErrorCode.UNKNOWN_SERVER_ERROR]
 
 
 def test_one_fetch_request_per_frame() -> None:
@@ -182,6 +158,6 @@ def test_one_fetch_request_per_frame() -> None:
         frames.decode_fetch_request(data_pb2.FetchRequests(requests=[{}, {}]).SerializeToString())
 
 
-def test_partitions_and_batches_must_agree() -> None:
+def test_results_and_batches_must_agree() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        frames.encode_produce_request(ProduceRequest(1, 1, 1, (ProducePartition(TOPIC, 0),), ()))
+        frames.encode_fetch_response(FetchResponse(1, (FetchResult(TOPIC, 0, ErrorCode.NONE, 0),), ()))

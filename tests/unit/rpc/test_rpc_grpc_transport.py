@@ -13,7 +13,7 @@ from uuid import UUID
 import grpc
 import grpc.aio
 import pytest
-from rpc_handlers import HELLO, METADATA, Handlers, fetch, fetched
+from rpc_handlers import ANSWERED, ASKED, HELLO, Handlers, fetch, fetched
 
 from replog.controller.messages import CreateTopics, CreateTopicsResponse
 from replog.errors import (
@@ -32,8 +32,8 @@ from replog.rpc.grpc import stream as grpc_stream
 from replog.rpc.grpc import transport as grpc_transport
 from replog.rpc.grpc.transport import GrpcConnection, GrpcTransport, serve
 from replog.rpc.messages import Hello, client_hello
-from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.quorum_messages import AddVoterRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 
@@ -55,7 +55,7 @@ async def serving(handlers: Handlers | None = None) -> AsyncIterator[tuple[Handl
 
 async def test_calls_are_answered() -> None:
     async with serving() as (handlers, connection):
-        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        assert await connection.call(ASKED, timeout_ms=5000) == ANSWERED
         assert await connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
         (context,) = handlers.contexts
         assert context.peer.startswith("ipv4:127.0.0.1:")
@@ -73,14 +73,14 @@ async def test_a_node_that_stops_says_so_in_a_way_that_is_worth_a_retry() -> Non
     async with serving() as (handlers, connection):
         handlers.error = BrokerClosedError("the node is stopping")
         with pytest.raises(BrokerNotAvailableError, match="the node is stopping"):
-            await connection.call(MetadataRequest(), timeout_ms=5000)
+            await connection.call(ASKED, timeout_ms=5000)
 
 
 async def test_a_bug_in_a_handler_is_answered() -> None:
     async with serving() as (handlers, connection):
         handlers.error = ValueError("boom")
         with pytest.raises(ReplogError, match="internal error: ValueError"):
-            await connection.call(MetadataRequest(), timeout_ms=5000)
+            await connection.call(ASKED, timeout_ms=5000)
 
 
 async def test_a_violated_invariant_over_there_is_no_mistake_of_ours() -> None:
@@ -88,7 +88,7 @@ async def test_a_violated_invariant_over_there_is_no_mistake_of_ours() -> None:
     async with serving() as (handlers, connection):
         handlers.error = InvariantViolationError("a bug")
         with pytest.raises(ConnectionLostError):
-            await connection.call(MetadataRequest(), timeout_ms=5000)
+            await connection.call(ASKED, timeout_ms=5000)
 
 
 async def test_silence_ends_with_the_deadline() -> None:
@@ -112,7 +112,7 @@ async def closed_port() -> int:
 async def test_nobody_there_is_refused() -> None:
     connection = GrpcTransport().connect(f"127.0.0.1:{await closed_port()}", purpose="data")
     with pytest.raises(ConnectionLostError) as caught:
-        await connection.call(MetadataRequest(), timeout_ms=5000)
+        await connection.call(ASKED, timeout_ms=5000)
     assert caught.value.refused
     with pytest.raises(ConnectionLostError) as caught:
         await connection.open_fetch(HELLO)
@@ -124,7 +124,7 @@ async def test_nobody_there_is_refused() -> None:
 
 
 async def ask(connection: GrpcConnection) -> None:
-    assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+    assert await connection.call(ASKED, timeout_ms=5000) == ANSWERED
 
 
 async def open_stream(connection: GrpcConnection) -> None:
@@ -150,9 +150,9 @@ async def test_a_call_tries_anew_whatever_the_last_one_met(use: Callable[[GrpcCo
 async def test_calls_under_way_end_as_they_would_when_others_connect_anew() -> None:
     async with serving() as (_, connection):
         unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=300))
-        await connection.call(MetadataRequest(), timeout_ms=5000)
+        await connection.call(ASKED, timeout_ms=5000)
         connection._leave_channel()
-        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        assert await connection.call(ASKED, timeout_ms=5000) == ANSWERED
         with pytest.raises(ConnectionLostError, match="Deadline"):
             await unanswered
         async with asyncio.timeout(60):
@@ -164,7 +164,7 @@ async def test_the_end_of_a_connection_is_that_of_what_runs_on_a_channel_it_has_
     async with serving() as (handlers, connection):
         unanswered = asyncio.create_task(connection.call(DescribeNodeRequest(), timeout_ms=60_000))
         stream = await connection.open_fetch(HELLO)
-        await connection.call(MetadataRequest(), timeout_ms=5_000)
+        await connection.call(ASKED, timeout_ms=5_000)
         connection._leave_channel()
         await stream.send(fetch(1))
         await stream.receive()
@@ -188,7 +188,7 @@ async def test_a_grpc_server_of_something_else_is_told_apart() -> None:
     await server.start()
     connection = GrpcTransport().connect(f"127.0.0.1:{port}", purpose="data")
     with pytest.raises(MalformedFrameError, match="Is this the port of a replog broker"):
-        await connection.call(MetadataRequest(), timeout_ms=5000)
+        await connection.call(ASKED, timeout_ms=5000)
     with pytest.raises(MalformedFrameError, match="Is this the port of a replog broker"):
         await connection.open_fetch(HELLO)
     await connection.close()
@@ -205,7 +205,7 @@ async def test_a_web_server_is_told_apart() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     connection = GrpcTransport().connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}", purpose="data")
     with pytest.raises(ReplogError) as caught:
-        await connection.call(MetadataRequest(), timeout_ms=2000)
+        await connection.call(ASKED, timeout_ms=2000)
     assert "http" in str(caught.value).lower()
     await connection.close()
     server.close()
@@ -361,7 +361,7 @@ async def test_a_message_over_the_limit_is_no_lost_connection(monkeypatch: pytes
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
             await stream.send(fetch(2, partitions=1_000))
         with pytest.raises(MalformedFrameError, match="the limit is 20000"):
-            await connection.call(MetadataRequest(("t" * 20_001,)), timeout_ms=5000)
+            await connection.call(AddVoterRequest(1, UUID(int=1), "t" * 20_001), timeout_ms=5000)
         assert len(handlers.fetched) == 1
 
 
@@ -374,7 +374,7 @@ async def test_a_message_over_the_servers_limit_is_no_lost_connection(monkeypatc
             await stream.send(fetch(2, partitions=1_000))
             await stream.receive()
         assert handlers.fetched == []
-        assert await connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        assert await connection.call(ASKED, timeout_ms=5000) == ANSWERED
 
 
 class Flood(Handlers):

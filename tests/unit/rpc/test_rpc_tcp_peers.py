@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from uuid import UUID
 
 import pytest
-from rpc_handlers import HELLO, METADATA, Handlers, fetch, fetched
+from rpc_handlers import ANSWERED, ASKED, HELLO, Handlers, fetch, fetched
 
 from replog.controller.messages import CreateTopics, CreateTopicsResponse
 from replog.errors import (
@@ -18,15 +18,13 @@ from replog.errors import (
     InconsistentClusterIdError,
     MalformedFrameError,
     TopicExistsError,
-    UnsupportedVersionError,
 )
 from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.grpc.transport import serve as serve_grpc
 from replog.rpc.messages import Hello
-from replog.rpc.metadata_messages import MetadataRequest
-from replog.rpc.tcp import peers
-from replog.rpc.tcp.peers import TcpPeerConnection, TcpPeerServer, TcpPeerTransport, bind
-from replog.rpc.tcp.transport import TcpTransport
+from replog.rpc.tcp import transport as tcp_transport
+from replog.rpc.tcp.peers import TcpPeerServer, bind
+from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
 from replog.rpc.transport import ConnectionLostError
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 
@@ -58,7 +56,7 @@ async def serving() -> AsyncIterator[Served]:
 
 async def test_calls_are_answered() -> None:
     async with serving() as it:
-        assert await it.connection.call(MetadataRequest(), timeout_ms=5000) == METADATA
+        assert await it.connection.call(ASKED, timeout_ms=5000) == ANSWERED
         assert await it.connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
         it.handlers.error = TopicExistsError("there is one")
         with pytest.raises(TopicExistsError, match="there is one"):
@@ -100,7 +98,7 @@ async def test_a_presence_ends_with_the_process_that_was_there() -> None:
 
 
 async def test_who_never_answers_hello_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "HELLO_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(tcp_transport, "HELLO_TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connection = TcpPeerTransport().connect(f"127.0.0.1:{silent.getsockname()[1]}", purpose="test")
         with pytest.raises(ConnectionLostError, match=r"did not answer hello in 0\.05 s"):
@@ -121,14 +119,6 @@ async def test_before_it_starts_who_connects_is_refused_and_comes_again() -> Non
 
 
 # ---- who is in the wrong place -----------------------------------------------------------------------------------------
-
-
-async def test_streams_of_clients_are_refused() -> None:
-    async with serving() as it:
-        client = TcpTransport().connect(it.address, purpose="data")
-        with pytest.raises(UnsupportedVersionError, match="does not know this kind of stream"):
-            await client.open_produce(HELLO)
-        await client.close()
 
 
 async def test_a_request_of_kafka_s_ends_its_connection_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
