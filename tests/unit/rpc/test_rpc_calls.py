@@ -148,4 +148,4 @@ def test_a_number_that_its_field_cannot_hold_is_named(number: Any) -> None:
         calls.encode_controller_request(request, cluster_id="c", timeout_ms=5)
     for encode in (calls.encode_node_request, calls.encode_controller_request):
         with pytest.raises(InvalidRequestError, match=r"timeout_ms is .*cannot be sent"):
-            encode(DescribeNodeRequest(), cluster_id="c", timeout_ms=number)  # type: ignore[operator]
+            encode(DescribeNodeRequest(), cluster_id="c", timeout_ms=number)  # type: ignore[arg-type]

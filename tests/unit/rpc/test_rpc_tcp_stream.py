@@ -314,7 +314,7 @@ async def test_nothing_is_sent_while_a_connection_is_being_lost() -> None:
     """Who does nothing but send would never let the loop tell of the end."""
     async with serving() as it:
         stream = await opened(it)
-        stream.abort()  # type: ignore[attr-defined]
+        stream.abort()
         with pytest.raises(ConnectionLostError):
             await stream.send(fetch(1))
 
@@ -434,7 +434,7 @@ async def test_a_reader_that_does_not_read_stops_the_writer() -> None:
 
 async def test_a_client_that_receives_nothing_stops_the_writer() -> None:
     async with serving(Flood()) as it:
-        stream = await it.connection.open_fetch(HELLO)
+        stream = await opened(it)
         await stream.send(READ_ALL)
         await until(lambda: not stream._is_reading)
         assert stream._waiting_bytes <= 3 << 20
