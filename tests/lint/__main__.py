@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 
 from tests.lint import (
+    class_names,
     configuration_page,
     docstrings,
     documents,
@@ -26,6 +27,7 @@ from tests.lint import (
 )
 
 RULES = (
+    class_names,
     configuration_page,
     docstrings,
     documents,

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.lint import __main__ as lint
-from tests.lint import docstrings, documents, folders, invariant_labels, kafka_page, waits
+from tests.lint import class_names, docstrings, documents, folders, invariant_labels, kafka_page, waits
 
 LINES = [
     ("fs: The disk.", True),
@@ -102,6 +102,18 @@ def test_a_crowded_folder_is_found(tmp_path: Path) -> None:
     for number in range(folders.FILES_MAX + 1):
         (room / f"module_{number}.py").touch()
     assert folders.crowded(tmp_path / "house") == {"house/room": folders.FILES_MAX + 1}
+
+
+def test_a_name_of_two_classes_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for room, name in (("one", "Change"), ("other", "Change"), ("pb", "Change"), ("third", "_Change")):
+        (tmp_path / "replog" / room).mkdir(parents=True)
+        (tmp_path / "replog" / room / "module.py").write_text(f"class {name}: ...\n")
+    monkeypatch.setattr(class_names, "ROOT", tmp_path)
+    monkeypatch.setattr(class_names, "SHARED", {"Tick": "why"})
+    assert list(class_names.violations()) == [
+        "Change: stands for 2 classes, give all but one another name: replog/one/module.py:1, replog/other/module.py:1",
+        "Tick: its line is left over",
+    ]
 
 
 def test_two_modules_of_one_name_are_found(tmp_path: Path) -> None:
