@@ -15,8 +15,9 @@ from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_d
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.doubtful_start import doubtful_start
 from replog.log.repair.local_identity import damaged_identity
+from replog.log.repair.log_offsets import noted_offset, read_offsets
 from replog.log.repair.lost_folder import LostFolder, lost_folder
-from replog.log.repair.repair import identity_finding, noted_offset, read_offsets, repair_log, start_finding
+from replog.log.repair.repair import identity_finding, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog_checkpoints import META_PROPERTIES_FILE, FileSystem, OsFileSystem
 

@@ -1,9 +1,9 @@
-"""Repair of one log that is not open: derived files are made again, and a tail that was never flushed is cut.
+"""Repair of one log that nobody has open: derived files are made again, and a tail that was never flushed is cut.
 
-For a log of `open_log`, the `meta.properties` above it is made again before anything else: see `local_identity`.  A log start in
-doubt is settled: see `doubtful_start`.  A log that only the checkpoints know is given up: see `lost_folder`.
+Of a log of `open_log` the `meta.properties` above it is made again, too, before anything else: see `local_identity`.  So is a
+log start in doubt settled: see `doubtful_start`.  A log of which only the checkpoints know is given up: see `lost_folder`.
 
-Nothing that was flushed is given up unless the caller says so: there may be another copy.
+Nothing that was flushed is given up unless the caller says so: whoever runs a repair may have another copy.
 
 | step                                                     | a crash after it                                             |
 |----------------------------------------------------------|--------------------------------------------------------------|
@@ -23,15 +23,15 @@ Nothing that was flushed is given up unless the caller says so: there may be ano
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import PurePosixPath
 
 from msgspec import Struct
 
 import replog_checkpoints as checkpoints
-from replog.errors import CorruptRecordError, DirectoryLockedError, DiskFullError, StorageError
+from replog.errors import DirectoryLockedError, DiskFullError, StorageError
 from replog.log.config import Cleanup, LogConfig
-from replog.log.directories.identity import LOCAL_CLUSTER_ID, damaged_checkpoint, refuse_later_format
+from replog.log.directories.identity import LOCAL_CLUSTER_ID, refuse_later_format
 from replog.log.disk_space import disk_full, is_disk_full
 from replog.log.file_names import (
     INDEX_SUFFIX,
@@ -52,12 +52,13 @@ from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
 from replog.log.repair.checkpoint_lines import note_given_up
 from replog.log.repair.doubtful_start import DoubtfulStart, doubtful_start
-from replog.log.repair.given_up import OffsetRange, ranges_given_up
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
+from replog.log.repair.log_offsets import LogOffsets, read_offsets, write_recovery_point
 from replog.log.repair.lost_folder import LostFolder, lost_folder
+from replog.log.repair.plan import OffsetRange, RepairPlan, make_plan, ranges_given_up, refusal
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.log.state import LogState
-from replog_checkpoints import FileSystem, Lock, TopicPartition, parent_of
+from replog_checkpoints import FileSystem, Lock, parent_of
 
 _LOCK_FILE = ".lock"
 _CONFIG = LogConfig(cleanup_policy=Cleanup.COMPACT)
@@ -65,12 +66,12 @@ _CONFIG = LogConfig(cleanup_policy=Cleanup.COMPACT)
 
 
 class RepairReport(Struct, frozen=True):
-    """The actions of a repair.
+    """What a repair did.
 
     Attributes:
-        found: The findings before it.
-        left: The findings after it: files that cannot be made from the records.
-        recovery: The report of the scan and the cuts; None: the log fits, and was not opened.
+        found: What did not fit before.
+        left: What does not fit after it: files that cannot be made from the records.
+        recovery: What was scanned and cut; None: the log fits, and was not opened.
         end_offset_before: Where readable records ended, or would have without the damage, as far as known; exclusive.
         end_offset: Where they end now, exclusive.
         given_up: The ranges [start, end) of offsets that were acknowledged, or readable, and are not there any more.
@@ -92,63 +93,16 @@ class RepairReport(Struct, frozen=True):
         return sum(end - start for start, end in self.given_up)
 
 
-class LogOffsets(Struct, frozen=True):
-    """The facts about a log in the checkpoints above it and in the file beside it; None: there is none.
-
-    Attributes:
-        recovery_point: The recovery point as checkpointed.
-        log_start_offset: The log start as checkpointed.
-        flushed_offset: The exclusive end of the flushed records: the higher one of the recovery point and the file's.
-    """
-
-    recovery_point: int | None
-    log_start_offset: int | None
-    flushed_offset: int | None
-
-
-class _Plan(Struct, frozen=True):
-    """The records that a repair gives up, and its promises about the log before it opens it.
-
-    Attributes:
-        lost_offset: The offset from which on everything is given up; None: nothing that was flushed is.
-        holes_end_offset: The end of the missing offsets that are given up, exclusive; None: none are.
-        recovery_point: The recovery point with which the log is opened.
-        log_start_offset: The log start with which the log is opened.
-        note_max: The most that the log's own file may say then; None: anything.
-        forgets_note: Whether that file is removed.
-        is_compacted: Whether a cleaner has been there: its gaps are no holes, even where `complete-from` says so.
-    """
-
-    lost_offset: int | None
-    holes_end_offset: int | None
-    recovery_point: int
-    log_start_offset: int
-    note_max: int | None
-    forgets_note: bool
-    is_compacted: bool
-
-    @property
-    def gives_up(self) -> bool:
-        """Whether anything that was flushed is."""
-        return self.lost_offset is not None or self.holes_end_offset is not None
-
-    def bounded(self, noted: int | None) -> int | None:
-        """Returns the offset in the log's own file, `noted` now, after the repair has lowered or removed it."""
-        if noted is None or self.forgets_note:
-            return None
-        return noted if self.note_max is None else min(noted, self.note_max)
-
-
 class _Surveyed(Struct, frozen=True):
-    """The findings of a verification of a log, and what follows from them.
+    """What a verification has found in a log, and what follows from it.
 
     Attributes:
-        found: The findings.
+        found: What does not fit.
         holes: Ranges of offsets that are missing.
         end_offset: Where the records end, as far as they can be read; exclusive.
-        offsets: The offsets of the log in the files beside it.
-        plan: The plan of the repair.
-        identity: The trouble with the `meta.properties` of a local log; None: there is none.
+        offsets: What is said about the log beside it.
+        plan: What is going to be done.
+        identity: What is wrong with the `meta.properties` of a local log; None: nothing.
         start: The log start that is in doubt; None: none is.
     """
 
@@ -156,36 +110,9 @@ class _Surveyed(Struct, frozen=True):
     holes: tuple[OffsetRange, ...]
     end_offset: int
     offsets: LogOffsets
-    plan: _Plan
+    plan: RepairPlan
     identity: DamagedIdentity | None
     start: DoubtfulStart | None
-
-
-def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
-    """Reads the recovery point, log start and flushed offset of the log in `directory`.
-
-    Args:
-        fs: The disk.
-        directory: The partition folder.
-        forgets_note: Whether the file beside the log counts for nothing.
-
-    Raises:
-        CorruptCheckpointError: A checkpoint cannot be read.
-    """
-    key = parse_partition_dir_name(PurePosixPath(directory).name)
-    noted = None if forgets_note else noted_offset(fs, directory)
-    if key is None:
-        return LogOffsets(None, None, noted)
-    points = _read_checkpoint(fs, _recovery_point_path(directory))
-    start = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}").get(key)
-    doubtful = doubtful_start(fs, directory)
-    known = [offset for offset in (points.get(key), noted) if offset is not None]
-    return LogOffsets(points.get(key), start if doubtful is None else doubtful.lowest, max(known, default=None))
-
-
-def noted_offset(fs: FileSystem, directory: str) -> int | None:
-    """Returns the flushed offset in the log's own file; None: there is none, or the recovery point is exact (a clean stop)."""
-    return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
 
 
 def repair_log(
@@ -199,12 +126,12 @@ def repair_log(
         accept_loss: Whether records from the first damaged one on may be given up, flushed or not.
         now_ms: Wall time.
         forget_flushed_offset: Whether another program has cut the log since `flushed-offset` was written: that file is
-            removed, and the recovery point alone says which records were flushed.
+            removed, and the recovery point alone says what was flushed.
 
     Raises:
         CorruptRecordError: Flushed records are damaged and `accept_loss` is False, or the log could not be opened without
             them either; nothing was changed.
-        CorruptCheckpointError: A checkpoint of the flushed records cannot be read, or the folder is that of another
+        CorruptCheckpointError: A checkpoint that says what was flushed cannot be read, or the folder is that of another
             partition; nothing was changed.
         ForeignDirectoryError: A later version of replog formatted the directory, or a bit flipped where that stands.
         DirectoryLockedError: A process has the log directory open.
@@ -252,7 +179,7 @@ def _repair_errors(directory: str, outcome: str) -> Generator[None]:
 
     Args:
         directory: The partition folder.
-        outcome: The state if there is no room, or no descriptor.
+        outcome: What holds where there is no room, or no descriptor.
     """
     try:
         yield
@@ -267,7 +194,7 @@ def _repair_errors(directory: str, outcome: str) -> Generator[None]:
 
 
 def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: bool) -> _Surveyed:
-    """Verifies the log, and decides.  Changes nothing."""
+    """Finds what does not fit, and decides.  Changes nothing."""
     if _is_amid_swap(fs, directory):
         raise StorageError(
             f"{directory} holds segments that a compaction was about to put in place when its process ended: nothing is lost, "
@@ -289,9 +216,9 @@ def _survey(fs: FileSystem, directory: str, *, accept_loss: bool, forgets_note: 
     found = tuple(verifier.run())
     if verifier.totals.segments == 0 and not any(finding.kind is FindingKind.DAMAGED for finding in found):
         raise StorageError(f"{directory} holds no segments: there is nothing to repair")
-    plan = _plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
+    plan = make_plan(found, verifier.holes, offsets, forgets_note=forgets_note, is_compacted=promises.is_compacted)
     if plan.gives_up and not accept_loss:
-        raise _refusal(found, offsets.flushed_offset)
+        raise refusal(found, offsets.flushed_offset)
     identity, start = damaged_identity(fs, directory), doubtful_start(fs, directory)
     return _Surveyed(found, tuple(verifier.holes), verifier.totals.end_offset, offsets, plan, identity, start)
 
@@ -329,7 +256,7 @@ def _mend(fs: FileSystem, directory: str, surveyed: _Surveyed, now_ms: int) -> R
     if (
         offsets.recovery_point is not None or plan.gives_up
     ):  # without one the next start would take a hole for a torn tail
-        _write_recovery_point(fs, directory, log.log_end_offset)
+        write_recovery_point(fs, directory, log.log_end_offset)
     end_offset = log.log_end_offset
     after = LogVerifier(fs, directory, end_offset, deep=False, is_closed=True, is_compacted=plan.is_compacted)
     left = tuple(after.run())
@@ -348,39 +275,8 @@ def start_finding(doubtful: DoubtfulStart) -> Finding:
     return Finding(FindingKind.CHECKPOINT, doubtful.path, None, None, doubtful.reason)
 
 
-def _plan(
-    found: tuple[Finding, ...],
-    holes: Sequence[tuple[int, int]],
-    offsets: LogOffsets,
-    *,
-    forgets_note: bool,
-    is_compacted: bool,
-) -> _Plan:
-    """Decides which records are given up, and which may be promised before the log is opened: none from the damage on."""
-    lost_offset = _first_lost_offset(found, offsets.flushed_offset)
-    kept_holes = [end for start, end in holes if lost_offset is None or start < lost_offset]
-    holes_end = max(kept_holes, default=None)
-    recovery_point, note_max = offsets.recovery_point, offsets.flushed_offset
-    if lost_offset is not None:
-        is_below_start = lost_offset <= (offsets.log_start_offset or 0)  # then nothing at all is promised
-        note_max = 0 if is_below_start else lost_offset
-        recovery_point = note_max if recovery_point is None else min(recovery_point, note_max)
-        holes_end = None if holes_end is None else min(holes_end, lost_offset)
-    if holes_end is not None:  # above the recovery point a hole would be a torn tail
-        recovery_point = max(recovery_point or 0, holes_end)
-    return _Plan(
-        lost_offset,
-        holes_end,
-        recovery_point or 0,
-        offsets.log_start_offset or 0,
-        note_max,
-        forgets_note,
-        is_compacted,
-    )
-
-
 def _refuse_what_stays_shut(
-    fs: FileSystem, directory: str, plan: _Plan, found: tuple[Finding, ...], now_ms: int
+    fs: FileSystem, directory: str, plan: RepairPlan, found: tuple[Finding, ...], now_ms: int
 ) -> None:
     """Opens the log in memory as the repair is going to leave it.
 
@@ -406,8 +302,8 @@ def _refuse_what_stays_shut(
     LogState(view, directory, _CONFIG, PurePosixPath(directory).name, loader.load(), None, now_ms).close()
 
 
-def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
-    """Promises durably only the records that the log is going to keep, then removes files that do not fit them."""
+def _prepare(fs: FileSystem, directory: str, plan: RepairPlan, offsets: LogOffsets, found: tuple[Finding, ...]) -> None:
+    """Promises durably only what the log is going to keep, then removes what does not fit it."""
     if plan.gives_up:
         _let_others_decide(fs, directory, offsets)
     _raise_claim(fs, directory, plan)
@@ -417,7 +313,7 @@ def _prepare(fs: FileSystem, directory: str, plan: _Plan, offsets: LogOffsets, f
     elif plan.note_max is not None:  # opened as after a crash, when a note from before a clean stop counts
         note.lower_to(plan.note_max)
     if plan.holes_end_offset is not None or (plan.lost_offset is not None and offsets.recovery_point is not None):
-        _write_recovery_point(fs, directory, plan.recovery_point)
+        write_recovery_point(fs, directory, plan.recovery_point)
     _remove_wrong(fs, directory, found)
 
 
@@ -431,10 +327,10 @@ def _let_others_decide(fs: FileSystem, directory: str, offsets: LogOffsets) -> N
         note_given_up(fs, parent, key, offsets.flushed_offset or 0)
 
 
-def _raise_claim(fs: FileSystem, directory: str, plan: _Plan) -> None:
+def _raise_claim(fs: FileSystem, directory: str, plan: RepairPlan) -> None:
     """Raises the claim of completeness to behind the missing offsets, durably; one that is higher stays.
 
-    The records behind them stay, and are complete from there on.
+    What is behind them stays, and is complete from there on.
     """
     claim = None if plan.is_compacted else read_complete_from(fs, directory)
     if claim is not None and plan.holes_end_offset is not None and claim < plan.holes_end_offset:
@@ -447,7 +343,7 @@ def _remove_wrong(fs: FileSystem, directory: str, found: tuple[Finding, ...]) ->
     _remove_derived(fs, directory, found)
 
 
-def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
+def _open(fs: FileSystem, directory: str, plan: RepairPlan, now_ms: int) -> Log:
     return Log.open(
         fs,
         directory,
@@ -458,29 +354,6 @@ def _open(fs: FileSystem, directory: str, plan: _Plan, now_ms: int) -> Log:
         clean=False,
         now_ms=now_ms,
         is_compacted=plan.is_compacted,
-    )
-
-
-def _first_lost_offset(found: tuple[Finding, ...], flushed_offset: int | None) -> int | None:
-    """Returns the first damaged offset; None: nothing that was flushed is damaged."""
-    damaged = (finding for finding in found if finding.offset is not None and finding.kind is not FindingKind.MISSING)
-    offset = min((finding.offset for finding in damaged if finding.offset is not None), default=None)
-    return None if offset is None or (flushed_offset is not None and offset >= flushed_offset) else offset
-
-
-def _refusal(found: tuple[Finding, ...], flushed_offset: int | None) -> CorruptRecordError:
-    first = next(finding for finding in found if finding.offset is not None)
-    promised = (
-        "how far it was flushed is not known"
-        if flushed_offset is None
-        else f"everything below offset {flushed_offset} was flushed"
-    )
-    return CorruptRecordError(
-        first.path,
-        first.position or 0,
-        f"{first.reason} (offset {first.offset}), and {promised}. Nothing was changed: restore the file, copy the replica "
-        f"from another broker, or give up the records from offset {first.offset} on with --accept-loss; where Apache Kafka or "
-        "an older replog has cut the log since the last run, --forget-flushed-offset",
     )
 
 
@@ -497,7 +370,7 @@ def _remove_derived(fs: FileSystem, directory: str, found: tuple[Finding, ...]) 
 
 
 def _is_local(fs: FileSystem, directory: str) -> bool:
-    """Whether it is a log of `open_log`, whose topic id is used nowhere else: the next `open_log` gives it another one."""
+    """Whether it is a log of `open_log`, whose topic id nobody else knows: the next `open_log` gives it another one."""
     try:
         meta = checkpoints.read_meta_properties(fs, f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
     except checkpoints.DamagedCheckpointError:
@@ -523,23 +396,3 @@ def _to_remove(path: str) -> str:
     if path.endswith(TRANSACTION_INDEX_SUFFIX):
         return path.removesuffix(TRANSACTION_INDEX_SUFFIX) + INDEX_SUFFIX
     return path
-
-
-def _recovery_point_path(directory: str) -> str:
-    return f"{parent_of(directory)}/{checkpoints.RECOVERY_POINT_FILE}"
-
-
-def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
-    try:
-        return checkpoints.read_offset_checkpoint(fs, path) or {}
-    except checkpoints.DamagedCheckpointError as error:
-        raise damaged_checkpoint(error) from error
-
-
-def _write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
-    key = parse_partition_dir_name(PurePosixPath(directory).name)
-    path = _recovery_point_path(directory)
-    points = _read_checkpoint(fs, path)
-    is_in_directory = fs.exists(f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
-    if key is not None and (key in points or is_in_directory):
-        checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})

@@ -8,7 +8,7 @@ import pytest
 from test_local_repair import FOLDER, RECORDS, doubled, killed, opened, placed_wrong, raised_by, swapped, write_file
 
 from replog.log.file_names import LOG_SUFFIX, file_path
-from replog.log.repair.given_up import ranges_given_up
+from replog.log.repair.plan import ranges_given_up
 from replog.log.repair.repair import repair_log
 from replog.testing import SimulatedFileSystem
 

@@ -1,0 +1,77 @@
+"""What is said about a log beside its records: checkpoints of the log directory above it, and the log's own `flushed-offset`."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+import replog_checkpoints as checkpoints
+from replog.log.directories.identity import damaged_checkpoint
+from replog.log.file_names import parse_partition_dir_name
+from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.promises import read_promises
+from replog.log.repair.doubtful_start import doubtful_start
+from replog_checkpoints import FileSystem, TopicPartition, parent_of
+
+
+class LogOffsets(Struct, frozen=True):
+    """What the checkpoints of the directory above, and the file beside the log, say about it; None: nothing.
+
+    Attributes:
+        recovery_point: The recovery point as checkpointed.
+        log_start_offset: The log start as checkpointed.
+        flushed_offset: The end of what was flushed, exclusive: the higher one of what the recovery point and the file say.
+    """
+
+    recovery_point: int | None
+    log_start_offset: int | None
+    flushed_offset: int | None
+
+
+def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) -> LogOffsets:
+    """Reads the recovery point, log start and flushed offset of the log in `directory`.
+
+    Args:
+        fs: The disk.
+        directory: The partition folder.
+        forgets_note: Whether the file beside the log counts for nothing.
+
+    Raises:
+        CorruptCheckpointError: A checkpoint cannot be read.
+    """
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    noted = None if forgets_note else noted_offset(fs, directory)
+    if key is None:
+        return LogOffsets(None, None, noted)
+    points = _read_checkpoint(fs, _recovery_point_path(directory))
+    start = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}").get(key)
+    doubtful = doubtful_start(fs, directory)
+    known = [offset for offset in (points.get(key), noted) if offset is not None]
+    return LogOffsets(points.get(key), start if doubtful is None else doubtful.lowest, max(known, default=None))
+
+
+def noted_offset(fs: FileSystem, directory: str) -> int | None:
+    """Returns what the log's own file says is flushed; None: nothing, or the recovery point is exact (a clean stop)."""
+    return None if read_promises(fs, directory).clean else FlushedOffsetFile.load(fs, directory).offset
+
+
+def _recovery_point_path(directory: str) -> str:
+    return f"{parent_of(directory)}/{checkpoints.RECOVERY_POINT_FILE}"
+
+
+def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
+    try:
+        return checkpoints.read_offset_checkpoint(fs, path) or {}
+    except checkpoints.DamagedCheckpointError as error:
+        raise damaged_checkpoint(error) from error
+
+
+def write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
+    """Writes the recovery point of a log into the checkpoint of its log directory; a folder that is in none has none."""
+    key = parse_partition_dir_name(PurePosixPath(directory).name)
+    path = _recovery_point_path(directory)
+    points = _read_checkpoint(fs, path)
+    is_in_directory = fs.exists(f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
+    if key is not None and (key in points or is_in_directory):
+        checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})
