@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
+from replog.errors import ConfigError
+
 NAME: Final = "cluster.json"
 GROWTH_BYTES: Final = 4096
 """More than one started node adds to the file."""
@@ -58,6 +60,45 @@ def locked(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_UN)  # closing alone leaves it to a fork of this process, if there is one
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def locked_for_new(directory: Path) -> Iterator[None]:
+    """Makes and locks the directory of a cluster that is going to be made there.
+
+    Raises:
+        ConfigError: The directory cannot be used, or a cluster exists there.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(directory))
+        except OSError as error:
+            raise unusable(directory, error) from error
+        refuse_cluster(directory)
+        yield
+
+
+def refuse_cluster(directory: Path) -> None:
+    """Raises ConfigError where a cluster is in the directory, or may be and cannot be seen."""
+    try:
+        exists = (directory / NAME).exists()
+    except OSError as error:
+        raise unusable(directory, error) from error
+    if exists:
+        raise ConfigError(
+            "directory", str(directory), f"{directory} holds a cluster already. Use `restart`, or another directory."
+        )
+
+
+def unusable(directory: Path, error: OSError) -> ConfigError:
+    """Makes the error for a directory in which no cluster can be made."""
+    reason = (
+        "it is no directory" if directory.exists() and not directory.is_dir() else f"{error.filename}: {error.strerror}"
+    )
+    return ConfigError(
+        "directory", str(directory), f"no cluster can be made in {directory}: {reason}. Name another directory."
+    )
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -23,12 +23,13 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from replog.cluster import cluster_file
+from replog.cluster.known_nodes import KnownNodes
 from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
 from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
@@ -79,7 +80,7 @@ class LocalCluster:
     ) -> None:
         self.directory = directory
         self.cluster_id = cluster_id
-        self.nodes = dict(nodes)
+        self._known = KnownNodes(directory, cluster_id, nodes)
         self._die_with_parent = die_with_parent
         self._ports = KeptPorts()  # a node that was killed finds its own free when it comes back
 
@@ -120,7 +121,7 @@ class LocalCluster:
         cluster = cls(directory, new_cluster_id(), {}, die_with_parent=die_with_parent)
         try:
             ports = [first_port, *cluster._ports.take(nodes - 1)] if first_port else cluster._ports.take(nodes)
-            cluster.nodes = _new_specs(directory, ports, cluster._ports.take(nodes), roles or {}, places or {})
+            cluster.nodes.update(_new_specs(directory, ports, cluster._ports.take(nodes), roles or {}, places or {}))
             await cluster._start_nodes(config or {}, node_config or {}, wait=wait)
         except BaseException:
             cluster._ports.release()
@@ -156,6 +157,11 @@ class LocalCluster:
             raise ConfigError("directory", str(directory), f"{file} is damaged: {error!r}") from error
 
     @property
+    def nodes(self) -> dict[int, NodeSpec]:
+        """The nodes by their numbers, as they are known here; always the same mapping."""
+        return self._known.nodes
+
+    @property
     def bootstrap_servers(self) -> str:
         return ",".join(spec.address for spec in self.nodes.values())
 
@@ -163,11 +169,11 @@ class LocalCluster:
         self, config: Mapping[str, ConfigValue], node_config: Mapping[int, Mapping[str, ConfigValue]], *, wait: bool
     ) -> None:
         """Makes the cluster and starts every node, and leaves none running where one of them fails."""
-        _refuse_cluster(self.directory)
+        cluster_file.refuse_cluster(self.directory)
         if any(spec.place.is_usual for spec in self.nodes.values()):
             await prepare_forks()
         try:
-            with _locked_for_new(self.directory):
+            with cluster_file.locked_for_new(self.directory):
                 self._write_configs(config, node_config)
                 for spec in self.nodes.values():
                     self._launch(spec)
@@ -188,7 +194,7 @@ class LocalCluster:
             roles: "broker", "controller" or both.
             config: The node's keys, over the defaults of a local cluster.
         """
-        with self._changing():
+        with self._known.changing():
             node_id = max(self.nodes) + 1
             voters = self._voters()
             port, peer_port = self._ports.take(2)
@@ -205,12 +211,12 @@ class LocalCluster:
             ConfigError: There is no such node, or another command has started it again.
         """
         await self.stop(node_id)
-        with self._changing():
-            spec = self._node(node_id)
+        with self._known.changing():
+            spec = self._known.node(node_id)
             if spec.is_alive:
                 raise NodeRunsError(self.directory, spec)
             del self.nodes[node_id]
-            self._write()
+            self._known.write()
 
     def start_node(self, node_id: int, *, accept_empty: bool = False) -> None:
         """Starts a node that is not running.
@@ -224,8 +230,8 @@ class LocalCluster:
             ConfigError: There is no such node, or its data is not where it was.
             TimeoutError: The process that forks nodes does not answer; the text says what to do.
         """
-        with self._changing():
-            spec = self._node(node_id)
+        with self._known.changing():
+            spec = self._known.node(node_id)
             if spec.is_alive:
                 raise NodeRunsError(self.directory, spec)
             if not accept_empty:
@@ -234,11 +240,11 @@ class LocalCluster:
 
     def _launch(self, spec: NodeSpec, *, accept_empty: bool = False) -> None:
         """Starts the process of a node and writes down which it is; the caller holds the lock of the directory."""
-        cluster_file.make_room(self.directory, self._state())
+        self._known.make_room()
         spec.child = self._spawn(spec, accept_empty=accept_empty or not spec.has_data)
         spec.process = ProcessId.of(spec.child.pid)
         try:
-            self._write()
+            self._known.write()
         except BaseException:  # no other command would find it
             spec.child.kill()
             spec.child.wait()
@@ -276,13 +282,13 @@ class LocalCluster:
 
     async def kill(self, node_id: int) -> None:
         """Ends a node with SIGKILL and waits until it is gone."""
-        spec = self._node_now(node_id)
+        spec = self._known.node_now(node_id)
         spec.tell(signal.SIGKILL)
         await self._wait_until_gone(spec)
 
     async def stop(self, node_id: int) -> None:
         """Stops a node in order (SIGTERM); with SIGKILL if it does not within 15 s."""
-        spec = self._node_now(node_id)
+        spec = self._known.node_now(node_id)
         spec.tell(signal.SIGTERM)
         await self._wait_until_stopped(spec)
 
@@ -294,7 +300,7 @@ class LocalCluster:
         self._signal(node_id, signal.SIGCONT)
 
     def _signal(self, node_id: int, number: signal.Signals) -> None:
-        process = self._node_now(node_id).process
+        process = self._known.node_now(node_id).process
         if process is None or not process.signal(number):
             raise ConfigError("node_id", node_id, f"node {node_id} is not running")
 
@@ -311,10 +317,13 @@ class LocalCluster:
             return True
         gone = await wait_until_gone(process, spec.child, STOP_TIMEOUT_S)
         if gone:
-            with contextlib.suppress(OSError), self._alone() as is_there:  # else the file names a process that is gone
+            with (
+                contextlib.suppress(OSError),
+                self._known.alone() as is_there,
+            ):  # else the file names a process that is gone
                 self._forget(spec, process)
                 if is_there:
-                    self._write()
+                    self._known.write()
             self._forget(spec, process)
         return gone
 
@@ -358,9 +367,9 @@ class LocalCluster:
             while True:
                 self._require_alive(wanted)
                 if await self._is_ready(admin, wanted):
-                    with self._alone() as is_there:
+                    with self._known.alone() as is_there:
                         if is_there:
-                            self._write()  # that they have data now
+                            self._known.write()  # that they have data now
                     return
                 if (now_recovering := self._recovering(wanted)) != recovering:
                     recovering, deadline = now_recovering, time.monotonic() + timeout_s
@@ -372,10 +381,10 @@ class LocalCluster:
 
     def _require_alive(self, node_ids: set[int]) -> None:
         """Raises an error for one of the nodes that does not run, unless another command has started it again."""
-        if all(self._node(node_id).is_alive for node_id in node_ids):
+        if all(self._known.node(node_id).is_alive for node_id in node_ids):
             return
-        self._catch_up()
-        for spec in map(self._node, sorted(node_ids)):
+        self._known.catch_up()
+        for spec in map(self._known.node, sorted(node_ids)):
             if spec.is_alive:
                 continue
             if spec.process is None or (spec.child is not None and spec.child.poll() in _STATUS_WHEN_STOPPED):
@@ -417,7 +426,7 @@ class LocalCluster:
 
     async def _end_all(self, number: signal.Signals, wait: Callable[[NodeSpec], Coroutine[Any, Any, object]]) -> None:
         with contextlib.suppress(OSError):  # where the directory cannot be read, those that are known are told
-            self._catch_up()
+            self._known.catch_up()
         specs = list(self.nodes.values())
         for spec in specs:  # here and not in the tasks: one that is cancelled before its first step does nothing
             spec.tell(number)
@@ -456,137 +465,10 @@ class LocalCluster:
             for spec in self.nodes.values():
                 spec.write_config(self.cluster_id, voters, {**config, **node_config.get(spec.node_id, {})})
         except OSError as error:
-            raise _unusable(self.directory, error) from error
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[bool]:
-        """Lets no other command start or forget nodes meanwhile; what they have written before is known in the block.
-
-        The lock cannot be taken twice: nothing in the block takes it again, and nothing there waits for a node.
-
-        Yields:
-            Whether the file is there; else somebody has removed the cluster, and perhaps made another one in its place, whose
-            file must stay.
-        """
-        with cluster_file.locked(self.directory):
-            written = self._written()
-            if known := {number: self._known(found) for number, found in written.items()}:
-                self.nodes.clear()  # whoever has the mapping in hand finds the nodes of now in it
-                self.nodes.update(known)
-            yield bool(written)
-
-    @contextlib.contextmanager
-    def _changing(self) -> Iterator[None]:
-        """Lets no other command start or forget nodes meanwhile, as `_alone`, where the file is there.
-
-        Raises:
-            ConfigError: The cluster is not in its directory any more.
-        """
-        with self._alone() as is_there:
-            if not is_there:
-                raise ConfigError(
-                    "directory",
-                    str(self.directory),
-                    f"cluster {self.cluster_id} is not in {self.directory} any more: it was removed, or another one was made "
-                    "there. `replog cluster start` makes a new one in an empty directory",
-                )
-            yield
-
-    def _catch_up(self) -> None:
-        """Learns what other commands have written of the nodes, and first waits for one that is writing."""
-        with self._alone():
-            pass
-
-    def _node(self, node_id: int) -> NodeSpec:
-        """Returns a node as it is known here.
-
-        Raises:
-            ConfigError: There is no such node; another command may have removed it.
-        """
-        if node_id not in self.nodes:
-            known = ", ".join(map(str, self.nodes))
-            raise ConfigError(
-                "node_id", node_id, f"there is no node {node_id} in {self.directory} now; its nodes are {known}"
-            )
-        return self.nodes[node_id]
-
-    def _node_now(self, node_id: int) -> NodeSpec:
-        """Returns a node with the process that other commands have given it."""
-        with contextlib.suppress(OSError):  # where the directory cannot be read, those that are known are told
-            self._catch_up()
-        return self._node(node_id)
-
-    def _known(self, found: NodeSpec) -> NodeSpec:
-        """Returns the node that the file tells of as it is known here; a process of it that runs stays."""
-        spec = self.nodes.get(found.node_id, found)
-        if spec.port != found.port:  # removed, and another one added
-            return found
-        if spec.process != found.process and not spec.is_alive:
-            if spec.child is not None:
-                spec.child.poll()  # takes its exit status, which nobody else asks for any more
-            spec.process, spec.child = found.process, None
-        spec.has_data = spec.has_data or found.has_data
-        return spec
-
-    def _written(self) -> dict[int, NodeSpec]:
-        """Returns the nodes in the file; none where there is no file, or it is not this cluster's."""
-        try:
-            state = json.loads((self.directory / cluster_file.NAME).read_text(encoding="utf-8"))
-            of_this = state["nodes"] if state["cluster_id"] == self.cluster_id else ()
-            return {entry["node_id"]: NodeSpec.from_state(entry, self.directory) for entry in of_this}
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}
-
-    def _write(self) -> None:
-        """Writes the file; the caller holds the lock of the directory."""
-        for spec in self.nodes.values():
-            with contextlib.suppress(ConfigError):  # whoever starts the node tells what is wrong with its file
-                spec.has_data = spec.has_data or not spec.missing_data()
-        cluster_file.write(self.directory, self._state())
-
-    def _state(self) -> dict[str, Any]:
-        return {"cluster_id": self.cluster_id, "nodes": [spec.to_state() for spec in self.nodes.values()]}
+            raise cluster_file.unusable(self.directory, error) from error
 
     def _logs(self) -> str:
         return "\n".join(f"node {s.node_id}: {last_lines(s.log_file, 3)}" for s in self.nodes.values())
-
-
-@contextlib.contextmanager
-def _locked_for_new(directory: Path) -> Iterator[None]:
-    """Makes and locks the directory of a cluster that is going to be made there.
-
-    Raises:
-        ConfigError: The directory cannot be used, or a cluster exists there.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            directory.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(cluster_file.locked(directory))
-        except OSError as error:
-            raise _unusable(directory, error) from error
-        _refuse_cluster(directory)
-        yield
-
-
-def _refuse_cluster(directory: Path) -> None:
-    """Raises ConfigError where a cluster is in the directory, or may be and cannot be seen."""
-    try:
-        exists = (directory / cluster_file.NAME).exists()
-    except OSError as error:
-        raise _unusable(directory, error) from error
-    if exists:
-        raise ConfigError(
-            "directory", str(directory), f"{directory} holds a cluster already. Use `restart`, or another directory."
-        )
-
-
-def _unusable(directory: Path, error: OSError) -> ConfigError:
-    reason = (
-        "it is no directory" if directory.exists() and not directory.is_dir() else f"{error.filename}: {error.strerror}"
-    )
-    return ConfigError(
-        "directory", str(directory), f"no cluster can be made in {directory}: {reason}. Name another directory."
-    )
 
 
 def _new_specs(

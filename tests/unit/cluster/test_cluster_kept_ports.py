@@ -66,7 +66,7 @@ def test_where_the_kernel_tells_nothing_any_port_will_do(monkeypatch: pytest.Mon
 async def test_the_ports_of_a_cluster_are_kept_until_it_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(LocalCluster, "_launch", lambda cluster, *_: cluster._write())
+    monkeypatch.setattr(LocalCluster, "_launch", lambda cluster, *_: cluster._known.write())
     cluster = await LocalCluster.start(tmp_path / "c", nodes=2, wait=False)
     cluster.add_node()
     ports = [port for node in cluster.nodes.values() for port in (node.port, node.peer_port)]

@@ -14,7 +14,7 @@ from replog.errors import ConfigError
 
 @pytest.fixture(autouse=True)
 def _no_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LocalCluster, "_launch", lambda cluster, _spec: cluster._write())
+    monkeypatch.setattr(LocalCluster, "_launch", lambda cluster, _spec: cluster._known.write())
 
 
 def keys(cluster: LocalCluster, node_id: int) -> dict[str, object]:

@@ -16,6 +16,7 @@ import pytest
 
 from replog.cli.commands import cluster as commands
 from replog.cluster import LocalCluster, NodeRunsError, cluster_file
+from replog.cluster.known_nodes import KnownNodes
 from replog.errors import BrokerNotAvailableError, ConfigError
 
 Processes = list[subprocess.Popen[bytes]]
@@ -177,7 +178,7 @@ async def test_a_process_that_cannot_be_written_down_is_ended(
     def disk_is_full(*_args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(LocalCluster, "_write", disk_is_full)
+    monkeypatch.setattr(KnownNodes, "write", disk_is_full)
     with pytest.raises(OSError, match="No space left"):
         one.start_node(1)
     assert len(processes) == 2
