@@ -22,6 +22,7 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.produce_path import ProducePath
+from replog.broker.requests.record_deletions import RecordDeletions
 from replog.coordinator.describing.requests import GroupOffset, ListGroups, ReadOffsets
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
@@ -152,6 +153,7 @@ class ReadParts(Struct, frozen=True):
     stepper: ReplicaStepper
     produce_path: ProducePath
     fetch_path: FetchPath
+    deletions: RecordDeletions
     shards: Shards
     lifecycle: BrokerLifecycle
     quorum: QuorumDriver
@@ -184,7 +186,7 @@ class ReadParts(Struct, frozen=True):
             waiting_produces=self.produce_path.waiting_count,
             waiting_fetches=self.fetch_path.waiting_count,
             waiting_incremental_fetches=self.fetch_path.incremental.waiting_count,
-            waiting_deletions=len(self.fetch_path.deletions),
+            waiting_deletions=len(self.deletions),
             incremental_fetches=len(self.fetch_path.incremental),
             unread_bytes=self.fetch_path.unread.held_bytes,
             loop_lag_ms=self.loop_lag.worst_ms(),

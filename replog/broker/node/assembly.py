@@ -49,6 +49,7 @@ from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
+from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.controller.controller import Controller
 from replog.controller.requests import CreateTopicsResponse, RegisterController
@@ -277,6 +278,7 @@ def _request_parts(
     produce_path = ProducePath(stepper, lifecycle.refuses_because, replicas.images.run_later)
     reader = FetchReader(stepper, lifecycle.refuses_because)
     fetch_path = FetchPath(stepper, reader, lifecycle.refuses_because, replicas.images.run_later)
+    deletions = RecordDeletions(stepper, reader)
     producer_ids = ProducerIdAllocator(config.node_id, links.broker_epoch, metadata.channel)
     produces: Produces = produce_path
     fetches: Fetches = fetch_path
@@ -307,6 +309,7 @@ def _request_parts(
         fetches=fetches,
         fetch_path=fetch_path,
         look_ups=LookUps(stepper, reader),
+        deletions=deletions,
         producer_ids=producer_ids,
         credits=request_bytes,
         coordinators=coordinators,
@@ -316,6 +319,7 @@ def _request_parts(
     return RequestParts(
         produce_path=produce_path,
         fetch_path=fetch_path,
+        deletions=deletions,
         producer_ids=producer_ids,
         handlers=handlers,
         peer_handlers=peer_handlers,

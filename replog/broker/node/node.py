@@ -324,6 +324,7 @@ def _read_parts(parts: NodeParts, clients: ClientPort | None) -> ReadParts:
         stepper=parts.replicas.stepper,
         produce_path=parts.requests.produce_path,
         fetch_path=parts.requests.fetch_path,
+        deletions=parts.requests.deletions,
         shards=parts.requests.coordinators.shards,
         lifecycle=parts.replicas.lifecycle,
         quorum=parts.metadata.quorum,

@@ -28,6 +28,7 @@ from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
+from replog.broker.requests.record_deletions import RecordDeletions
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 
@@ -74,6 +75,7 @@ class RequestParts(Struct, frozen=True, kw_only=True):
 
     produce_path: ProducePath
     fetch_path: FetchPath
+    deletions: RecordDeletions
     producer_ids: ProducerIdAllocator
     handlers: RequestHandlers
     peer_handlers: PeerRequestHandlers

@@ -80,13 +80,10 @@ class ProduceWaiters(Protocol):
 
 
 class FetchWaiters(Protocol):
-    """The fetches and deletions of records that wait for a replica of this broker."""
+    """The fetches that wait for a replica of this broker."""
 
     def progressed(self, key: ReplicaKey) -> None:
         """Notes that a replica has news: records, a committed offset, another role."""
-
-    def follower_told(self, key: ReplicaKey) -> None:
-        """Looks again whether all followers know what a deletion of records waits for."""
 
     def answer_progressed(self) -> None:
         """Answers the fetches that the news since the last call were for."""
@@ -96,6 +93,13 @@ class FetchWaiters(Protocol):
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next one's time is over, on the monotonic clock; None: none waits for a time."""
+
+
+class DeletionWaiters(Protocol):
+    """The deletions of records that wait for the followers of a replica of this broker."""
+
+    def check(self, key: ReplicaKey) -> None:
+        """Looks again whether all followers know what a deletion waits for."""
 
 
 class Leaderships(Protocol):
@@ -126,7 +130,7 @@ class _Nobody:
 
     def progressed(self, key: ReplicaKey) -> None: ...
 
-    def follower_told(self, key: ReplicaKey) -> None: ...
+    def check(self, key: ReplicaKey) -> None: ...
 
     def answer_progressed(self) -> None: ...
 
@@ -173,6 +177,7 @@ class ReplicaStepper:
         fetchers: The streams to the leaders that this broker follows; None: it follows none.
         produces: The produces that wait; `ProducePath` enters itself.
         fetches: The fetches that wait; `FetchPath` enters itself.
+        deletions: The deletions of records that wait; `RecordDeletions` enters itself.
         leaderships: The state that is kept of partitions that are led; `Shards` enters itself.
     """
 
@@ -194,6 +199,7 @@ class ReplicaStepper:
         self.fetchers: Fetchers | None = None
         self.produces: ProduceWaiters = _Nobody()
         self.fetches: FetchWaiters = _Nobody()
+        self.deletions: DeletionWaiters = _Nobody()
         self.leaderships: Leaderships = _Nobody()
         self.isr_changes = partition_events.IsrChanges()
         self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
@@ -228,7 +234,7 @@ class ReplicaStepper:
                 pass
         replica.leave_role()
         self.fetches.progressed(replica.key)
-        self.fetches.follower_told(replica.key)
+        self.deletions.check(replica.key)
 
     # ---- stepping the cores ---------------------------------------------------------------------------------------------
 
@@ -241,7 +247,7 @@ class ReplicaStepper:
         if isinstance(message, Appended) and not replica.log.failed:
             self.flushes.after_append(replica)
         if isinstance(message, StateChanged):
-            self.fetches.follower_told(replica.key)  # a follower that is not up any more does not hold it up
+            self.deletions.check(replica.key)  # a follower that is not up any more does not hold it up
         self._schedule(replica)
 
     def _perform_leader(self, replica: Replica, effect: LeaderEffect) -> None:

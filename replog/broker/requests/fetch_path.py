@@ -30,7 +30,6 @@ from replog.broker.requests.fetch_reader import (
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
 from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import PendingFetch, read_wholly
-from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.refusals import Refusal
 from replog.errors import ErrorCode
 from replog.replication.purgatory import Purgatory
@@ -97,7 +96,6 @@ class FetchPath:
 
     Attributes:
         incremental: The incremental fetches of followers' streams.
-        deletions: The deletions of records from the front of partitions.
         watches: The watches of high watermarks and log starts.
         unread: The answers that consumers have not read.
     """
@@ -114,7 +112,6 @@ class FetchPath:
         self._reader = reader
         self._purgatory: Purgatory[_Asked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
         self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
-        self.deletions = RecordDeletions(stepper, self._reader)
         self.watches = OffsetWatches(stepper, self._reader, serving)
         self.unread = UnreadAnswers(stepper.config.queued_max_response_bytes, self._serve_line_soon)
         self._line: OrderedDict[int, None] = OrderedDict()  # of operations that wait for room
@@ -306,10 +303,6 @@ class FetchPath:
     def progressed(self, key: ReplicaKey) -> None:
         """Notes that a replica has news for the fetches that wait for it."""
         self._touched.add(key)
-
-    def follower_told(self, key: ReplicaKey) -> None:
-        """Looks again whether all followers know what a deletion of records waits for."""
-        self.deletions.check(key)
 
     def answer_progressed(self) -> None:
         """Looks again at the fetches whose partitions moved in the drain that just ended."""

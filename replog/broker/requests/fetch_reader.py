@@ -347,7 +347,7 @@ class FetchReader:
                 leader_end_offset=replica.log.log_end_offset,
             ),
         )
-        self._stepper.fetches.follower_told(replica.key)
+        self._stepper.deletions.check(replica.key)
 
     def _out_of_range(self, partition: FetchPartition, replica: Replica, role: Leader | Follower) -> FetchResult:
         log = replica.log

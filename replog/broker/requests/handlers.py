@@ -27,6 +27,7 @@ from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.metadata_views import watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
+from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
@@ -121,6 +122,7 @@ class HandlerParts(Struct, frozen=True):
         produces: The path that takes produce requests.
         fetches: The path that takes fetch requests.
         look_ups: What answers questions about partitions.
+        deletions: The deletions of records.
         credits: The byte credits of all produce streams together.
         coordinators: The coordinators of groups.
     """
@@ -140,6 +142,7 @@ class HandlerParts(Struct, frozen=True):
     fetches: Fetches
     fetch_path: FetchPath
     look_ups: LookUps
+    deletions: RecordDeletions
     producer_ids: ProducerIdAllocator
     credits: ByteSemaphore
     coordinators: Coordinators
@@ -178,7 +181,7 @@ class RequestHandlers:
                 return await self._parts.look_ups.answer(call.request)
             case DeleteRecordsRequest():
                 timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
-                return await self._parts.fetch_path.deletions.delete(call.request, timeout_ms=timeout_ms)
+                return await self._parts.deletions.delete(call.request, timeout_ms=timeout_ms)
             case InitProducerIdRequest():
                 return await self._init_producer_id(call.timeout_ms)
             case DescribeNodeRequest():

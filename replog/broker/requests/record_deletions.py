@@ -52,6 +52,7 @@ class RecordDeletions:
         self._reader = reader
         self._waiting: dict[ReplicaKey, dict[_Waiting, None]] = {}
         self._count = 0
+        stepper.deletions = self
 
     def __len__(self) -> int:
         return self._count

@@ -18,6 +18,7 @@ from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.produce_path import ProducePath
+from replog.broker.requests.record_deletions import RecordDeletions
 from replog.config.server import ServerConfig
 from replog.errors import StorageError
 from replog.log import LogManager
@@ -142,6 +143,7 @@ class Rig:
         reader = FetchReader(self.stepper, lambda: self.refused)
         self.fetch_path = FetchPath(self.stepper, reader, lambda: self.refused, self._image_waits)
         self.look_ups = LookUps(self.stepper, reader)
+        self.deletions = RecordDeletions(self.stepper, reader)
         self.image = MetadataImage()
         self.stepper.driver.start()
 

@@ -45,7 +45,7 @@ def delete(
 ) -> asyncio.Task[DeleteRecordsResult]:
     async def run() -> DeleteRecordsResult:
         request = DeleteRecordsRequest((DeleteRecordsPartition(*KEY, offset, leader_epoch),))
-        (result,) = (await it.fetch_path.deletions.delete(request, timeout_ms=timeout_ms)).results
+        (result,) = (await it.deletions.delete(request, timeout_ms=timeout_ms)).results
         return result
 
     return asyncio.create_task(run())
@@ -63,7 +63,7 @@ async def test_the_answer_waits_for_every_replica_that_is_up() -> None:
         result = await asyncio.wait_for(task, 60)
         assert (result.error, result.low_watermark, result.leader_id) == (ErrorCode.NONE, 3, 1)
         await it.settle()
-        assert len(it.fetch_path.deletions) == 0
+        assert len(it.deletions) == 0
 
 
 async def test_a_replica_on_a_dead_broker_is_not_waited_for() -> None:
@@ -154,7 +154,7 @@ async def test_waiting_deletions_are_bounded(monkeypatch: pytest.MonkeyPatch) ->
     async with rig() as it:
         await committed(it, 5)
         waiting = delete(it, 3, timeout_ms=50)
-        await wait_until(lambda: len(it.fetch_path.deletions) == 1)
+        await wait_until(lambda: len(it.deletions) == 1)
         with pytest.raises(ThrottledError):
             await delete(it, 3)
         await waiting
@@ -175,28 +175,28 @@ async def test_a_partition_that_is_named_a_thousand_times_is_looked_at_as_often(
     async with rig() as it:
         await committed(it, 5)
         request = DeleteRecordsRequest((DeleteRecordsPartition(*KEY, 3),) * 1_000)
-        task = asyncio.create_task(it.fetch_path.deletions.delete(request, timeout_ms=60_000))
-        await wait_until(lambda: sum(map(len, it.fetch_path.deletions._waiting.values())) == 1_000)
+        task = asyncio.create_task(it.deletions.delete(request, timeout_ms=60_000))
+        await wait_until(lambda: sum(map(len, it.deletions._waiting.values())) == 1_000)
         fetch_from(it, 2, 5, 3)
         answer = await asyncio.wait_for(task, 60)
         assert {(result.error, result.low_watermark) for result in answer.results} == {(ErrorCode.NONE, 3)}
         assert len(answer.results) == 1_000
         assert looks < 10_000  # it was half a million: each looked at all before it
         await it.settle()
-        assert len(it.fetch_path.deletions) == 0
+        assert len(it.deletions) == 0
 
 
 async def test_deletions_that_are_given_up_while_they_begin_are_forgotten() -> None:
     async with rig() as it:
         await committed(it, 5)
         request = DeleteRecordsRequest((DeleteRecordsPartition(*KEY, 3),) * 1_000)
-        task = asyncio.create_task(it.fetch_path.deletions.delete(request, timeout_ms=60_000))
+        task = asyncio.create_task(it.deletions.delete(request, timeout_ms=60_000))
         await wait_until(lambda: it.replica.log.log_start_offset == 3)
         task.cancel()
         await asyncio.wait([task])
         await it.settle()
-        assert len(it.fetch_path.deletions) == 0
-        assert it.fetch_path.deletions._waiting == {}
+        assert len(it.deletions) == 0
+        assert it.deletions._waiting == {}
 
 
 async def test_the_end_of_a_leader_epoch() -> None:
