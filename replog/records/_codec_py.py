@@ -14,11 +14,12 @@ A length of -1 means null. Example, delta 0, key "k", value "v", no headers: `10
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from replog.errors import InvalidRecordError
 from replog.records._columns_py import ColumnSet
 from replog.records._crc32c import crc32c
+from replog.records._parsing_py import read_headers, read_record, read_start, walk, wrapped
 from replog.records._rows_py import RowSource, extend_rows, group_rows
 from replog.records.compression import compress_batch, decompress, decompressed_bytes_limit, require_codec
 from replog.records.header import (
@@ -70,27 +71,9 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-_INT64_WRAP = 2**64
-_VARINT_BYTES_MAX = 5
-_VARLONG_BYTES_MAX = 10
 _SMALL = tuple(bytes((n,)) for n in range(128))
 _NULL = b"\x01"
 _FIELDS = Wanted.KEYS | Wanted.VALUES | Wanted.HEADERS
-
-
-class _Parsed(NamedTuple):
-    """One record, and where in the body its headers are."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-    headers_position: int
-
-
-def _wrapped(number: int) -> int:
-    """Wraps a number modulo 2^64, as Java counts: a delta may wrap, and wraps back when it is read."""
-    return (number + _INT64_WRAP // 2) % _INT64_WRAP - _INT64_WRAP // 2
 
 
 def _varint(number: int) -> bytes:
@@ -191,7 +174,7 @@ class BatchBuilder:
         base = timestamp if self._base_timestamp is None else self._base_timestamp
         fields = (
             b"\0",
-            _varint(_wrapped(timestamp - base)),
+            _varint(wrapped(timestamp - base)),
             _varint(self._count),
             _nullable(key),
             _nullable(value),
@@ -303,7 +286,7 @@ def decode_records(buffer: Buffer, start_offset: int, end_offset: int, max_decom
 def check_records(buffer: Buffer, position: int, max_decompressed_bytes: int, is_checked: bool = True) -> int:
     """Walks the records of one batch without keeping them; returns their count."""
     header = _checked_header(buffer, position, is_checked=is_checked)
-    return sum(1 for _ in _walk(header, _body(header, buffer, max_decompressed_bytes)))
+    return sum(1 for _ in walk(header, _body(header, buffer, max_decompressed_bytes)))
 
 
 def decode_columns(
@@ -326,12 +309,12 @@ def decode_columns(
             continue
         body = _body(header, buffer, budget.left)
         budget.spend(header, len(body))
-        for parsed in _walk(header, body, _read_record if has_fields else _read_start):
+        for parsed in walk(header, body, read_record if has_fields else read_start):
             if not start_offset <= parsed.offset < end_offset:
                 continue
             columns.append(parsed.offset, parsed.timestamp, header.timestamp_type)
             if has_fields:
-                headers = _read_headers(body, parsed.headers_position) if has_headers else ()
+                headers = read_headers(body, parsed.headers_position) if has_headers else ()
                 columns.append_fields(parsed.key, parsed.value, headers)
     return columns.finish()
 
@@ -371,7 +354,7 @@ def survey_records(
 ) -> RecordsSurvey:
     """Returns what a leader may have to know of the records of one batch."""
     header = _checked_header(buffer, position, is_checked=is_checked)
-    records = list(_walk(header, _body(header, buffer, max_decompressed_bytes)))
+    records = list(walk(header, _body(header, buffer, max_decompressed_bytes)))
     timestamps = [record.timestamp for record in records if record.timestamp != NO_TIMESTAMP]
     keyless = tuple(place for place, record in enumerate(records) if record.key is None)
     return RecordsSurvey(
@@ -390,7 +373,7 @@ def find_record(
     header = parse_header(buffer, position)
     check_header(header)
     check_crc(buffer, header)
-    for parsed in _walk(header, _body(header, buffer, max_decompressed_bytes)):
+    for parsed in walk(header, _body(header, buffer, max_decompressed_bytes)):
         if parsed.offset >= start_offset and parsed.timestamp >= timestamp_ms:
             return parsed.offset, parsed.timestamp
     return None
@@ -430,116 +413,7 @@ def _body(header: BatchHeader, buffer: Buffer, max_decompressed_bytes: int) -> b
 
 def _records(header: BatchHeader, body: bytes, start_offset: int, end_offset: int) -> list[Record]:
     return [
-        Record(offset, timestamp, key, value, _read_headers(body, position) if body[position] else ())
-        for offset, timestamp, key, value, position in _walk(header, body)
+        Record(offset, timestamp, key, value, read_headers(body, position) if body[position] else ())
+        for offset, timestamp, key, value, position in walk(header, body)
         if start_offset <= offset < end_offset
     ]
-
-
-def _walk(header: BatchHeader, body: bytes, read: _Read | None = None) -> Iterator[_Parsed]:
-    """Parses the records one after the other, and demands that they fill the body exactly."""
-    if header.records_count * RECORD_BYTES_MIN > len(body):
-        raise InvalidRecordError(f"{header.records_count} records cannot stand in {len(body)} bytes")
-    append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    position, last_delta = 0, -1
-    read = _read_record if read is None else read
-    for _ in range(header.records_count):
-        try:
-            parsed, position = read(header, body, position, append_time)
-        except IndexError:
-            raise InvalidRecordError("a record runs past the end of its batch") from None
-        delta = parsed.offset - header.base_offset
-        if not last_delta < delta <= header.last_offset_delta:
-            raise InvalidRecordError(
-                f"offset delta {delta} after {last_delta}, the batch ends at {header.last_offset_delta}"
-            )
-        last_delta = delta
-        yield parsed
-    if position != len(body):
-        raise InvalidRecordError(f"{len(body) - position} bytes are left after {header.records_count} records")
-
-
-_Read: TypeAlias = Callable[[BatchHeader, bytes, int, int | None], tuple[_Parsed, int]]
-
-
-def _read_start(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
-    """Reads what stands before the fields of a record, but not the fields; returns it and the end of the record."""
-    length, position = _read_varint(body, position)
-    end = position + length
-    if length < 0 or end > len(body):
-        raise InvalidRecordError(f"a record of {length} bytes, {len(body) - position} left in its batch")
-    timestamp_delta, position = _read_varlong(body, position + 1)
-    offset_delta, position = _read_varint(body, position)
-    if position > end:
-        raise InvalidRecordError("a record is shorter than its two deltas")
-    timestamp = _wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
-    return _Parsed(header.base_offset + offset_delta, timestamp, None, None, position), end
-
-
-def _read_record(header: BatchHeader, body: bytes, position: int, append_time: int | None) -> tuple[_Parsed, int]:
-    length, position = _read_varint(body, position)
-    end = position + length
-    if length < 0 or end > len(body):
-        raise InvalidRecordError(f"a record of {length} bytes, {len(body) - position} left in its batch")
-    timestamp_delta, position = _read_varlong(body, position + 1)  # the attributes byte means nothing so far
-    offset_delta, position = _read_varint(body, position)
-    key, position = _read_nullable(body, position, end)
-    value, position = _read_nullable(body, position, end)
-    timestamp = _wrapped(header.base_timestamp + timestamp_delta) if append_time is None else append_time
-    if _skip_headers(body, position, end) != end:
-        raise InvalidRecordError("a record's length does not match its contents")
-    return _Parsed(header.base_offset + offset_delta, timestamp, key, value, position), end
-
-
-def _read_varint(body: bytes, position: int) -> tuple[int, int]:
-    byte = body[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    return _read_long_form(body, position, _VARINT_BYTES_MAX, 0xFFFF_FFFF)
-
-
-def _read_varlong(body: bytes, position: int) -> tuple[int, int]:
-    return _read_long_form(body, position, _VARLONG_BYTES_MAX, 0xFFFF_FFFF_FFFF_FFFF)
-
-
-def _read_long_form(body: bytes, position: int, bytes_max: int, mask: int) -> tuple[int, int]:
-    zigzag = 0
-    for i in range(bytes_max):
-        byte = body[position + i]
-        zigzag |= (byte & 0x7F) << (7 * i)
-        if byte < 0x80:
-            zigzag &= mask
-            return (zigzag >> 1) ^ -(zigzag & 1), position + i + 1
-    raise InvalidRecordError(f"a number of more than {bytes_max} bytes")
-
-
-def _read_nullable(body: bytes, position: int, end: int) -> tuple[bytes | None, int]:
-    length, position = _read_varint(body, position)
-    if length == -1:
-        return None, position
-    if not 0 <= length <= end - position:
-        raise InvalidRecordError(f"a field of {length} bytes, {max(0, end - position)} left in its record")
-    return body[position : position + length], position + length
-
-
-def _skip_headers(body: bytes, position: int, end: int) -> int:
-    count, position = _read_varint(body, position)
-    if not 0 <= count <= end - position:
-        raise InvalidRecordError(f"{count} headers in {max(0, end - position)} bytes")
-    for _ in range(count):
-        name, position = _read_nullable(body, position, end)
-        if name is None:
-            raise InvalidRecordError("a header without a name")
-        _, position = _read_nullable(body, position, end)
-    return position
-
-
-def _read_headers(body: bytes, position: int) -> tuple[Header, ...]:
-    """Reads headers that `_skip_headers` found well-formed.  A name that is not UTF-8 gets replacement characters."""
-    count, position = _read_varint(body, position)
-    headers: list[Header] = []
-    for _ in range(count):
-        name, position = _read_nullable(body, position, len(body))
-        value, position = _read_nullable(body, position, len(body))
-        headers.append(((name or b"").decode(errors="replace"), value))
-    return tuple(headers)
