@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec import Struct
 
 from replog.client.protocol.asking import A, Broker, Question, RequestMessage
-from replog.client.protocol.link import Endpoint, Link, open_link, read_answer
+from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
 from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
@@ -101,7 +101,7 @@ class CallLinks:
         endpoint: The broker.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: BrokerEnd) -> None:
         self._endpoint = endpoint
         self._idle: list[Link] = []
         self._all: set[Link] = set()
@@ -275,7 +275,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         cluster_id: The cluster that the consumer talks to.
     """
 
-    def __init__(self, link: Link, endpoint: Endpoint, cluster_id: str) -> None:
+    def __init__(self, link: Link, endpoint: BrokerEnd, cluster_id: str) -> None:
         super().__init__(link)
         self._endpoint = endpoint
         self._cluster_id = cluster_id
@@ -330,7 +330,7 @@ class KafkaConnection:
         polls: What makes updates of the answers of brokers that do not push their metadata.
     """
 
-    def __init__(self, endpoint: Endpoint, polls: MetadataPolls) -> None:
+    def __init__(self, endpoint: BrokerEnd, polls: MetadataPolls) -> None:
         self._endpoint = endpoint
         self._polls = polls
         self._calls = CallLinks(endpoint)
@@ -408,7 +408,7 @@ class KafkaConnection:
         link.closed.add_done_callback(lambda _: self._links.discard(link))
         return link
 
-    def _named(self, client_id: str) -> Endpoint:
+    def _named(self, client_id: str) -> BrokerEnd:
         return self._endpoint._replace(client_id=client_id) if client_id else self._endpoint
 
 
@@ -478,4 +478,4 @@ class KafkaTransport:
         self._polls = MetadataPolls()
 
     def connect(self, address: str, *, purpose: str) -> KafkaConnection:  # noqa: ARG002 -- the seam's shape
-        return KafkaConnection(Endpoint(address, self._client_id, self._connect), self._polls)
+        return KafkaConnection(BrokerEnd(address, self._client_id, self._connect), self._polls)

@@ -48,7 +48,7 @@ _SPARES = SpareBuffers()
 _size = struct.Struct(">i")
 
 
-class Endpoint(NamedTuple):
+class BrokerEnd(NamedTuple):
     """Where a broker listens, and who connects.
 
     Attributes:
@@ -90,7 +90,7 @@ class Link(asyncio.BufferedProtocol):
         used_s: The loop's time when the last answer came.
     """
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: BrokerEnd) -> None:
         self.versions: Mapping[int, range] = {}
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
@@ -300,7 +300,7 @@ def read_answer(body: memoryview, answer: type[A], version: int) -> A:
     return found
 
 
-async def open_link(endpoint: Endpoint, *, cluster_id: str = "") -> Link:
+async def open_link(endpoint: BrokerEnd, *, cluster_id: str = "") -> Link:
     """Connects to a broker, and asks what it serves.
 
     Args:
@@ -346,7 +346,7 @@ def _served(body: memoryview, address: str) -> Mapping[int, range]:
     return {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
 
 
-async def _connect(endpoint: Endpoint) -> Link:
+async def _connect(endpoint: BrokerEnd) -> Link:
     try:
         made = await endpoint.connect(partial(Link, endpoint), *endpoint.host_and_port)
     except OSError as error:

@@ -25,7 +25,7 @@ _OF_THE_REQUEST: Final = frozenset(
 """Errors that say nothing of a topic or a partition, but that nobody has answered for it."""
 
 
-class Outcome(Protocol):
+class Judged(Protocol):
     """What became of one of the things that a request names."""
 
     @property
@@ -46,7 +46,7 @@ def raise_if_refused(number: int, message: str | None) -> None:
         raise error_from_number(number, message or "")
 
 
-def raise_if_unanswered(outcomes: Iterable[Outcome]) -> None:
+def raise_if_unanswered(outcomes: Iterable[Judged]) -> None:
     """Raises the error of a request that nobody has answered: another broker, or the same one later, may.
 
     Most answers have no place for the error of a whole request: it stands beside each thing that the request names.

@@ -8,7 +8,7 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 
-from replog.client.protocol.link import Endpoint
+from replog.client.protocol.link import BrokerEnd
 from replog.tcp.dialing import create_connection
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -89,8 +89,8 @@ class ScriptedServer:
         self.port = 0
 
     @property
-    def endpoint(self) -> Endpoint:
-        return Endpoint(f"127.0.0.1:{self.port}", "tester", create_connection, 20.0)
+    def endpoint(self) -> BrokerEnd:
+        return BrokerEnd(f"127.0.0.1:{self.port}", "tester", create_connection, 20.0)
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)

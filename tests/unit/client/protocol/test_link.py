@@ -26,7 +26,7 @@ from scripted_server import (
 )
 
 from replog.client.protocol import link as link_module
-from replog.client.protocol.link import Endpoint, Link, open_link
+from replog.client.protocol.link import BrokerEnd, Link, open_link
 from replog.errors import (
     InconsistentClusterIdError,
     MalformedFrameError,
@@ -133,8 +133,8 @@ async def test_a_request_over_the_limit_ends_no_other(monkeypatch: pytest.Monkey
 # ---- who is there ----------------------------------------------------------------------------------------------------------
 
 
-def endpoint(port: int, host: str = "127.0.0.1", open_timeout_s: float = 20.0) -> Endpoint:
-    return Endpoint(f"{host}:{port}", "tester", create_connection, open_timeout_s)
+def endpoint(port: int, host: str = "127.0.0.1", open_timeout_s: float = 20.0) -> BrokerEnd:
+    return BrokerEnd(f"{host}:{port}", "tester", create_connection, open_timeout_s)
 
 
 async def test_nobody_there_is_refused() -> None:
