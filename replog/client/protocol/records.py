@@ -9,8 +9,10 @@ from collections.abc import Iterable
 from typing import Final, TypeVar
 from uuid import UUID
 
+from replog.client.protocol.aborted import hide_aborted
 from replog.errors import ErrorCode
 from replog.rpc.messages import (
+    AbortedTransaction,
     DivergingEpoch,
     FetchPartition,
     FetchRequest,
@@ -143,8 +145,12 @@ def fetch_response(request: FetchRequest, answer: KafkaFetched, version: int) ->
             if topic_id is None or (question := asked.get((topic_id, told.partition_index))) is None:
                 continue
             results.append(_fetched(question, told))
-            batches.append(told.records or b"")
+            batches.append(hide_aborted(told.records or b"", _aborted(told)))
     return FetchResponse(request.correlation_id, tuple(results), tuple(batches))
+
+
+def _aborted(told: KafkaFetched.PartitionData) -> list[AbortedTransaction]:
+    return [AbortedTransaction(each.producer_id, each.first_offset) for each in told.aborted_transactions or ()]
 
 
 def _all_refused(request: FetchRequest, code: int) -> FetchResponse:

@@ -1,0 +1,118 @@
+"""Our producer and consumer write and read records of Apache Kafka and of a replog broker: only what is committed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from brokers import Broker
+from confluent_kafka import Producer as OtherProducer
+
+from replog.client import Consumer, Producer
+from replog.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+
+COUNT = 5_000
+
+
+@pytest.fixture
+def one(serving: Broker) -> str:
+    """A topic with one partition."""
+    return serving.topic(1)
+
+
+@pytest.fixture
+def three(serving: Broker) -> str:
+    """A topic with three partitions."""
+    return serving.topic(3)
+
+
+async def read_values(consumer: Consumer, count: int) -> list[bytes | None]:
+    async with asyncio.timeout(60):
+        found: list[bytes | None] = []
+        async for record in consumer:
+            found.append(record.value)
+            if len(found) == count:
+                return found
+    raise AssertionError("the consumer ended")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+async def test_records_come_back_in_order_with_keys_headers_and_times(serving: Broker, three: str, codec: Any) -> None:
+    topic = three
+    async with Producer(serving.servers, compression=codec) as producer:
+        sent = [
+            await producer.send(
+                topic, b"%d" % number, key=b"k%d" % (number % 7), headers=[("h", b"x")], timestamp_ms=number + 1
+            )
+            for number in range(COUNT)
+        ]
+        placed = [await each for each in sent]
+    async with Consumer(serving.servers) as consumer:
+        await consumer.assign([(topic, number) for number in range(3)], start="earliest")
+        seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+        async with asyncio.timeout(60):
+            while sum(map(len, seen.values())) < COUNT:
+                for record in await consumer.poll(timeout_ms=500):
+                    number = int(record.value or b"")
+                    assert (record.key, record.timestamp, list(record.headers)) == (
+                        b"k%d" % (number % 7), number + 1, [("h", b"x")],
+                    )  # fmt: skip
+                    assert (placed[number].partition, placed[number].offset) == (record.partition, record.offset)
+                    seen[record.partition].append(number)
+        assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+@pytest.mark.parametrize("acks", [0, 1, "all"])
+async def test_each_way_of_acknowledging(serving: Broker, one: str, acks: Any) -> None:
+    topic = one
+    async with Producer(serving.servers, acks=acks, enable_idempotence=acks == "all") as producer:
+        for number in range(100):
+            await producer.send(topic, b"%d" % number)
+    async with Consumer(serving.servers) as consumer:
+        await consumer.assign([(topic, 0)], start="earliest")
+        assert await read_values(consumer, 100) == [b"%d" % number for number in range(100)]
+
+
+async def test_places_by_time_and_beyond_the_ends(serving: Broker, one: str) -> None:
+    topic = one
+    async with Producer(serving.servers) as producer:
+        for number in range(10):
+            await (await producer.send(topic, b"%d" % number, timestamp_ms=1_000 + number))
+    async with Consumer(serving.servers) as consumer:
+        found = await consumer.offsets_for_times({(topic, 0): 1_004})
+        assert [each.offset for each in found.values() if each is not None] == [4]
+        await consumer.assign([(topic, 0)], start={(topic, 0): 99})
+        with pytest.raises(OffsetOutOfRangeError, match="offset 99 does not exist; the log has offsets 0 to 10"):
+            await consumer.poll(timeout_ms=10_000)
+
+
+async def test_a_topic_that_is_not_there_is_an_error_of_its_own(serving: Broker) -> None:
+    async with Producer(serving.servers) as producer:
+        with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
+            await producer.send("no-such-topic", b"x")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("serving", ["kafka"], indirect=True)
+async def test_a_reader_of_kafka_sees_no_record_of_an_aborted_transaction(serving: Broker, one: str) -> None:
+    topic = one
+
+    def write() -> None:
+        producer = OtherProducer({"bootstrap.servers": serving.servers, "transactional.id": f"of-{topic}"})
+        producer.init_transactions(30)
+        for number, is_committed in enumerate((True, False, True, False)):
+            producer.begin_transaction()
+            for value in range(3):
+                producer.produce(topic, b"%d-%d" % (number, value))
+            producer.flush(30)
+            producer.commit_transaction(30) if is_committed else producer.abort_transaction(30)
+
+    await asyncio.to_thread(write)
+    async with Producer(serving.servers) as last:
+        await (await last.send(topic, b"last"))
+    async with Consumer(serving.servers) as consumer:
+        await consumer.assign([(topic, 0)], start="earliest")
+        expected = [b"0-0", b"0-1", b"0-2", b"2-0", b"2-1", b"2-2", b"last"]
+        assert await read_values(consumer, len(expected)) == expected
+        assert consumer.position((topic, 0)) == 17  # with four markers
