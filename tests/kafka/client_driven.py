@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from kafka_client_kit import TIMEOUT_S, Got, How, RefusedError, Sent
-from line_driver import Driver, DriverError, driver, read_record
+
+from tests.kafka.line_driver import Driver, DriverError, driver, read_record
 
 
 class Driven:

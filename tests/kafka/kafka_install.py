@@ -23,9 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from many_calls import ManyCalls
-
 from tests import short_lived_java
+from tests.kafka.many_calls import ManyCalls
 
 VERSION = "4.1.1"
 HERE = Path(__file__).parent

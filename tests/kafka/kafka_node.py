@@ -13,10 +13,10 @@ from typing import Any
 from uuid import UUID
 
 from kafka_install import UTF_8, KafkaInstall
-from line_driver import Driver, Input, driver, dying_with_us, read_record
 
 from replog.cluster.processes import KeptPorts
 from replog_checkpoints import uuid_from_text
+from tests.kafka.line_driver import Driver, Input, driver, dying_with_us, read_record
 from tests.kafka_fixtures import shown
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qk"

@@ -18,8 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from line_driver import Input
-
 import replog_checkpoints as checkpoints
 from replog.log import Log, LogConfig
 from replog.records import (
@@ -32,6 +30,7 @@ from replog.records import (
 )
 from replog.records.compression import shrink_batch
 from replog_checkpoints import OsFileSystem
+from tests.kafka.line_driver import Input
 
 SHAPES: Final = ("codecs", "rolled", "append-time", "transactions", "open", "compacted", "epochs")
 T0: Final = int(time.time()) // 60 * 60_000  # Kafka forgets producers that were idle for a day

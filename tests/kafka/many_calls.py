@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from line_driver import Driver, driver
+from tests.kafka.line_driver import Driver, driver
 
 
 class Called(NamedTuple):

@@ -11,13 +11,13 @@ import pytest
 from brokers import Broker
 from confluent_kafka import Consumer, Producer
 from kafka_install import KafkaInstall
-from line_driver import Driver, DriverError, driver
 from raw_client import RawClient, raw_client
 
 from replog.errors import ErrorCode
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.kafka.line_driver import Driver, DriverError, driver
 
 pytestmark = pytest.mark.cluster
 pytest.importorskip("re2", reason="the extra replog[patterns] is not installed")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -48,6 +50,15 @@ def of_the_makefile(text: str, folders: set[str]) -> Iterator[str]:
     yield from (f"Makefile: {folder} is in two parts" for folder in sorted({*named}) if named.count(folder) > 1)
 
 
+def uncollected(folder: str) -> Iterator[str]:
+    """Yields why pytest cannot collect the tests of a folder alone; what is in no run of all tests fails only when it is asked for."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", folder]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = re.findall(r"^E +(.*)", done.stdout, re.MULTILINE) or [f"pytest ended with {done.returncode}"]
+        yield f"{folder}: cannot be collected: {'; '.join(said)}"
+
+
 def violations() -> Iterator[str]:
     """Yields each folder of tests that no part of `make test` runs, or two, and what would be started more than once."""
     files = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _files()}
@@ -61,6 +72,7 @@ def violations() -> Iterator[str]:
             yield f"tests/side_by_side.py: {what} is started in {len(units)} units, not in one: {sorted(units)}"
     units = {unit_of(file) for file in files}
     yield from (f"tests/side_by_side.py: {unit} has no files" for unit in sorted({*SHARED, *LONGEST} - units))
+    yield from (wrong for folder in ON_REQUEST for wrong in uncollected(folder))
 
 
 def _files() -> list[Path]:

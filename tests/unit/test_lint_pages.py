@@ -131,11 +131,18 @@ def test_what_would_be_started_twice_is_found(tmp_path: Path, monkeypatch: pytes
         (tmp_path / "tests" / f"{name}.py").write_text(text)
     (tmp_path / "Makefile").touch()
     monkeypatch.setattr(parts_of_tests, "ROOT", tmp_path)
+    monkeypatch.setattr(parts_of_tests, "ON_REQUEST", ())
     found = list(parts_of_tests.violations())
     assert "tests/sim/test_long.py: is marked exhaustive, which is for tests/unit" in found
     started = [line for line in found if "one JVM for Kafka's programs is started in 2 units, not in one" in line]
     assert len(started) == 1
     assert "tests/side_by_side.py: tests/spark/ has no files" in found
+
+
+def test_a_folder_that_cannot_be_collected_alone_is_found(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("import nothing_of_this_name\n\ndef test_it(): ...\n")
+    (found,) = parts_of_tests.uncollected(str(tmp_path))
+    assert found == f"{tmp_path}: cannot be collected: ModuleNotFoundError: No module named 'nothing_of_this_name'"
 
 
 def test_files_and_tests_that_tables_name_and_are_not_there_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
