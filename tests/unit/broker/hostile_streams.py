@@ -1,27 +1,18 @@
-"""What the streams of records may carry, made hostile: frames, record batches, and requests in a wrong order."""
+"""What a stranger may send to the port of clients: batches of records, and the bodies of requests."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
+import msgspec
 from broker_kit import batch
-from hostile_requests import LONG, hostile
 
-from replog.pb.v1 import data_pb2
+from replog.protocol.private import PRIVATE_APIS, REQUEST_BYTES_MAX
 from replog.records._crc32c import crc32c
-from replog.rpc import frames, watch_codec
-from replog.rpc.messages import (
-    FetchPartition,
-    FetchRequest,
-    ForgottenPartition,
-    ProducePartition,
-    ProduceRequest,
-    WatchedPartition,
-    WatchOffsetsRequest,
-)
-from replog.rpc.metadata_messages import WatchRequest
+from replog.wire.primitives import Writer
 
 LARGE = 9_000_000
 CRC_AT, CRC_FROM = 17, 21
@@ -61,84 +52,58 @@ def with_checksum(changed: bytearray) -> bytes:
     return bytes(changed)
 
 
-def hostile_frames(good: bytes) -> Iterator[tuple[str, bytes]]:
-    """Bytes where a frame should be."""
+VALUES: tuple[Any, ...] = (
+    None, True, -1, 2**63, 2**64 - 1, -(2**63), 1.5, "", "\0", "x" * 40_000, b"", b"\xff" * 16, b"u" * 17, [], [[]],
+    [None] * 3_000, list(range(20_000)), {}, {"a": {}}, [{}] * 20_000, [{"topic_id": bytes(16), "partition_id": 0}],
+    [{"topic_id": str(UUID(int=7)), "partition_id": number} for number in range(20_000)],
+)  # fmt: skip
+"""For each field of a private request."""
+
+DEEP = 300_000
+
+
+def bodies() -> Iterator[tuple[str, bytes]]:
+    """MessagePack that is no struct, or only nearly one."""
     yield "nothing", b""
+    yield "never used", b"\xc1"
     yield "ones", b"\xff" * 100
-    yield "zeros", bytes(100)
-    yield "a length that does not end", good[:1] + b"\xff" * 20
-    yield "a length of 4 GiB", good[:1] + b"\xff\xff\xff\xff\x0f" + good[2:]
-    for size in (1, 2, len(good) // 2, len(good) - 1):
-        yield f"cut to {size}", good[:size]
-    yield "with a tail", good + b"tail"
-    yield "large", good + bytes(LONG)
+    yield "a map that is cut", b"\x84"
+    yield "a map of four billion", b"\xdf\xff\xff\xff\xff"
+    yield "an array of four billion", b"\xdd\xff\xff\xff\xff"
+    yield "four GiB of text", b"\x81\xdb\xff\xff\xff\xff"
+    yield "an unknown field", msgspec.msgpack.encode({"unknown": [1, 2, {"three": None}]})
+    yield "a name of no text", b"\x81\xa2\xff\xfe\xc0"
+    yield "arrays in arrays", b"\x81\xa1x" + b"\x91" * DEEP + b"\xc0"
+    yield "maps in maps", b"\x81\xa1x" * DEEP + b"\xc0"
+    yield "two", msgspec.msgpack.encode({}) * 2
+    yield "no map", msgspec.msgpack.encode(list(range(10)))
+    yield "thousands of unknown fields", msgspec.msgpack.encode({str(number): number for number in range(50_000)})
 
 
-def produce_requests(topic_id: UUID, broker_epoch: int) -> Iterator[tuple[str, bytes]]:
-    """Frames for a produce stream: each field of the header made hostile, batches, then what is no frame."""
-    good_batch = batch()
-    partition = ProducePartition(topic_id, 0, 0)
-    request = ProduceRequest(1, 1_000, -1, (partition,), (good_batch,))
-    good = frames.encode_produce_request(request)
-    header = data_pb2.ProduceRequest.FromString(bytes(frames._split(good)[1]))
-    for what, changed in hostile(header, with_call=True):
-        yield what, b"".join(frames._pieces(changed, [good_batch]))
-    for what, records in hostile_batches():
-        yield what, frames.encode_produce_request(ProduceRequest(1, 1_000, -1, (partition,), (records,)))
-    twice = ProduceRequest(1, 1_000, -1, (partition,) * 9, (good_batch,) * 9)
-    yield "one partition nine times", frames.encode_produce_request(twice)
-    for acks in (0, 1, -1):
-        many = tuple(ProducePartition(topic_id, number) for number in range(100_000))
-        yield (
-            f"100,000 partitions, acks={acks}",
-            frames.encode_produce_request(ProduceRequest(1, 1_000, acks, many, (b"",) * len(many))),
-        )
-    yield from hostile_frames(good)
+def private_requests() -> Iterator[tuple[str, int, bytes]]:
+    """What it is, the key of the API, and what follows the header."""
+    for request, api in PRIVATE_APIS.items():
+        for what, body in bodies():
+            yield f"{request.__name__}: {what}", api.API_KEY, framed(body)
+        for field in request.__struct_fields__:
+            for value in VALUES:
+                body = msgspec.msgpack.encode({field: value})
+                yield f"{request.__name__}.{field} = {str(value)[:40]}", api.API_KEY, framed(body)
+        good = framed(msgspec.msgpack.encode({}), tags=((0, b""), (10_000, b"x"), (2**31, bytes(60_000))))
+        yield f"{request.__name__}: tags", api.API_KEY, good
+        for size in range(len(good[:12])):
+            yield f"{request.__name__}: cut to {size}", api.API_KEY, good[:size]
+        yield f"{request.__name__}: too large", api.API_KEY, framed(bytes(REQUEST_BYTES_MAX + 1))
 
 
-def fetch_requests(topic_id: UUID, broker_epoch: int) -> Iterator[tuple[str, bytes]]:
-    """Frames for a fetch stream: of a consumer, of a follower, and incremental ones."""
-    partition = FetchPartition(topic_id, 0, 0, 0, 0, 0, 0)
-    forgotten = (ForgottenPartition(topic_id, 0),)
-    for request in (
-        FetchRequest(1, 1_000, -1, -1, 10, 1, 1 << 20, (partition,)),
-        FetchRequest(1, 1_000, 1, broker_epoch, 10, 1, 1 << 20, (partition,)),
-        FetchRequest(1, 1_000, 1, broker_epoch, 10, 1, 1 << 20, (partition,), incremental=True, forgotten=forgotten),
-    ):
-        yield from hostile(data_pb2.FetchRequests.FromString(frames.encode_fetch_request(request)), with_call=True)
-        many = tuple(FetchPartition(topic_id, number, 0) for number in range(100_000))
-        for name, partitions in (("100,000 partitions", many), ("one 9,000 times", (partition,) * 9_000)):
-            hostile_one = FetchRequest(
-                1, 1_000, request.replica_id, request.broker_epoch, 10, 1, 1 << 20, partitions, request.incremental
-            )
-            yield name, frames.encode_fetch_request(hostile_one)
-    yield from hostile_frames(frames.encode_fetch_request(FetchRequest(1, 1, -1, -1, 0, 1, 1, (partition,))))
-
-
-def watch_requests() -> Iterator[tuple[str, bytes]]:
-    """What may begin a watch of the metadata: offsets that nobody has known, fields of no version, and what is no request."""
-    good = watch_codec.encode_watch_request(WatchRequest(5, follow=True))
-    for known_offset in (-(2**63), -2, -1, 0, 1, 2**31, 2**63 - 1):
-        for follow in (False, True):
-            yield f"{known_offset}, {follow}", watch_codec.encode_watch_request(WatchRequest(known_offset, follow))
-    yield from hostile(data_pb2.WatchRequest.FromString(good), with_call=True)
-    unknown, wire_type_of_bytes = 15 << 3, 2
-    yield "an unknown number", good + bytes([unknown, 1])
-    yield "a thousand unknown fields", good + bytes([unknown, 1]) * 1_000
-    yield "an offset of bytes", bytes([1 << 3 | wire_type_of_bytes, 3]) + b"abc"
-    yield "an offset that does not end", b"\x08" + b"\xff" * 11
-    yield "an offset a thousand times", good * 1_000
-    yield "groups in groups", bytes([unknown | 3]) * 10_000
-    yield from hostile_frames(good)
-
-
-def offsets_requests(topic_id: UUID) -> Iterator[tuple[str, bytes]]:
-    """What may begin a watch of offsets."""
-    partition = WatchedPartition(topic_id, 0)
-    for cluster_id in ("", "c"):
-        good = watch_codec.encode_offsets_request(WatchOffsetsRequest(cluster_id, (partition,)))
-        yield from hostile(data_pb2.WatchOffsetsRequest.FromString(good), with_call=True)
-        yield from hostile_frames(good)
-    many = tuple(WatchedPartition(topic_id, number) for number in range(100_000))
-    for name, partitions in (("100,000 partitions", many), ("one 9,000 times", (partition,) * 9_000), ("none", ())):
-        yield name, watch_codec.encode_offsets_request(WatchOffsetsRequest("c", partitions))
+def framed(body: bytes, *, timeout_ms: int = 50, tags: tuple[tuple[int, bytes], ...] = ()) -> bytes:
+    """A private request behind its header."""
+    writer = Writer()
+    writer.fixed(struct.Struct(">i"), timeout_ms)
+    writer.raw(body, True)  # noqa: FBT003 -- as generated messages call it
+    writer.uvarint(len(tags))
+    for tag, value in tags:
+        writer.uvarint(tag)
+        writer.uvarint(len(value))
+        writer.fixed(struct.Struct(f"{len(value)}s"), value)
+    return writer.joined()

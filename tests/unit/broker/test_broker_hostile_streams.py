@@ -1,84 +1,77 @@
-"""No stream of records ends a node, or holds anything of it back: hostile bytes are refused, others go on being served."""
+"""Nothing that a stranger sends to the port of clients ends a node, or holds anything of it back: others go on being served."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any
+import logging
+import struct
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
 from broker_kit import batch, wait_until
-from hostile_streams import fetch_requests, offsets_requests, produce_requests, watch_requests
+from hostile_streams import hostile_batches, private_requests
 from node_kit import Running
-from test_broker_hostile_requests import check_serves, is_ours, leading, unhurried_node
+from test_broker_hostile_requests import check_serves, leading, unhurried_node
 
-from replog.errors import ErrorCode, InvalidRequestError, ReplogError
-from replog.rpc.messages import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    Hello,
-    ProducePartition,
-    ProduceRequest,
-    client_hello,
-)
-from replog.rpc.metadata_messages import TopicInfo, WatchRequest
-from replog.rpc.tcp import transport as tcp_transport
-from replog.rpc.tcp.wire import Codec, StreamKind
-from replog.rpc.transport import ConnectionLostError
+from replog.client.protocol.link import Endpoint, Link, open_link, read_answer
+from replog.errors import ErrorCode, ReplogError
+from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateRequest
+from replog.rpc.messages import OffsetsUpdate, PollOffsets, WatchedPartition
+from replog.rpc.metadata_messages import TopicInfo, WaitForMetadata
+from replog.tcp.dialing import create_connection
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.wire.messages.headers import RequestHeader
+from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.primitives import Writer
 
 pytestmark = pytest.mark.exhaustive
 
-LAST = 77
-"""Correlation id of the good request behind a hostile one."""
+NUMBERS = (0, 1, -1, -2, 5, 99, 2**31 - 1, -(2**31))
+LONGS = (*NUMBERS, 2**63 - 1, -(2**63))
 
 
-async def open_stream(it: Running, method: str) -> Any:
-    """A stream to which bytes may be given instead of a request."""
-    kind, codec = {
-        "Produce": (StreamKind.PRODUCE, tcp_transport._PRODUCE),
-        "Fetch": (StreamKind.FETCH, tcp_transport.FETCH),
-    }[method]
-    return (await it.connection._greet(kind, also_bytes(codec), client_hello("c", "hostile")))[0]
+class Body(NamedTuple):
+    """A request whose body is any bytes; it stands where a generated one does."""
+
+    API_KEY: int
+    data: bytes
+    FLEXIBLE_FROM: int = 0
+
+    def write(self, w: Writer, _version: int) -> None:
+        w.fixed(struct.Struct(f"{len(self.data)}s"), self.data)
 
 
-def also_bytes(codec: Codec) -> Codec:
-    """The same, by which bytes go as they are."""
-    return Codec(lambda one: (one,) if isinstance(one, bytes) else codec.encode(one), codec.decode)
+async def linked(it: Running) -> Link:
+    address = it.node.address
+    assert address is not None
+    return await open_link(Endpoint(address, "hostile", create_connection, 20.0))
 
 
 @contextlib.asynccontextmanager
-async def opened(it: Running, method: str) -> AsyncIterator[Any]:
-    """A stream for a minute at most."""
-    stream = await open_stream(it, method)
+async def links(it: Running) -> AsyncIterator[Any]:
+    """Returns the connection that is open, or another one where the node has ended that."""
+    opened: list[Link] = []
+
+    async def current() -> Link:
+        if not opened or not opened[-1].is_usable:
+            opened.append(await linked(it))
+        return opened[-1]
+
     try:
-        async with asyncio.timeout(60):
-            yield stream
+        yield current
     finally:
-        await stream.close()
+        for link in opened:
+            link.lose(ReplogError("enough"))
 
 
-def good_produce(topic: TopicInfo) -> ProduceRequest:
-    return ProduceRequest(LAST, 5_000, -1, (ProducePartition(topic.topic_id, 0),), (batch(),))
-
-
-def good_fetch(topic: TopicInfo) -> FetchRequest:
-    return FetchRequest(LAST, 5_000, -1, -1, 0, 1, 1 << 20, (FetchPartition(topic.topic_id, 0, 0),))
-
-
-async def one_after_the_other(stream: Any, hostile: bytes, good: Any) -> ReplogError | None:
-    """Sends a hostile request and a good one behind it; the good one is answered, or the stream ended with an error."""
+async def answered(link: Link, request: Any, version: int, answer: type[Any]) -> Any:
+    """The answer to a request; the error with which the connection ended where it is none."""
     try:
-        await stream.send(hostile)
-        await stream.send(good)
-        while True:
-            received = await stream.receive()
-            for response in (received,) if isinstance(received, FetchResponse) else received:
-                assert all(result.error is not ErrorCode.UNKNOWN_SERVER_ERROR for result in response.results)
-                if response.correlation_id == LAST:
-                    return None
+        async with asyncio.timeout(30):
+            return read_answer(await link.send(request, version), answer, version)
     except ReplogError as error:
         return error
 
@@ -107,205 +100,246 @@ async def healthy_client(it: Running, topic: TopicInfo) -> AsyncIterator[list[in
 
 
 async def check_nothing_is_held(it: Running) -> None:
-    """Whatever those streams had of the node is free again."""
+    """Whatever those requests had of the node is free again."""
     node: Any = it.node
     paths = node.parts.requests
-    produces, fetches, held = paths.produce_path, paths.fetch_path, paths.handlers._parts.credits
+    produces, fetches = paths.produce_path, paths.fetch_path
     await wait_until(lambda: not produces._waiting and not produces._queue and produces._ready_count == 0)
-    await wait_until(lambda: len(fetches._purgatory) < 50 and len(fetches.incremental) == 0, timeout_s=60)
-    assert not fetches.incremental._watching
-    await wait_until(lambda: held.held_bytes == 0)  # a stream that was being opened holds its first bytes for a moment
+    await wait_until(lambda: fetches.waiting_count == 0 and len(fetches.incremental) == 0, timeout_s=60)
+    held = paths.handlers._parts.credits
+    await wait_until(lambda: held.held_bytes == 0)
     assert not held._waiters
-    assert not node.parts.replicas.images._later
 
 
-@pytest.mark.parametrize(
-    ("method", "requests", "good"),
-    [("Produce", produce_requests, good_produce), ("Fetch", fetch_requests, good_fetch)],
-    ids=["produce", "fetch"],
-)
-async def test_no_request_of_a_stream_ends_a_node(
-    method: str,
-    requests: Callable[[UUID, int], Iterator[tuple[str, bytes]]],
-    good: Callable[[TopicInfo], Any],
-) -> None:
-    async with unhurried_node() as it:
+def no_bug_is_told(caplog: pytest.LogCaptureFixture) -> bool:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
+
+
+# ---- records ---------------------------------------------------------------------------------------------------------------
+
+
+def produce(topic_id: UUID, records: Any, **others: Any) -> ProduceRequest:
+    data = ProduceRequest.PartitionProduceData(0, records)
+    topic = ProduceRequest.TopicProduceData("t", topic_id, [data])
+    return ProduceRequest(None, **{"acks": -1, "timeout_ms": 1_000, "topic_data": [topic], **others})
+
+
+def hostile_produces(topic_id: UUID) -> list[ProduceRequest]:
+    good = batch()
+    data = ProduceRequest.PartitionProduceData
+    topic = ProduceRequest.TopicProduceData
+    return [
+        *(produce(topic_id, good, acks=acks) for acks in (0, 1, -1, 2, -2, 2**15 - 1, -(2**15))),
+        *(produce(topic_id, good, timeout_ms=timeout_ms) for timeout_ms in NUMBERS),
+        *(produce(topic_id, good, topic_data=[topic("t", topic_id, [data(number, good)])]) for number in NUMBERS),
+        *(produce(UUID(int=number), good) for number in (0, 1, 2**128 - 1)),
+        produce(topic_id, None),
+        produce(topic_id, good, topic_data=[]),
+        produce(topic_id, good, topic_data=[topic("t", topic_id, [data(0, good)] * 9)]),
+        produce(topic_id, good, topic_data=[topic("t", topic_id, [data(0, good)])] * 9),
+        produce(topic_id, good, topic_data=[topic("t", topic_id, [data(n, b"") for n in range(100_000)])]),
+    ]
+
+
+async def test_no_produce_ends_a_node(caplog: pytest.LogCaptureFixture) -> None:
+    async with unhurried_node() as it, links(it) as current:
         topic = await leading(it)
         count = 0
         async with healthy_client(it, await it.create("healthy")) as served:
-            for what, hostile in requests(topic.topic_id, it.node.parts.replicas.lifecycle.broker_epoch):
-                count += 1
-                async with opened(it, method) as stream:
-                    error = await one_after_the_other(stream, hostile, good(topic))
-                assert error is None or is_ours(error), (what, str(error)[:500])
-                assert not isinstance(error, ConnectionLostError), (what, str(error)[:500])
-                assert it.node._failure is None, what
-        assert count > 200
+            requests = [produce(topic.topic_id, records) for _, records in hostile_batches()]
+            for request in [*requests, *hostile_produces(topic.topic_id)]:
+                for version in (3, 12, 13):
+                    count += 1
+                    link: Link = await current()
+                    if request.acks == 0:
+                        link.send(request, version, is_answered=False)
+                        continue
+                    answer = await answered(link, request, version, ProduceResponse)
+                    if isinstance(answer, ProduceResponse):
+                        told = [each.error_code for one in answer.responses for each in one.partition_responses]
+                        assert ErrorCode.UNKNOWN_SERVER_ERROR not in told, request
+                    assert it.node._failure is None
+        assert count > 500
         assert served[0] > 10
         await check_nothing_is_held(it)
         await check_serves(it, topic)
+        assert no_bug_is_told(caplog)
 
 
-async def test_too_many_partitions_are_refused_by_name() -> None:
+def fetch(topic_id: UUID, **others: Any) -> FetchRequest:
+    """`others`: fields of the request, and with `at_` those of its partition."""
+    named = {name.removeprefix("at_"): value for name, value in others.items() if name.startswith("at_")}
+    at = FetchRequest.FetchPartition(**{"partition_max_bytes": 1_000, **named})
+    rest = {name: value for name, value in others.items() if not name.startswith("at_")}
+    topics = [FetchRequest.FetchTopic("t", topic_id, [at])]
+    return FetchRequest(**{"max_wait_ms": 10, "min_bytes": 1, "max_bytes": 1_000, "topics": topics, **rest})
+
+
+async def test_no_fetch_ends_a_node(caplog: pytest.LogCaptureFixture) -> None:
+    async with unhurried_node() as it, links(it) as current:
+        topic = await leading(it)
+        topic_id = topic.topic_id
+        at = FetchRequest.FetchPartition
+        many = [FetchRequest.FetchTopic("t", topic_id, [at(number) for number in range(100_000)])]
+        twice = [FetchRequest.FetchTopic("t", topic_id, [at(0)] * 9_000)]
+        requests = [
+            *(
+                fetch(topic_id, **{name: value})
+                for name in ("max_bytes", "session_id", "session_epoch")
+                for value in NUMBERS
+            ),
+            *(fetch(topic_id, min_bytes=value, max_wait_ms=10) for value in NUMBERS),
+            *(fetch(topic_id, max_wait_ms=value) for value in (0, -1, -(2**31))),
+            *(fetch(topic_id, isolation_level=value) for value in (0, 1, 2, -1, 127)),
+            *(
+                fetch(topic_id, **{name: value})
+                for name in ("at_fetch_offset", "at_log_start_offset")
+                for value in LONGS
+            ),
+            *(
+                fetch(topic_id, **{name: value})
+                for name in (
+                    "at_partition",
+                    "at_current_leader_epoch",
+                    "at_last_fetched_epoch",
+                    "at_partition_max_bytes",
+                )
+                for value in NUMBERS
+            ),
+            *(fetch(UUID(int=number)) for number in (0, 1, 2**128 - 1)),
+            *(fetch(topic_id, rack_id=rack) for rack in ("", "\0", "x" * 30_000)),
+            fetch(topic_id, replica_state=FetchRequest.ReplicaState(1, 1)),
+            fetch(topic_id, topics=[]),
+            fetch(topic_id, topics=many),
+            fetch(topic_id, topics=twice),
+        ]
+        async with healthy_client(it, await it.create("healthy")) as served:
+            for request in requests:
+                for version in (4, 12, 13, 17):
+                    answer = await answered(await current(), request, version, FetchResponse)
+                    if isinstance(answer, FetchResponse):
+                        told = [each.error_code for one in answer.responses for each in one.partitions]
+                        assert ErrorCode.UNKNOWN_SERVER_ERROR not in [*told, answer.error_code], request
+                    assert it.node._failure is None
+        assert served[0] > 5
+        await check_nothing_is_held(it)
+        await check_serves(it, topic)
+        assert no_bug_is_told(caplog)
+
+
+async def test_connections_that_are_left_in_the_middle_hold_nothing() -> None:
+    """Half-closed, or ended with requests at the broker whose answers nobody reads."""
     async with unhurried_node() as it:
         topic = await leading(it)
-        partitions = tuple(FetchPartition(topic.topic_id, number, 0) for number in range(10_001))
-        stream = await open_stream(it, "Fetch")
-        await stream.send(FetchRequest(1, 5_000, -1, -1, 0, 1, 1 << 20, partitions))
-        with pytest.raises(InvalidRequestError, match=r"10,001 partitions, 10,000 may be"):
-            await stream.receive()
-        stream = await open_stream(it, "Produce")
-        many = tuple(ProducePartition(topic.topic_id, number) for number in range(10_001))
-        await stream.send(ProduceRequest(1, 5_000, -1, many, (b"",) * len(many)))
-        with pytest.raises(InvalidRequestError, match=r"10,001 partitions, 10,000 may be"):
-            await stream.receive()
-
-
-async def test_streams_that_are_left_in_the_middle_hold_nothing() -> None:
-    """Half-closed, cancelled with a request at the broker, or never read from."""
-    async with unhurried_node() as it:
-        topic = await leading(it)
-        large = ProduceRequest(1, 60_000, -1, (ProducePartition(topic.topic_id, 0),), (batch(b"v" * 900_000),))
-        waiting = FetchRequest(1, 60_000, -1, -1, 60_000, 1, 1, (FetchPartition(topic.topic_id, 0, 1 << 40),))
-        parked = FetchRequest(1, 60_000, -1, -1, 60_000, 1 << 30, 1 << 30, (FetchPartition(topic.topic_id, 0, 0),))
+        large = produce(topic.topic_id, batch(b"v" * 900_000), timeout_ms=60_000)
+        parked = fetch(topic.topic_id, max_wait_ms=3_600_000, min_bytes=1 << 30)
+        waiting = fetch(topic.topic_id, max_wait_ms=1_000, min_bytes=1 << 30)  # of who may yet read the answer
         async with healthy_client(it, await it.create("healthy")):
             for _ in range(5):
-                for method, request in (("Produce", large), ("Fetch", waiting), ("Fetch", parked)):
-                    half_closed = await open_stream(it, method)
-                    await half_closed.send(request)
-                    half_closed._transport.write_eof()
-                    cancelled = await open_stream(it, method)
+                for asked in ((large, large), (waiting, parked)):
+                    half_closed, ended = await linked(it), await linked(it)
                     for _ in range(3):
-                        await cancelled.send(request)
-                    await cancelled.close()
-                    await half_closed.close()
+                        half_closed.send(asked[0], 13)
+                    ended.send(asked[1], 13)  # behind a second request nobody would read, and hear of the end
+                    half_closed._transport.write_eof()  # type: ignore[union-attr]
+                    ended.lose(ReplogError("given up"))
+                    half_closed._transport.pause_reading()  # type: ignore[union-attr]
+                    half_closed.lose(ReplogError("given up"))
         assert it.node._failure is None
-        await check_serves(it, topic)
-        purgatory = it.node.parts.requests.fetch_path._purgatory
-        await wait_until(lambda: len(purgatory) <= 20, timeout_s=60)
-
-
-async def test_hellos_and_answers_out_of_order_end_only_their_stream() -> None:
-    async with unhurried_node() as it:
-        topic = await leading(it)
-        epoch = it.node.parts.replicas.lifecycle.broker_epoch
-        position = FetchPartition(topic.topic_id, 0, 0)
-        hello = Hello("c", 1, it.node.incarnation_id)
-        peer = it.peer(1, it.node.incarnation_id)
-        for correlation_ids in ((5, 5, 5), (9, 3, -1), (-(2**63), 2**63 - 1, 0)):
-            stream: Any = await peer.open_fetch(hello)
-            for number, correlation_id in enumerate(correlation_ids):
-                await stream.send(
-                    FetchRequest(
-                        correlation_id, 1_000, 1, epoch, 10, 1, 1 << 20, (position,) if number % 2 == 0 else (),
-                        incremental=number != 1,
-                    )
-                )  # fmt: skip
-            await stream.receive()
-            await stream.close()
-        stream = await open_stream(it, "Produce")
-        await stream.send(client_hello("c", "again"))
-        with pytest.raises(InvalidRequestError, match="hello was said before"):
-            await stream.receive()
         await check_nothing_is_held(it)
         await check_serves(it, topic)
 
 
-async def first_picture(it: Running, request: Any) -> ReplogError | None:
-    """What a watch tells first has an end, or it is refused."""
-    updates: Any = it.connection.watch_metadata(request)
-    try:
-        while True:
-            update = await anext(updates)
-            assert update.cluster_id == "c"
-            if update.is_last:
-                return None
-    except ReplogError as error:
-        return error
-    finally:
-        await updates.aclose()
+# ---- APIs of our own -------------------------------------------------------------------------------------------------------
 
 
-async def test_no_watch_ends_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_transport, "_METADATA", also_bytes(tcp_transport._METADATA))
-    async with unhurried_node() as it:
+async def test_no_request_of_our_own_apis_ends_a_node(caplog: pytest.LogCaptureFixture) -> None:
+    async with unhurried_node() as it, links(it) as current:
         topic = await leading(it)
-        refused_count = count = 0
+        count = ended_count = 0
         async with healthy_client(it, await it.create("healthy")) as served:
-            for what, request in watch_requests():
+            for what, key, data in private_requests():
                 count += 1
-                async with asyncio.timeout(60):
-                    error = await first_picture(it, request)
-                refused_count += error is not None
-                assert error is None or is_ours(error), (what, str(error)[:500])
-                assert not isinstance(error, ConnectionLostError), (what, str(error)[:500])
+                answer = await answered(await current(), Body(key, data), 0, PrivateAnswer)
+                ended_count += not isinstance(answer, PrivateAnswer)
+                if isinstance(answer, PrivateAnswer):
+                    assert answer.error_code != ErrorCode.UNKNOWN_SERVER_ERROR, (what, answer.message[:500])
+                    assert len(answer.message) < 20_000, what
                 assert it.node._failure is None, what
-        assert refused_count > 5
-        assert count - refused_count > 20
-        assert served[0] > 0
-        await check_no_watch_is_left(it)
+        assert count > 400
+        assert 50 < ended_count < count
+        assert served[0] > 10
+        await check_nothing_is_held(it)
         await check_serves(it, topic)
+        assert no_bug_is_told(caplog)
 
 
-async def first_state(it: Running, request: Any) -> ReplogError | None:
-    """A watch of offsets tells something, or it is refused."""
-    updates: Any = it.connection.watch_offsets(request)
-    try:
-        await anext(updates)
-    except ReplogError as error:
-        return error
-    finally:
-        await updates.aclose()
-    return None
-
-
-async def test_no_watch_of_offsets_ends_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tags_of_a_header_end_no_node(caplog: pytest.LogCaptureFixture) -> None:
     async with unhurried_node() as it:
         topic = await leading(it)
-        requests = list(offsets_requests(topic.topic_id))
-        monkeypatch.setattr(tcp_transport, "_OFFSETS", also_bytes(tcp_transport._OFFSETS))
-        refused_count = 0
+        good = Writer()
+        RequestHeader(PRIVATE_APIS[PollOffsets].API_KEY, 0, 1, "hostile").write(good, 2)
+        head = good.joined()[:-1]
+        cluster_id = b"\x01" + b"\x90\x4e"
+        tails = [
+            b"\xff" * 5,
+            b"\xff\xff\xff\xff\x0f" + bytes(100),
+            cluster_id,
+            cluster_id + b"\x00",
+            cluster_id + b"\x03\x04xy",
+            cluster_id + b"\x02\x03xy",
+            b"\x02" + cluster_id[1:] + b"\x02\x02x" + cluster_id[1:] + b"\x02\x02y",
+            b"\x01\x00\xff\xff\x7f",
+            b"\x01\x00\xc0\x84\x3d" + bytes(1_000_000),
+        ]
+        for tail in tails:
+            for body in (b"", framed_poll(topic)):
+                reader, writer = await asyncio.open_connection("127.0.0.1", int(it.node.address.rpartition(":")[2]))
+                frame = head + tail + body
+                writer.write(struct.pack(">i", len(frame)) + frame)
+                writer.write_eof()
+                async with asyncio.timeout(30):
+                    await reader.read()
+                writer.close()
+                assert it.node._failure is None, tail
+        await check_serves(it, topic)
+        assert no_bug_is_told(caplog)
+
+
+def framed_poll(topic: TopicInfo) -> bytes:
+    writer = Writer()
+    question = PollOffsets(0, (WatchedPartition(topic.topic_id, 0),))
+    PrivateRequest(PRIVATE_APIS[PollOffsets], question, 50).write(writer, 0)
+    return writer.joined()
+
+
+@pytest.mark.parametrize("is_read", [True, False])
+async def test_a_storm_of_waits_on_one_connection_holds_nobody_up(is_read: bool) -> None:
+    async with unhurried_node() as it:
+        topic = await leading(it)
+        poll, wait = PRIVATE_APIS[PollOffsets], PRIVATE_APIS[WaitForMetadata]
+        watched = (WatchedPartition(topic.topic_id, 0),)
         async with healthy_client(it, await it.create("healthy")) as served:
-            for what, request in requests:
+            link = await linked(it)
+            if not is_read:
+                link._transport.pause_reading()  # type: ignore[union-attr]
+            asked = (
+                PrivateRequest(poll, PollOffsets(0, watched), 1_000),
+                PrivateRequest(wait, WaitForMetadata(0, None, None, 10), 1_000),
+            )
+            storm = [link.send(request, 0) for _ in range(300) for request in asked]
+            before = served[0]
+            await wait_until(lambda: served[0] > before + 5, timeout_s=30)
+            if is_read:
                 async with asyncio.timeout(60):
-                    error = await first_state(it, request)
-                refused_count += error is not None
-                assert error is None or is_ours(error), (what, str(error)[:500])
-                assert it.node._failure is None, what
-        assert refused_count > 5
-        assert len(requests) - refused_count > 20
-        assert served[0] > 0
-        node: Any = it.node
-        await wait_until(lambda: len(node.parts.requests.fetch_path.watches) == 0, timeout_s=60)
-        assert not node.parts.requests.fetch_path.watches._by_key
-        await check_serves(it, topic)
-
-
-async def test_watches_that_nobody_reads_hold_nobody_up() -> None:
-    """Left at their first step, in the middle, or never read from."""
-    async with unhurried_node() as it:
-        topic = await leading(it)
-        async with healthy_client(it, await it.create("healthy")):
-            watches: list[Any] = [it.connection.watch_metadata(WatchRequest(-1, follow=True)) for _ in range(100)]
-            for updates in watches:
-                await anext(updates)
-            for number in range(20):
-                await it.create(f"news-{number}")
-            for updates in watches[:50]:
-                assert (await anext(updates)).topics
-            await wait_until(lambda: len(waiting_watches(it)) == len(watches))
-            for updates in watches:
-                await updates.aclose()
+                    answers = [read_answer(body, PrivateAnswer, 0) for body in await asyncio.gather(*storm)]
+                assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
+                assert isinstance(poll.decode(answers[0].parts[0]).update, OffsetsUpdate)
+            link.lose(ReplogError("enough"))
         assert it.node._failure is None
-        await check_no_watch_is_left(it)
+        node: Any = it.node
+        watches = node.parts.requests.fetch_path.watches
+        await wait_until(lambda: not any(each.is_polled for each in watches._watches.values()), timeout_s=60)
+        assert len(watches) <= 1_000
+        await check_nothing_is_held(it)
         await check_serves(it, topic)
-
-
-def waiting_watches(it: Running) -> Any:
-    """Those that wait for news of the metadata."""
-    node: Any = it.node
-    return node.parts.replicas.publisher._changed._waiters
-
-
-async def check_no_watch_is_left(it: Running) -> None:
-    await wait_until(lambda: not waiting_watches(it), timeout_s=60)
