@@ -263,7 +263,11 @@ async def test_what_is_no_broker_is_told_apart(opening: Misbehaves, error: type[
     ("body", "error", "text"),
     [
         (struct.pack(">h", 35) + bytes(20), UnsupportedVersionError, "does not know version 3 of ApiVersions"),
-        (struct.pack(">h", 104) + bytes(20), InconsistentClusterIdError, "refuses to say what it serves"),
+        (
+            struct.pack(">h", 104) + bytes(20),
+            InconsistentClusterIdError,
+            r"does not belong to cluster c\. Check the address",
+        ),
         (struct.pack(">h", 4711) + bytes(20), ReplogError, "4711"),
         (b"\0", ReplogError, "refuses to say what it serves"),
         (struct.pack(">h", 0), MalformedFrameError, "."),
@@ -276,7 +280,7 @@ async def test_a_refused_opening_is_its_error(body: bytes, error: type[ReplogErr
 
     async with scripted(opening=refuse) as server:
         with pytest.raises(error, match=text):
-            await open_link(server.endpoint)
+            await open_link(server.endpoint, cluster_id="c")
         await until(lambda: not server.peers)
 
 
