@@ -24,6 +24,10 @@ RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""
 
 
+BUSY_LINGER_S = 0.01
+"""How long a batch waits for a caller who is in the middle of sending to fill it; without, it would leave in pieces."""
+
+
 class AccumulatorSettings(Struct, frozen=True):
     batch_size_bytes: int
     """A batch is closed at this size, or the topic's `max.message.bytes`; a record that is larger gets one of its own."""
@@ -72,6 +76,7 @@ class Accumulator:
         home: The loop of the producer, looked at for each new batch; None: whichever runs.
 
     Attributes:
+        is_busy: Whether a caller is in the middle of sending: it has let the loop run, and goes on in its next turn.
         memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
             record is appended, and counted by its batch, or never will be.  The wait ends: every batch is acknowledged or
             fails at its delivery time-out, and gives its memory back.
@@ -85,6 +90,7 @@ class Accumulator:
         self.settings = settings
         self.memory = ByteSemaphore(settings.buffer_memory_bytes)
         self.flushing_count = 0
+        self.is_busy = False
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
         self.is_compressing = settings.is_compressing
@@ -97,6 +103,12 @@ class Accumulator:
     @property
     def is_flushing(self) -> bool:
         return self.flushing_count > 0
+
+    def lingers_until_s(self, batch: ProducerBatch) -> float:
+        """Returns when a batch that is not full may go, seconds of the loop's time; 0 while somebody flushes."""
+        if self.is_flushing:
+            return 0.0
+        return batch.created_s + max(self.linger_s, BUSY_LINGER_S if self.is_busy else 0.0)
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,10 @@ Order is kept by three rules:
 - until the broker has acknowledged a first batch of an identity, only one is in flight: a broker that has never heard
   of a producer takes any sequence, and would take the second batch for the first.
 
+A message costs the brokers milliseconds, whatever is in it, so what goes in pieces costs them a multiple.  A batch that is
+not full goes at once while nobody is in the middle of sending.  While somebody is, it waits for the answer to the one before
+it, if there is one, or else until `BUSY_LINGER_S` have passed; full it goes at once.
+
 A batch that failed for good leaves a *gap*: what was sent after it may be refused.  What is new goes on in the next epoch
 of the producer id (KIP-360), so that the broker refuses bytes of the old epoch that are still on the way, in a connection
 that was given up, once it has a batch of the new one.  Until then it would take them, so the batches behind the gap are
@@ -263,6 +267,8 @@ class PartitionQueue:
         if self._closed:
             first = self._closed[0]
             return None if first.is_partial and len(self._closed) == 1 and not allow_partial else first
+        if self._accumulator.is_busy and self.window and not self._accumulator.is_flushing:
+            return None
         return self._open if allow_partial and now_s >= self.lingers_until_s() else None
 
     def _resendable(self, i: int) -> ProducerBatch | None:
@@ -280,9 +286,7 @@ class PartitionQueue:
 
     def lingers_until_s(self) -> float:
         """Returns when the open batch may go although it is not full; 0 when there is none, or somebody flushes."""
-        if self._open is None or self._accumulator.is_flushing:
-            return 0.0
-        return self._open.created_s + self._accumulator.linger_s
+        return 0.0 if self._open is None else self._accumulator.lingers_until_s(self._open)
 
     # ---- sending and replies ---------------------------------------------------------------------------------------
 

@@ -461,12 +461,24 @@ class Producer:
 
     async def _yield(self) -> None:
         """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
+        self._view.home.enter()
         self._bytes_since_yield = 0
         self._yielding_count += 1
+        if not self._accumulator.is_busy:
+            self._accumulator.is_busy = True
+            asyncio.get_running_loop().call_soon(self._end_busy)
         try:
             await asyncio.sleep(0)
         finally:
             self._yielding_count -= 1
+
+    def _end_busy(self) -> None:
+        """Lets batches that are not full go, once a turn of the loop has passed in which nobody went on sending."""
+        if self._yielding_count:
+            asyncio.get_running_loop().call_soon(self._end_busy)
+            return
+        self._accumulator.is_busy = False
+        self._router.wake()
 
     async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
         """Waits for the topic's metadata and for room, which is reserved for the caller then; see `Accumulator.memory`."""

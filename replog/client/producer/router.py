@@ -148,13 +148,17 @@ class Router:
         """Whether its producer lives in an event loop, and is not closed."""
         return self._view.home.loop is loop and not self._is_closed
 
+    def wake(self) -> None:
+        """Tells the senders that batches which were waiting to be filled may go."""
+        for sender in self._senders.values():
+            sender.wake()
+
     async def flush(self) -> None:
         """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once."""
         accumulator = self._accumulator
         accumulator.flushing_count += 1
         try:
-            for sender in self._senders.values():
-                sender.wake()
+            self.wake()
             futures = [batch.future for batch in accumulator.unresolved()]
             if futures:
                 await asyncio.wait(futures)

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from replog.client.cluster.addresses import LeaderAddress
-from replog.client.producer.accumulator import Accumulator, AccumulatorSettings
+from replog.client.producer.accumulator import BUSY_LINGER_S, Accumulator, AccumulatorSettings
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
 from replog.client.producer.partition_queue import PRODUCER_EPOCH_MAX, PartitionQueue
 from replog.errors import (
@@ -236,6 +236,35 @@ async def test_lingering_batches_wait_unless_full_or_flushed() -> None:
     assert queue.sendable(queue.lingers_until_s() - 1, allow_partial=True) is None
     assert queue.sendable(queue.lingers_until_s(), allow_partial=True) is not None
     queue._accumulator.flushing_count = 1
+    assert queue.sendable(NOW, allow_partial=True) is not None
+
+
+async def test_while_somebody_sends_a_batch_waits_to_be_full_but_not_for_long() -> None:
+    queue = make(batch_size_bytes=200)
+    establish(queue)
+    queue.append(1000, None, b"a" * 30, (), 127)
+    now_s = queue._open.created_s  # type: ignore[union-attr]
+    queue._accumulator.is_busy = True
+    assert queue.sendable(now_s, allow_partial=True) is None
+    assert queue.sendable(now_s + BUSY_LINGER_S, allow_partial=True) is not None
+    fill(queue, 4)
+    assert queue.sendable(now_s, allow_partial=False) is not None, "a full one goes at once"
+
+
+async def test_while_somebody_sends_a_batch_waits_for_the_answer_to_the_one_before_it() -> None:
+    queue = make(batch_size_bytes=200)
+    establish(queue)
+    queue.append(1000, None, b"a", (), 127)
+    first = send(queue)
+    assert first is not None, "nobody is in the middle of sending"
+    queue.append(1000, None, b"b", (), 127)
+    assert queue.sendable(NOW, allow_partial=True) is not None
+    queue._accumulator.is_busy = True
+    assert queue.sendable(NOW, allow_partial=True) is None
+    queue._accumulator.flushing_count = 1
+    assert queue.sendable(NOW, allow_partial=True) is not None
+    queue._accumulator.flushing_count = 0
+    queue.handle_acknowledged(first, 1, -1)
     assert queue.sendable(NOW, allow_partial=True) is not None
 
 

@@ -67,6 +67,22 @@ async def test_batches_fill_while_requests_are_in_flight_and_share_messages() ->
     assert max(len(request.partitions) for request in cluster.nodes[1].produced) == 4
 
 
+async def test_who_sends_without_a_pause_fills_batches_and_the_last_one_does_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("replog.client.producer.accumulator.BUSY_LINGER_S", 3600.0)
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"nobody else sends"))
+        deliveries = [await producer.send("t", b"%01000d" % i) for i in range(2000)]
+        await deliveries[-1]
+        assert not producer._accumulator.is_busy
+    counts = [parse_header(batch).records_count for batch in cluster.logs["t", 0].batches]
+    assert counts[0] == 1
+    assert len(counts) == 5, "four batches of half a megabyte"
+
+
 async def test_batches_are_as_small_as_the_topic_wants_them() -> None:
     cluster = FakeCluster()
     cluster.configs["t"] = {"max.message.bytes": "1000"}
