@@ -67,10 +67,20 @@ cdef inline Py_ssize_t plain_bytes(PyObject* record) noexcept:
     return total
 
 
+cdef class ByteMeter:
+    """Counts the bytes of many batches; see `_append_py.ByteMeter`."""
+
+    cdef public int64_t held_bytes
+
+    def __init__(self):
+        self.held_bytes = 0
+
+
 cdef class BatchBuilder:
     """One batch being filled, encoded record by record as it comes; see `_codec_py.BatchBuilder`."""
 
     cdef Output _output
+    cdef ByteMeter _meter
     cdef Py_ssize_t _size
     cdef Py_ssize_t _max_bytes
     cdef int _attributes
@@ -80,9 +90,10 @@ cdef class BatchBuilder:
     cdef int64_t _max_timestamp
     cdef int32_t _count
 
-    def __init__(self, *, max_bytes, int attributes=0, base_timestamp=None):
+    def __init__(self, *, max_bytes, int attributes=0, base_timestamp=None, ByteMeter meter=None):
         if attributes & CODEC_MASK:
             require_codec(attributes & CODEC_MASK)
+        self._meter = meter
         self._max_bytes = min(max_bytes, INT32_MAX)
         self._attributes = attributes
         self._fixed_base = base_timestamp is not None
@@ -118,18 +129,26 @@ cdef class BatchBuilder:
             self._output.grow(self._size, max(size, min(2 * self._output.capacity, self._max_bytes)))
         return 0
 
+    cdef inline void _grow_to(self, Py_ssize_t size) noexcept:
+        if self._meter is not None:
+            self._meter.held_bytes += size - self._size
+        self._size = size
+
     cdef int32_t _append(self, object time, object key, object value, object headers) except -2:
         """Relative offset, or -1 when the record does not fit; nothing changes on -1 or an error."""
-        cdef int64_t timestamp
+        cdef int overflow = 0
+        cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(time, &overflow)
+        if timestamp < -1 or overflow:
+            raise InvalidRecordError(f"timestamp {time} ms is neither a time since 1970 nor -1 for none")
+        return self._append_at(timestamp, key, value, headers)
+
+    cdef int32_t _append_at(self, int64_t timestamp, object key, object value, object headers) except -2:
+        """`_append` at a time of -1 or later."""
         cdef Py_ssize_t key_size = nullable_size(key)
         cdef Py_ssize_t value_size = nullable_size(value)
         cdef Py_ssize_t length
         cdef tuple pairs = None
         cdef uint8_t* p
-        cdef int overflow = 0
-        timestamp = PyLong_AsLongLongAndOverflow(time, &overflow)
-        if timestamp < -1 or overflow:
-            raise InvalidRecordError(f"timestamp {time} ms is neither a time since 1970 nor -1 for none")
         cdef int64_t base = timestamp if self._count == 0 and not self._fixed_base else self._base_timestamp
         cdef int64_t delta = wrapping_subtract(timestamp, base)
         length = 1 + varint_bytes(delta) + varint_bytes(self._count)
@@ -154,7 +173,7 @@ cdef class BatchBuilder:
             p[0] = 0
         else:
             put_headers(p, pairs)
-        self._size = size
+        self._grow_to(size)
         self._base_timestamp = base
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
@@ -253,7 +272,7 @@ cdef class BatchBuilder:
         p = put_bytes(p, PyBytes_AS_STRING_raw(key) if key_size >= 0 else NULL, key_size)
         p = put_bytes(p, PyBytes_AS_STRING_raw(value) if value_size >= 0 else NULL, value_size)
         p[0] = 0
-        self._size = p + 1 - self._output.data
+        self._grow_to(p + 1 - self._output.data)
         if timestamp > self._max_timestamp:
             self._max_timestamp = timestamp
         self._count += 1

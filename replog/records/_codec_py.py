@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from replog.errors import InvalidRecordError
+from replog.records._append_py import Appender, ByteMeter, OpenBatches, RecordPlace, StickyPartition
 from replog.records._columns_py import ColumnSet
 from replog.records._crc32c import crc32c
 from replog.records._parsing_py import read_headers, read_record, read_start, walk, wrapped
@@ -53,8 +54,13 @@ from replog.records.model import (
 
 __all__ = [
     "IMPLEMENTATION",
+    "Appender",
     "BatchBuilder",
+    "ByteMeter",
+    "OpenBatches",
+    "RecordPlace",
     "RowSource",
+    "StickyPartition",
     "check_records",
     "decode_batch",
     "decode_columns",
@@ -119,6 +125,7 @@ class BatchBuilder:
         attributes: The attributes field; see `replog.records.attribute_bits`.
         base_timestamp: The base timestamp in ms; by default the first record's own. Compaction puts the delete
             horizon here.
+        meter: What counts the bytes of the records that it takes; None: nothing does.
 
     Raises:
         UnsupportedCompressionError: The codec in the attributes cannot be used here.
@@ -128,10 +135,27 @@ class BatchBuilder:
         - an `append` that fails or does not fit changes nothing.
     """
 
-    __slots__ = ("_attributes", "_base_timestamp", "_body", "_count", "_given_base", "_max_bytes", "_max_timestamp")
+    __slots__ = (
+        "_attributes",
+        "_base_timestamp",
+        "_body",
+        "_count",
+        "_given_base",
+        "_max_bytes",
+        "_max_timestamp",
+        "_meter",
+    )
 
-    def __init__(self, *, max_bytes: int, attributes: int = 0, base_timestamp: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        attributes: int = 0,
+        base_timestamp: int | None = None,
+        meter: ByteMeter | None = None,
+    ) -> None:
         require_codec(attributes & CODEC_MASK)
+        self._meter = meter
         self._max_bytes = min(max_bytes, INT32_MAX)
         self._attributes = attributes
         self._given_base = base_timestamp
@@ -186,6 +210,8 @@ class BatchBuilder:
             return None
         self._body += length
         self._body += record
+        if self._meter is not None:
+            self._meter.held_bytes += len(length) + len(record)
         self._base_timestamp = base
         self._max_timestamp = max(self._max_timestamp, timestamp)
         self._count += 1

@@ -291,7 +291,7 @@ cdef bint put_row(BatchBuilder builder, RowSource source, Py_ssize_t row) except
         put_row_headers(p, builder._output.data + size, source, row, start, end)
     else:
         p[0] = 0
-    builder._size = size
+    builder._grow_to(size)
     builder._base_timestamp = base
     if timestamp > builder._max_timestamp:
         builder._max_timestamp = timestamp

@@ -55,8 +55,13 @@ RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
 """What a header of a record takes beyond its name and its value."""
 CHARACTER_BYTES_MAX = 4
 """Of a header's name, in UTF-8."""
+Appender = _codec.Appender
 BatchBuilder = _codec.BatchBuilder
+ByteMeter = _codec.ByteMeter
+OpenBatches = _codec.OpenBatches
+RecordPlace = _codec.RecordPlace
 RowSource = _codec.RowSource
+StickyPartition = _codec.StickyPartition
 extend_rows = _codec.extend_rows
 group_rows = _codec.group_rows
 IMPLEMENTATION: str = _codec.IMPLEMENTATION

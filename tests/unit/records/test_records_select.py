@@ -62,9 +62,14 @@ def test_this_process_says_what_it_uses() -> None:
 @pytest.mark.parametrize(
     "name",
     [
+        "Appender",
         "BatchBuilder",
+        "ByteMeter",
         "IMPLEMENTATION",
+        "OpenBatches",
+        "RecordPlace",
         "RowSource",
+        "StickyPartition",
         "check_records",
         "decode_batch",
         "decode_columns",
