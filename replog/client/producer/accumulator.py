@@ -17,11 +17,27 @@ from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.config import ProducerConfig
 from replog.client.types import TopicPartition
 from replog.errors import ReplogError
-from replog.records import Codec
+from replog.records import ByteMeter, Codec
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 RECENT_FAILURES_MAX = 64
 """How many failed batches `flush` remembers to report; the first one matters."""
+
+
+class _Memory(ByteSemaphore):
+    """The producer's memory, of which batches take more as they grow, by their meter."""
+
+    def __init__(self, limit_bytes: int, meter: ByteMeter) -> None:
+        self._meter = meter
+        super().__init__(limit_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._meter.held_bytes
+
+    @held_bytes.setter
+    def held_bytes(self, held_bytes: int) -> None:
+        self._meter.held_bytes = held_bytes
 
 
 BUSY_LINGER_S = 0.01
@@ -77,6 +93,7 @@ class Accumulator:
 
     Attributes:
         is_busy: Whether a caller is in the middle of sending: it has let the loop run, and goes on in its next turn.
+        meter: What counts the bytes of all batches, and what is reserved, for `memory`.
         memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
             record is appended, and counted by its batch, or never will be.  The wait ends: every batch is acknowledged or
             fails at its delivery time-out, and gives its memory back.
@@ -88,7 +105,8 @@ class Accumulator:
         home: HomeLoop | None = None,
     ) -> None:
         self.settings = settings
-        self.memory = ByteSemaphore(settings.buffer_memory_bytes)
+        self.meter = ByteMeter()
+        self.memory = _Memory(settings.buffer_memory_bytes, self.meter)
         self.flushing_count = 0
         self.is_busy = False
         self.linger_s = settings.linger_ms / 1000
@@ -125,6 +143,7 @@ class Accumulator:
         return ProducerBatch(
             topic_partition,
             loop.create_future(),
+            meter=self.meter,
             max_bytes=max_bytes,
             created_s=now_s,
             deadline_s=now_s + self.settings.delivery_timeout_ms / 1000,

@@ -16,7 +16,7 @@ from msgspec import Struct
 from replog.client.home_loop import require_loop
 from replog.client.types import DeliveredRange, RecordMetadata, TopicPartition
 from replog.errors import ReplogError, raised_anew
-from replog.records import BatchBuilder, with_producer
+from replog.records import HEADER_BYTES, BatchBuilder, ByteMeter, RecordPlace, with_producer
 
 T = TypeVar("T")
 
@@ -53,7 +53,9 @@ class ProducerBatch:
     """
 
     __slots__ = (
+        "_charged_bytes",
         "_leader_epoch",
+        "_records_count",
         "_unanswered_epoch",
         "_waiters",
         "append_time_ms",
@@ -62,7 +64,6 @@ class ProducerBatch:
         "base_sequence",
         "builder",
         "callbacks",
-        "charged_bytes",
         "compressed",
         "created_s",
         "deadline_s",
@@ -74,7 +75,6 @@ class ProducerBatch:
         "is_partial",
         "must_renumber",
         "payload",
-        "records_count",
         "topic_partition",
         "was_seen",
     )
@@ -84,17 +84,18 @@ class ProducerBatch:
         topic_partition: TopicPartition,
         future: asyncio.Future[None],
         *,
+        meter: ByteMeter,
         max_bytes: int,
         created_s: float,
         deadline_s: float,
     ) -> None:
         self.topic_partition = topic_partition
         self.future = future
-        self.builder = BatchBuilder(max_bytes=max_bytes)
+        self.builder = BatchBuilder(max_bytes=max_bytes, meter=meter)
         self.created_s = created_s
         self.deadline_s = deadline_s
-        self.charged_bytes = 0
-        self.records_count = 0
+        self._charged_bytes = 0  # these two: set once the builder is emptied
+        self._records_count = 0
         self.is_compressing = False
         self.is_partial = False
         self.compressed: bytes | None = None
@@ -118,6 +119,15 @@ class ProducerBatch:
         return self.future.done()
 
     @property
+    def records_count(self) -> int:
+        return self._records_count or self.builder.records_count
+
+    @property
+    def charged_bytes(self) -> int:
+        """The bytes of its records as they count in the producer's memory, uncompressed."""
+        return self._charged_bytes or self.builder.size_bytes - HEADER_BYTES
+
+    @property
     def size_bytes(self) -> int:
         """Size on the wire: exact once compressed or encoded, the uncompressed size before."""
         encoded = self.compressed if self.payload is None else self.payload
@@ -126,6 +136,7 @@ class ProducerBatch:
     def begin_compression(self) -> bytes:
         """Returns the batch, uncompressed and without a producer; it takes no more records."""
         self.is_compressing = True
+        self._seal()
         return self.builder.build()
 
     def encode(self, identity: ProducerIdentity | None, base_sequence: int) -> None:
@@ -134,10 +145,16 @@ class ProducerBatch:
         self.base_sequence = base_sequence
         if self.compressed is not None:
             self.payload, self.compressed = _stamped(self.compressed, identity, base_sequence), None
-        elif identity is None:
+            return
+        self._seal()
+        if identity is None:
             self.payload = self.builder.build()
         else:
             self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
+
+    def _seal(self) -> None:
+        """Keeps what the builder knows, which is emptied next."""
+        self._charged_bytes, self._records_count = self.charged_bytes, self.records_count
 
     def renumber(self, identity: ProducerIdentity, base_sequence: int) -> None:
         """Puts the same records under another identity; see the invariants."""
@@ -179,6 +196,7 @@ class ProducerBatch:
 
     def _let_go(self) -> None:
         self.in_flight = False
+        self._seal()
         self.payload = self.compressed = None
         del self.builder
 
@@ -324,18 +342,18 @@ class BatchOutcome(_Future[T]):
         return removed_count
 
 
-class Delivery(BatchOutcome[RecordMetadata]):
+class Delivery(BatchOutcome[RecordMetadata], RecordPlace):  # type: ignore[misc]  # no future but to type checkers
     """The outcome of one record, to be awaited (or not: `flush` waits for all of them).
 
     `await delivery` gives its `RecordMetadata` or raises what kept the record from being acknowledged.
     """
 
-    __slots__ = ("_batch", "_relative_offset", "_timestamp_ms")
+    __slots__ = ()
+
+    _batch: ProducerBatch
 
     def __init__(self, batch: ProducerBatch, relative_offset: int, timestamp_ms: int) -> None:
-        self._batch = batch
-        self._relative_offset = relative_offset
-        self._timestamp_ms = timestamp_ms
+        RecordPlace.__init__(self, batch, relative_offset, timestamp_ms)  # nothing else: an `Appender` leaves this out
 
     @property
     def place(self) -> tuple[ProducerBatch, int]:

@@ -118,6 +118,8 @@ def spread(
     """
     if partition is not None or not chunk.has_keys:
         size_bytes = chunk.size_bytes - len(chunk.rows) * (RECORD_OVERHEAD_BYTES_MAX - RECORD_OVERHEAD_BYTES)
+        if partition is None:
+            queues.end_full_batch(chunk.size_bytes, is_run=True)
         return ((queues.queue_for(partitioner, None, partition, size_bytes), chunk.rows),)
     groups: dict[int, list[RecordInput]] = {}
     partitions_count = len(queues.queues)

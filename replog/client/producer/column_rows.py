@@ -61,7 +61,8 @@ class ColumnRows:
         instead = 0
         if NO_PARTITION in self._numbers[start:end]:
             if self._is_by_key:
-                instead = self._partitioner.partition(queues.name, None, size_bytes, count, queues.available)
+                queues.end_full_batch(size_bytes, is_run=True)
+                instead = queues.queue_for(self._partitioner, None, None, size_bytes).partition_id
             else:
                 self._ask_for_each(start, end, queues)
         return group_rows(self._numbers, start, end, count, instead)

@@ -51,6 +51,7 @@ from replog.records import (
     HEADER_BYTES,
     Buffer,
     Header,
+    OpenBatches,
     RecordInput,
     RowSource,
     batch_bytes_bound,
@@ -68,7 +69,9 @@ class PartitionQueue:
         - at most one batch is in flight while there is a gap, or the identity is not established, or there is none.
 
     Args:
-        on_expired: A function that is told when a batch was lost to its delivery time-out.
+        open_batches: Where the open batches of the topic stand, which has a place for this partition's; None: nowhere.
+        on_ready: A function that is told when something may have to be sent although no record has come: a batch was closed, or was lost to
+            its delivery time-out.
 
     Attributes:
         leader: The broker to send to; None while there is nobody.
@@ -86,7 +89,8 @@ class PartitionQueue:
         topic_id: UUID,
         partition_id: int,
         *,
-        on_expired: Callable[[PartitionQueue], None] = lambda _queue: None,
+        open_batches: OpenBatches | None = None,
+        on_ready: Callable[[PartitionQueue], None] = lambda _queue: None,
     ) -> None:
         self.topic_partition = TopicPartition(topic, partition_id)
         self.topic = topic
@@ -102,7 +106,8 @@ class PartitionQueue:
         self.failures_count = 0
         self.batch_bytes_max = accumulator.settings.batch_size_bytes
         self._accumulator = accumulator
-        self._on_expired = on_expired
+        self._open_batches = open_batches
+        self._on_ready = on_ready
         self._open: ProducerBatch | None = None
         self._closed: deque[ProducerBatch] = deque()
         self._next_sequence = 0
@@ -128,18 +133,31 @@ class PartitionQueue:
             if relative_offset is None:
                 raise _does_not_fit(size_bytes)
             self._go_on_with(batch, size_bytes)
-        self._charge(batch)
         return batch, relative_offset
+
+    def close_if_full(self, size_bytes: int) -> None:
+        """Closes the open batch if `size_bytes` may not fit into it."""
+        if self._open is not None and self._open.size_bytes + size_bytes > self.batch_bytes_max:
+            self._closed.append(self._open)
+            self._set_open(None)
+            self._on_ready(self)
 
     def _go_on_with(self, batch: ProducerBatch, size_bytes: int) -> None:
         """Makes `batch`, which has one record of at most `size_bytes`, the open one."""
         if self._open is not None:
             self._closed.append(self._open)
-        self._open = batch
         self._accumulator.opened(batch, self)
         if size_bytes > self.batch_bytes_max:
             self._closed.append(batch)  # for itself: a record beside it must not fail with one that is too large
-            self._open = None
+            self._set_open(None)
+        else:
+            self._set_open(batch)
+
+    def _set_open(self, batch: ProducerBatch | None) -> None:
+        """Sets the batch to which records are added, also those that do not come by way of this queue."""
+        self._open = batch
+        if self._open_batches is not None:
+            self._open_batches.put(self.partition_id, batch, None if batch is None else batch.builder)
 
     def extend(self, records: Sequence[RecordInput]) -> Iterator[tuple[ProducerBatch, int, int]]:
         """Appends `records`, none of which is larger than a batch may be, while the caller iterates; see `append`.
@@ -152,10 +170,7 @@ class PartitionQueue:
             batch, first = self._open, 0
             if batch is not None:
                 first = batch.records_count
-                try:
-                    batch.builder.extend(records[start:] if start else records)
-                finally:
-                    self._charge(batch)
+                batch.builder.extend(records[start:] if start else records)
             if batch is None or batch.records_count == first:
                 time_ms, key, value, headers = records[start]
                 batch, first = self.append(time_ms, key, value, headers, batch_bytes_bound(key, value, headers))
@@ -174,11 +189,8 @@ class PartitionQueue:
         while done < count:
             batch, added = self._open, 0
             if batch is not None:
-                try:
-                    added = extend_rows(batch.builder, source, numbers, done)
-                finally:
-                    first = batch.records_count
-                    self._charge(batch)
+                first = batch.records_count
+                added = extend_rows(batch.builder, source, numbers, done)
             if batch is None or not added:
                 batch, first, added = self._new_batch_of(source, numbers[4 * done : 4 * done + 4]), 0, 1
             yield batch, first, added
@@ -192,16 +204,7 @@ class PartitionQueue:
         if not extend_rows(batch.builder, source, row, 0):
             raise _does_not_fit(size_bytes)
         self._go_on_with(batch, size_bytes)
-        self._charge(batch)
         return batch
-
-    def _charge(self, batch: ProducerBatch) -> None:
-        """Counts what was added to the batch, to the byte."""
-        builder = batch.builder
-        charged_bytes = builder.size_bytes - HEADER_BYTES
-        self._accumulator.memory.held_bytes += charged_bytes - batch.charged_bytes
-        batch.charged_bytes = charged_bytes
-        batch.records_count = builder.records_count
 
     # ---- choosing --------------------------------------------------------------------------------------------------
 
@@ -254,7 +257,7 @@ class PartitionQueue:
         """Returns the records of `batch`, which `compressible` gave, uncompressed; it takes no more of them."""
         if batch is self._open:
             self._closed.append(batch)
-            self._open = None
+            self._set_open(None)
             batch.is_partial = True
         return batch.begin_compression()
 
@@ -297,7 +300,7 @@ class PartitionQueue:
         """
         if batch.attempt == 0:
             if batch is self._open:
-                self._open = None
+                self._set_open(None)
             else:
                 self._closed.popleft()
             batch.encode(self.identity, self._take_sequences(batch))
@@ -354,13 +357,13 @@ class PartitionQueue:
     def expire(self, batch: ProducerBatch) -> None:
         """Fails `batch`, whose delivery time-out is over."""
         self.handle_failed(batch, self._expired_error(batch))
-        self._on_expired(self)
+        self._on_ready(self)
 
     def fail_all(self, error: ReplogError) -> None:
         """Fails all that is unresolved: nothing of this partition is sent any more (topic deleted, producer closed)."""
         for batch in list(self._unresolved()):
             self._accumulator.fail(batch, error)
-        self._open = None
+        self._set_open(None)
         self._closed.clear()
         self.window.clear()
 
@@ -458,7 +461,7 @@ class PartitionQueue:
 
     def _drop_unsent(self, batch: ProducerBatch) -> None:
         if batch is self._open:
-            self._open = None
+            self._set_open(None)
         else:
             self._closed.remove(batch)
 

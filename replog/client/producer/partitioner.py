@@ -1,7 +1,8 @@
 """Which partition a record without one goes to: Kafka's rule, so that both systems place a key alike.
 
 A key's partition is ``murmur2(key) & 0x7fffffff % partitions``.  Records without a key stick to one partition until
-about a batch's worth of bytes went there, then move on at random: full batches, even spread (KIP-480, KIP-794).
+about a batch's worth of bytes went there and the batch ends, then move on at random: full batches, even spread (KIP-480,
+KIP-794).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from replog.errors import ConfigError
+from replog.records import StickyPartition
 from replog.records.key_hash import murmur2
 
 _CACHED_KEY_BYTES_MAX = 64
@@ -55,29 +57,36 @@ class DefaultPartitioner:
     """Keys by murmur2, no key: sticky.
 
     Args:
-        sticky_bytes: The bytes after which records without a key move to another partition.
+        sticky_bytes: About how many bytes of records without a key go to one partition before they move to another.
         rng: The source of chance that chooses the next sticky partition.
     """
 
     def __init__(self, *, sticky_bytes: int, rng: random.Random) -> None:
         self._sticky_bytes = sticky_bytes
         self._rng = rng
-        self._sticky: dict[str, list[int]] = {}  # topic -> [partition, bytes left]
+        self._sticky: dict[str, StickyPartition] = {}
 
     def partition(
         self, topic: str, key: bytes | None, size_bytes: int, partitions_count: int, available: Sequence[int]
     ) -> int:
         if key is not None:
             return partition_of_key(key, partitions_count)
-        sticky = self._sticky.get(topic)
-        if sticky is None or sticky[1] <= 0 or (sticky[0] not in available and available):
-            sticky = self._sticky[topic] = [self._next(sticky, partitions_count, available), self._sticky_bytes]
-        sticky[1] -= size_bytes
-        return sticky[0]
-
-    def _next(self, last: list[int] | None, partitions_count: int, available: Sequence[int]) -> int:
+        sticky = self.sticky(topic)
         choices = available or range(partitions_count)
-        others = [partition for partition in choices if last is None or partition != last[0]]
+        if sticky.left_bytes <= 0 or sticky.partition not in choices:
+            sticky.begin(self._next(sticky.partition, choices))
+        sticky.left_bytes -= size_bytes
+        return sticky.partition
+
+    def sticky(self, topic: str) -> StickyPartition:
+        """Returns where a topic's records without a key go for now, to be told of the ends of batches."""
+        sticky = self._sticky.get(topic)
+        if sticky is None:
+            sticky = self._sticky[topic] = StickyPartition(self._sticky_bytes)
+        return sticky
+
+    def _next(self, last: int, choices: Sequence[int]) -> int:
+        others = [partition for partition in choices if partition != last]
         return self._rng.choice(others or choices)
 
 

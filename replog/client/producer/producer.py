@@ -1,7 +1,7 @@
 """`Producer`: records in, acknowledgements out.
 
 A record's way: `send` picks a partition and appends it to that partition's open batch (`PartitionQueue`, memory
-counted by `Accumulator`); the leader's `BrokerSender` gathers batches of many partitions into one message; the reply
+counted by `Accumulator`), in one compiled call where there is nothing else to look at (`Appender`); the leader's `BrokerSender` gathers batches of many partitions into one message; the reply
 resolves the batch, and with it every `Delivery` of its records.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import Any, Never, Self
 
@@ -46,11 +46,13 @@ from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.host.forks import raise_if_carried, tell_at_fork
-from replog.records import HEADER_BYTES, Buffer, CodecName, Columns, Header, batch_bytes_bound
+from replog.records import HEADER_BYTES, Appender, Buffer, CodecName, Columns, Header, batch_bytes_bound
 from replog.waiting.ending import Ending
 
-YIELD_BYTES = 64 * 1024
+TURN_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
+
+NANOSECONDS_PER_MS = 1_000_000
 
 _DATA = (bytes, type(None))
 
@@ -66,11 +68,6 @@ ABORT_FLUSH_MS = 1_000
 DEFAULTS = ProducerConfig()
 
 _log = logging.getLogger(__name__)
-
-
-def wall_ms() -> int:
-    """Returns the time of day of this machine, milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
 
 
 class Producer:
@@ -142,7 +139,7 @@ class Producer:
             compression_zstd_level=compression_zstd_level,
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
-        self._wall_ms = transport.wall_ms if isinstance(transport, TimedTransport) else wall_ms
+        self._wall_ns = _clock_of(transport)
         check_partitioner(partitioner)
         self._partitioner = (
             DefaultPartitioner(sticky_bytes=batch_size_bytes, rng=self._view.rng)
@@ -151,11 +148,21 @@ class Producer:
         )
         self._accumulator = Accumulator(AccumulatorSettings.of(self.config), self._view.home)
         self._memory = self._accumulator.memory
-        self._router = Router(self._view, self._accumulator, self.config)
+        self._router = Router(self._view, self._accumulator, self.config, self._partitioner)
+        self._appender = Appender(
+            Delivery,
+            self._accumulator.meter,
+            self._wall_ns,
+            limit_bytes=self.config.buffer_memory_bytes,
+            record_bytes_max=self.config.max_request_bytes,
+            overhead_bytes=RECORD_BYTES_BOUND,
+            topics=self._router.open_batches,
+        )
+        self._append = self._appender.append
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
-        self._bytes_since_yield = 0
+        self._appender.turn_bytes = TURN_BYTES
         self._yielding_count = 0
         self._is_closed = False
         self._ending = Ending(self._release)
@@ -215,7 +222,7 @@ class Producer:
             await self._give_up()
             return
         self._view.home.enter()
-        self._is_closed = True
+        self._refuse_records()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
                 await self._router.flush()
@@ -226,7 +233,7 @@ class Producer:
 
     async def _give_up(self) -> None:
         """Ends a producer whose loop was closed before it was: nothing of it can be sent or waited for."""
-        self._is_closed = True
+        self._refuse_records()
         await self._view.close()
         lost_count = sum(batch.records_count for batch in self._accumulator.unresolved())
         self._router.has_told_lost = True
@@ -238,10 +245,17 @@ class Producer:
 
     def handle_fork(self) -> None:
         """Closes this copy in a forked child, which sends nothing: the parent has what waits here, and sends it."""
-        self._is_closed = self._is_closed or self._view.home.is_carried
+        if self._view.home.is_carried:
+            self._refuse_records()
+
+    def _refuse_records(self) -> None:
+        """Makes every `send` from now on an error."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._appender.blocked_count += 1
 
     async def _release(self) -> None:
-        self._is_closed = True
+        self._refuse_records()
         self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
         await self._router.close()
         await self._view.close()
@@ -290,10 +304,25 @@ class Producer:
                 valid Unicode.
             BrokerClosedError: The producer was closed.
         """
+        delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
+        if delivery is not None:  # nearly always: all of the rest has to be looked at once in a batch or a turn
+            return delivery
+        return await self._send(topic, value, key, partition, timestamp_ms, headers)
+
+    async def _send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        timestamp_ms: int | None,
+        headers: Sequence[Header],
+    ) -> Delivery:
+        """Sends one record, with a look at everything; see `send`."""
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
-        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
+        if self._appender.turn_bytes <= 0 or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
         try:
@@ -306,15 +335,17 @@ class Producer:
             reserved_bytes = size_bytes
         try:  # nothing is awaited from here on: who is cancelled has sent nothing
             record_bytes = size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES
+            if key is None and partition is None:
+                queues.end_full_batch(size_bytes)
             queue = queues.queue_for(self._partitioner, key, partition, record_bytes)
-            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
+            timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
             batch, relative_offset = queue.append(timestamp, key, value, headers, size_bytes)
             if relative_offset == 0:  # a new batch: before, there may have been nothing to send
                 self._router.route(queue)
         finally:
             if reserved_bytes:
                 self._memory.release(reserved_bytes)
-        self._bytes_since_yield += size_bytes
+        self._appender.turn_bytes -= size_bytes
         return Delivery(batch, relative_offset, timestamp)
 
     async def send_many(
@@ -346,7 +377,7 @@ class Producer:
         runs = Runs()
         rest = iter(records)
         while True:
-            timestamp = self._wall_ms() if timestamp_ms is None else timestamp_ms
+            timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
             if chunk.rows:
                 await self._send_chunk(topic, chunk, partition, runs)
@@ -368,7 +399,7 @@ class Producer:
                 self._note(queue, queue.extend(rows), runs)
         finally:
             self._memory.release(reserved_bytes)
-        self._bytes_since_yield += chunk.size_bytes
+        self._appender.turn_bytes -= chunk.size_bytes
 
     async def send_columns(
         self,
@@ -397,7 +428,7 @@ class Producer:
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
         self._raise_if_closed()
-        now_ms = self._wall_ms() if timestamp_ms is None else timestamp_ms
+        now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
         rows = ColumnRows(columns, partitions, now_ms, self._partitioner)
         queues = await self._router.resolve(topic)
         await self._router.resolve(topic, rows.partitions_count_least(len(queues.queues)))
@@ -411,7 +442,7 @@ class Producer:
                     self._note(queues.queues[number], queues.queues[number].extend_rows(rows.source, group), runs)
             finally:
                 self._memory.release(reserved_bytes)
-            self._bytes_since_yield += size_bytes
+            self._appender.turn_bytes -= size_bytes
         return runs.finish()
 
     def _note(self, queue: PartitionQueue, filled: Iterable[tuple[ProducerBatch, int, int]], runs: Runs) -> None:
@@ -423,7 +454,7 @@ class Producer:
 
     async def _room_for(self, topic: str, partition: int | None, size_bytes: int) -> tuple[TopicQueues, int]:
         """Returns the topic's queues, and how much memory was reserved for the caller to release."""
-        if self._bytes_since_yield >= YIELD_BYTES or self._yielding_count:
+        if self._appender.turn_bytes <= 0 or self._yielding_count:
             await self._yield()
         queues = self._topics.get(topic)
         is_unknown = queues is None or (partition is not None and queues.lacks(partition))
@@ -439,6 +470,9 @@ class Producer:
         """
         require_text("topic", topic)
         return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
+
+    def _now_ms(self) -> int:
+        return self._wall_ns() // NANOSECONDS_PER_MS
 
     def _checked_size(self, topic: str, key: Any, value: Any, headers: Sequence[Header]) -> int:
         """Returns an upper bound of a record in its own batch; refuses what can never be sent, of whatever type."""
@@ -462,7 +496,7 @@ class Producer:
     async def _yield(self) -> None:
         """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
         self._view.home.enter()
-        self._bytes_since_yield = 0
+        self._appender.turn_bytes = 0
         self._yielding_count += 1
         if not self._accumulator.is_busy:
             self._accumulator.is_busy = True
@@ -471,6 +505,8 @@ class Producer:
             await asyncio.sleep(0)
         finally:
             self._yielding_count -= 1
+            if not self._yielding_count:
+                self._appender.turn_bytes = TURN_BYTES
 
     def _end_busy(self) -> None:
         """Lets batches that are not full go, once a turn of the loop has passed in which nobody went on sending."""
@@ -483,14 +519,17 @@ class Producer:
     async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
         """Waits for the topic's metadata and for room, which is reserved for the caller then; see `Accumulator.memory`."""
         require_text("topic", topic)
-        self._bytes_since_yield = 0
         while True:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
             if partition is not None:
                 queues = await self._router.resolve(topic, 1 + require_whole("partition", partition))
                 require_partition(queues.name, len(queues.queues), partition)
-            await self._memory.acquire(size_bytes)
+            self._appender.blocked_count += 1  # nobody overtakes who waits
+            try:
+                await self._memory.acquire(size_bytes)
+            finally:
+                self._appender.blocked_count -= 1
             if not self._is_closed and self._topics.get(topic) is queues:
                 return queues
             self._memory.release(size_bytes)
@@ -500,6 +539,14 @@ class Producer:
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         self._view.home.enter()
+
+
+def _clock_of(transport: Transport | None) -> Callable[[], int]:
+    """Returns the clock for records without a timestamp, nanoseconds since 1970: the transport's where it has one."""
+    if isinstance(transport, TimedTransport):
+        wall_ms = transport.wall_ms
+        return lambda: wall_ms() * NANOSECONDS_PER_MS
+    return time.time_ns
 
 
 def _chunk_bytes_max(config: ProducerConfig) -> int:

@@ -21,11 +21,11 @@ from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
 from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue
-from replog.client.producer.partitioner import Partitioner
+from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
 from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
-from replog.records import Codec
+from replog.records import Codec, OpenBatches, StickyPartition
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
@@ -38,32 +38,66 @@ class TopicQueues:
     """The queues of one topic, by partition.
 
     Args:
-        on_expired: A function that is told of a queue that lost a batch to its delivery time-out.
+        sticky: Where records without a key go for now; None: the partitioner has an object of its own.
+        on_ready: A function that is told of a queue that may have something to send without a new record in it.
+
+    Attributes:
+        open_batches: The open batches of the queues.
+        available: The partitions that have a leader.
     """
 
     def __init__(
-        self, info: TopicInfo, accumulator: Accumulator, *, on_expired: Callable[[PartitionQueue], None]
+        self,
+        info: TopicInfo,
+        accumulator: Accumulator,
+        *,
+        sticky: StickyPartition | None = None,
+        on_ready: Callable[[PartitionQueue], None],
     ) -> None:
+        self.open_batches = OpenBatches(sticky)
         self.name = info.name
         self.topic_id = info.topic_id
         self.queues: list[PartitionQueue] = []
         self.available: tuple[int, ...] = ()
-        self._on_expired = on_expired
+        self._on_ready = on_ready
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
         """Takes in newer metadata: partitions may have been added, leaders may have gone, batches may have to be smaller."""
         for partition_id in range(len(self.queues), len(info.partitions)):
-            queue = PartitionQueue(accumulator, info.name, info.topic_id, partition_id, on_expired=self._on_expired)
+            self.open_batches.add_partition()
+            queue = PartitionQueue(
+                accumulator,
+                info.name,
+                info.topic_id,
+                partition_id,
+                open_batches=self.open_batches,
+                on_ready=self._on_ready,
+            )
             self.queues.append(queue)
         batch_bytes_max = min(accumulator.settings.batch_size_bytes, _message_bytes_max(info))
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
+        sticky = self.open_batches.sticky
+        if sticky is not None and sticky.partition not in self.available:
+            sticky.left_bytes = 0
 
     def lacks(self, partition: int) -> bool:
         """Whether the topic may have been given the partition, or it is none at all, which `require_partition` tells."""
         return type(partition) is not int or partition >= len(self.queues)
+
+    def end_full_batch(self, size_bytes: int, *, is_run: bool = False) -> None:
+        """Ends the open batch of the sticky partition if what comes next does not fit: it begins a batch elsewhere then.
+
+        Args:
+            size_bytes: The most that it takes.
+            is_run: Whether it is many records, of which some may go into what is left of the batch if that is much.
+        """
+        sticky = self.open_batches.sticky
+        if sticky is not None and 0 <= sticky.partition < len(self.queues):
+            queue = self.queues[sticky.partition]
+            queue.close_if_full(min(size_bytes, queue.batch_bytes_max // 8) if is_run else size_bytes)
 
     def queue_for(
         self, partitioner: Partitioner, key: bytes | None, partition: int | None, size_bytes: int
@@ -101,8 +135,10 @@ class Router:
         view: What knows the leaders.
         accumulator: What the queues share.
         config: The producer's settings.
+        partitioner: What chooses partitions.
 
     Attributes:
+        open_batches: The open batches of the topics in use, by name.
         has_told_lost: Whether somebody was told of the records that it has left.
 
     Invariants:
@@ -110,8 +146,12 @@ class Router:
         - a sender exists only for brokers in the metadata.
     """
 
-    def __init__(self, view: ClusterView, accumulator: Accumulator, config: ProducerConfig) -> None:
+    def __init__(
+        self, view: ClusterView, accumulator: Accumulator, config: ProducerConfig, partitioner: Partitioner
+    ) -> None:
         self.topics: dict[str, TopicQueues] = {}
+        self.open_batches: dict[str, OpenBatches] = {}
+        self._partitioner = partitioner
         self._view = view
         self._accumulator = accumulator
         self._settings = SenderSettings.of(config)
@@ -184,7 +224,11 @@ class Router:
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:
-            queues = self.topics[topic] = TopicQueues(info, self._accumulator, on_expired=self.route)
+            # only a default partitioner leaves the choice to whoever has the open batches
+            sticky = self._partitioner.sticky(topic) if type(self._partitioner) is DefaultPartitioner else None
+            queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route)
+            self.topics[topic] = queues
+            self.open_batches[topic] = queues.open_batches
             for queue in queues.queues:
                 queue.leader = self._view.leader(queue.topic, queue.partition_id)
         return queues
@@ -275,7 +319,7 @@ class Router:
             queue.take_back(ConnectionLostError(f"the leader of {queue} moved from {old.address} to {new.address}"))
 
     def _drop(self, queues: TopicQueues) -> None:
-        del self.topics[queues.name]
+        del self.topics[queues.name], self.open_batches[queues.name]
         error = UnknownTopicOrPartitionError(f"topic {queues.name} was deleted while records were on their way")
         for queue in queues.queues:
             if (leader := queue.leader) is not None and (sender := self._senders.get(leader.broker_id)) is not None:

@@ -32,13 +32,33 @@ def test_a_key_always_goes_to_its_partition() -> None:
     assert {partitioner.partition("t", b"foobar", 10, 6, ()) for _ in range(20)} == {expected}
 
 
-def test_without_a_key_it_sticks_for_a_batch_then_moves() -> None:
+def test_without_a_key_it_sticks_until_a_batch_ends_then_moves() -> None:
     partitioner = DefaultPartitioner(sticky_bytes=100, rng=random.Random(1))
-    chosen = [partitioner.partition("t", None, 10, 3, (0, 1, 2)) for _ in range(600)]
-    runs = [chosen[i : i + 10] for i in range(0, 600, 10)]
-    assert all(len(set(run)) == 1 for run in runs)
-    assert all(a[0] != b[0] for a, b in pairwise(runs))
-    assert min(Counter(chosen).values()) > 100
+    runs: list[set[int]] = []
+    for _ in range(60):
+        runs.append({partitioner.partition("t", None, 10, 3, (0, 1, 2)) for _ in range(12)})
+        partitioner.sticky("t").end_batch(next(iter(runs[-1])))
+    chosen = [partition for run in runs for partition in run]
+    assert len(chosen) == 60, "one partition for each batch"
+    assert all(a != b for a, b in pairwise(chosen))
+    assert min(Counter(chosen).values()) > 10
+
+
+def test_without_a_key_small_batches_of_one_partition_follow_each_other() -> None:
+    partitioner = DefaultPartitioner(sticky_bytes=100, rng=random.Random(1))
+    chosen: list[int] = []
+    for _ in range(60):
+        chosen.append(partitioner.partition("t", None, 10, 3, (0, 1, 2)))
+        partitioner.sticky("t").end_batch(chosen[-1])
+    assert all(len(set(chosen[i : i + 8])) == 1 for i in range(0, 56, 8)), "80 of 100 bytes went there"
+    assert all(a != b for a, b in pairwise(chosen[::8]))
+
+
+def test_without_a_key_it_moves_also_if_no_batch_ends() -> None:
+    partitioner = DefaultPartitioner(sticky_bytes=100, rng=random.Random(1))
+    chosen = [partitioner.partition("t", None, 10, 3, (0, 1, 2)) for _ in range(60)]
+    assert all(len(set(chosen[i : i + 20])) == 1 for i in range(0, 60, 20)), "twice as much at the latest"
+    assert all(a != b for a, b in pairwise(chosen[::20]))
 
 
 def test_without_a_key_it_leaves_a_partition_that_lost_its_leader() -> None:

@@ -83,6 +83,80 @@ async def test_who_sends_without_a_pause_fills_batches_and_the_last_one_does_not
     assert len(counts) == 5, "four batches of half a megabyte"
 
 
+async def test_records_without_keys_fill_one_batch_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.client.producer.accumulator.BUSY_LINGER_S", 3600.0)
+    cluster = FakeCluster()
+    cluster.create_topic("t", 3)
+    async with make(cluster, batch_size_bytes=20_000) as producer:
+        for i in range(4000):
+            await producer.send("t", b"%050d" % i)
+        await producer.flush()
+    sizes = [len(batch) for log in cluster.logs.values() for batch in log.batches]
+    assert sum(size < 19_800 for size in sizes) <= 1, "the last one"
+    assert sum(map(len, (log.values() for log in cluster.logs.values()))) == 4000
+    assert min(len(log.batches) for log in cluster.logs.values()) > 1
+
+
+async def test_a_full_batch_goes_while_records_go_on_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("replog.client.producer.accumulator.BUSY_LINGER_S", 3600.0)
+    cluster = FakeCluster(2)
+    cluster.create_topic("t", 2)
+    async with make(cluster, batch_size_bytes=20_000) as producer:
+        deliveries = [await producer.send("t", b"x", partition=number) for number in range(2)]
+        await asyncio.gather(*deliveries)
+        producer._accumulator.is_busy = True  # and stays it: nobody tells the senders that they may go
+        first = await producer.send("t", b"x" * 1000)
+        await quiet_for(0.02)
+        assert not first.done()
+        while (last := await producer.send("t", b"x" * 1000)).place[0].topic_partition == first.place[
+            0
+        ].topic_partition:
+            pass
+        await until(first.done)
+        assert not last.done()
+        producer._accumulator.is_busy = False
+
+
+async def test_memory_counts_each_record_to_the_byte_until_it_is_acknowledged() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 2)
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"first", partition=0))
+        memory = producer._accumulator.memory
+        assert memory.held_bytes == 0
+        cluster.nodes[1].hold_replies = True
+        for i in range(100):
+            await producer.send("t", b"v" * i, key=b"k" if i % 2 else None, partition=0)
+        held_bytes = memory.held_bytes
+        await until(lambda: bool(cluster.nodes[1].held))
+        assert memory.held_bytes == held_bytes, "also once the bytes are made"
+        await cluster.nodes[1].release_held()
+        await producer.flush()
+        assert memory.held_bytes == 0
+    assert held_bytes == sum(len(batch) - 61 for batch in cluster.logs["t", 0].batches[1:])
+
+
+async def test_a_small_record_does_not_overtake_one_that_waits_for_room() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    async with make(cluster, buffer_memory_bytes=4_000, max_request_bytes=4_000) as producer:
+        await (await producer.send("t", b"first"))
+        cluster.nodes[1].hold_replies = True
+        for _ in range(3):
+            await producer.send("t", b"a" * 600)
+            await quiet_for(0.02)
+        assert len(cluster.nodes[1].held) == 2, "and the third is in a batch that has room"
+        large = asyncio.create_task(producer.send("t", b"b" * 3_000))
+        await until(lambda: not producer._accumulator.memory.has_room(1))
+        small = asyncio.create_task(producer.send("t", b"c"))
+        await quiet_for(0.02)
+        assert not small.done()
+        await cluster.nodes[1].release_held()
+        await asyncio.gather(large, small)
+        assert producer._appender.blocked_count == 0
+    assert [value and value[:1] for value in cluster.logs["t", 0].values()] == [b"f", b"a", b"a", b"a", b"b", b"c"]
+
+
 async def test_batches_are_as_small_as_the_topic_wants_them() -> None:
     cluster = FakeCluster()
     cluster.configs["t"] = {"max.message.bytes": "1000"}
