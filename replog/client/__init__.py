@@ -26,7 +26,7 @@ from replog.client.types import (
     TopicPartition,
 )
 from replog.controller.messages import NewTopic
-from replog.records.key_hash import murmur2
+from replog.records import murmur2
 from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 __all__ = [

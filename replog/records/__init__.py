@@ -29,6 +29,7 @@ from replog.records.batch import (
     extend_rows,
     find_record,
     group_rows,
+    murmur2,
     survey_records,
 )
 from replog.records.checked import (
@@ -147,6 +148,7 @@ __all__ = [
     "extend_rows",
     "find_record",
     "group_rows",
+    "murmur2",
     "must_decompress",
     "parse_header",
     "restamped_prefix",

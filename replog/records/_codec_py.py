@@ -35,6 +35,7 @@ from replog.records.header import (
     parse_header,
     scan,
 )
+from replog.records.key_hash import murmur2
 from replog.records.model import (
     DECOMPRESSED_CALL_BYTES_MAX,
     HEADER_BYTES,
@@ -68,6 +69,7 @@ __all__ = [
     "decode_records",
     "extend_rows",
     "group_rows",
+    "murmur2",
     "survey_records",
 ]
 

@@ -54,6 +54,12 @@ cdef inline uint32_t murmur2_of(const uint8_t* data, Py_ssize_t size) noexcept n
     return h ^ (h >> 15)
 
 
+def murmur2(data):
+    """The hash of a key, as `key_hash.murmur2`."""
+    cdef object whole = data if PyBytes_Check(data) else bytes(memoryview(data))
+    return murmur2_of(<const uint8_t*>PyBytes_AS_STRING(whole), PyBytes_GET_SIZE(whole))
+
+
 cdef class RowSource:
     """The rows of some columns, to be put into batches; the buffers are held while this lives."""
 

@@ -64,6 +64,7 @@ RowSource = _codec.RowSource
 StickyPartition = _codec.StickyPartition
 extend_rows = _codec.extend_rows
 group_rows = _codec.group_rows
+murmur2 = _codec.murmur2
 IMPLEMENTATION: str = _codec.IMPLEMENTATION
 """Which codec is loaded: "cython" or "python"."""
 

@@ -9,14 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Protocol
 
 from replog.errors import ConfigError
-from replog.records import StickyPartition
-from replog.records.key_hash import murmur2
-
-_CACHED_KEY_BYTES_MAX = 64
+from replog.records import StickyPartition, murmur2
 
 
 class Partitioner(Protocol):
@@ -92,8 +88,4 @@ class DefaultPartitioner:
 
 def partition_of_key(key: bytes, partitions_count: int) -> int:
     """Returns the partition to which Kafka's clients send a record with this key."""
-    hashed = _cached_murmur2(key) if len(key) <= _CACHED_KEY_BYTES_MAX else murmur2(key)
-    return (hashed & 0x7FFFFFFF) % partitions_count
-
-
-_cached_murmur2 = lru_cache(maxsize=8192)(murmur2)
+    return (murmur2(key) & 0x7FFFFFFF) % partitions_count

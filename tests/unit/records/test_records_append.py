@@ -148,6 +148,18 @@ def test_the_sticky_partition_is_left_at_the_end_of_a_batch(codec: ModuleType) -
     assert (kit.sticky.left_bytes, kit.append()) == (0, None)
 
 
+def test_a_key_has_the_hash_that_kafka_gives_it(codec: ModuleType) -> None:
+    rng = random.Random(4711)
+    keys = [rng.randbytes(size) for size in range(100)]
+    assert [codec.murmur2(key) for key in keys] == [murmur2(key) for key in keys]
+
+    class Text(bytes):
+        pass
+
+    assert codec.murmur2(Text(b"foobar")) == codec.murmur2(b"foobar")
+    assert codec.murmur2(bytearray(b"foobar")) == codec.murmur2(memoryview(b"foobar")) == -790332482 & 0xFFFFFFFF
+
+
 @needs_compiled
 def test_both_do_the_same(codec: ModuleType) -> None:
     rng = random.Random(4711)

@@ -77,6 +77,7 @@ def test_this_process_says_what_it_uses() -> None:
         "extend_rows",
         "find_record",
         "group_rows",
+        "murmur2",
         "survey_records",
     ],
 )
