@@ -43,6 +43,9 @@ class _Memory(ByteSemaphore):
 BUSY_LINGER_S = 0.01
 """How long a batch waits for a caller who is in the middle of sending to fill it; without, it would leave in pieces."""
 
+BUSY_BYTES = 16 * 1024
+"""A batch that has less waits for a part of `BUSY_LINGER_S`: a record of which nobody makes a batch leaves at once."""
+
 
 class AccumulatorSettings(Struct, frozen=True):
     batch_size_bytes: int
@@ -126,7 +129,10 @@ class Accumulator:
         """Returns when a batch that is not full may go, seconds of the loop's time; 0 while somebody flushes."""
         if self.is_flushing:
             return 0.0
-        return batch.created_s + max(self.linger_s, BUSY_LINGER_S if self.is_busy else 0.0)
+        linger_s = self.linger_s
+        if self.is_busy:
+            linger_s = max(linger_s, BUSY_LINGER_S * min(1.0, batch.charged_bytes / BUSY_BYTES))
+        return batch.created_s + linger_s
 
     # ---- batches ---------------------------------------------------------------------------------------------------
 

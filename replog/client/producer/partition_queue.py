@@ -16,7 +16,7 @@ Order is kept by three rules:
 
 A message costs the brokers milliseconds, whatever is in it, so what goes in pieces costs them a multiple.  A batch that is
 not full goes at once while nobody is in the middle of sending.  While somebody is, it waits for the answer to the one before
-it, if there is one, or else until `BUSY_LINGER_S` have passed; full it goes at once.
+it, if there is one, or else up to `BUSY_LINGER_S`, the longer the more is in it; full it goes at once.
 
 A batch that failed for good leaves a *gap*: what was sent after it may be refused.  What is new goes on in the next epoch
 of the producer id (KIP-360), so that the broker refuses bytes of the old epoch that are still on the way, in a connection

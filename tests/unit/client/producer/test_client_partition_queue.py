@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from replog.client.cluster.addresses import LeaderAddress
-from replog.client.producer.accumulator import BUSY_LINGER_S, Accumulator, AccumulatorSettings
+from replog.client.producer.accumulator import BUSY_BYTES, BUSY_LINGER_S, Accumulator, AccumulatorSettings
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
 from replog.client.producer.partition_queue import PRODUCER_EPOCH_MAX, PartitionQueue
 from replog.errors import (
@@ -240,15 +240,27 @@ async def test_lingering_batches_wait_unless_full_or_flushed() -> None:
 
 
 async def test_while_somebody_sends_a_batch_waits_to_be_full_but_not_for_long() -> None:
-    queue = make(batch_size_bytes=200)
+    queue = make(batch_size_bytes=2 * BUSY_BYTES)
     establish(queue)
-    queue.append(1000, None, b"a" * 30, (), 127)
+    queue.append(1000, None, b"a" * (BUSY_BYTES + 100), (), BUSY_BYTES + 200)
     now_s = queue._open.created_s  # type: ignore[union-attr]
     queue._accumulator.is_busy = True
-    assert queue.sendable(now_s, allow_partial=True) is None
+    assert queue.sendable(now_s + 0.99 * BUSY_LINGER_S, allow_partial=True) is None
     assert queue.sendable(now_s + BUSY_LINGER_S, allow_partial=True) is not None
-    fill(queue, 4)
+    queue.append(1000, None, b"a" * BUSY_BYTES, (), BUSY_BYTES + 100)
     assert queue.sendable(now_s, allow_partial=False) is not None, "a full one goes at once"
+
+
+async def test_a_record_of_which_nobody_makes_a_batch_does_not_wait_for_who_sends_elsewhere() -> None:
+    queue = make(batch_size_bytes=2 * BUSY_BYTES)
+    establish(queue)
+    queue._accumulator.is_busy = True
+    queue.append(1000, None, b"a", (), 98)
+    now_s = queue._open.created_s  # type: ignore[union-attr]
+    assert queue.sendable(now_s + 0.001 * BUSY_LINGER_S, allow_partial=True) is not None
+    queue.append(1000, None, b"a" * (BUSY_BYTES // 2), (), BUSY_BYTES)
+    assert queue.sendable(now_s + 0.49 * BUSY_LINGER_S, allow_partial=True) is None
+    assert queue.sendable(now_s + 0.51 * BUSY_LINGER_S, allow_partial=True) is not None, "half of it, half as long"
 
 
 async def test_while_somebody_sends_a_batch_waits_for_the_answer_to_the_one_before_it() -> None:
