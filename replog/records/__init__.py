@@ -6,9 +6,7 @@ Pure: no clock, no I/O. Brokers use the header functions only (`parse_header`, `
 
 from replog.records.append_time import stamp_append_time
 from replog.records.batch import (
-    CHARACTER_BYTES_MAX,
     IMPLEMENTATION,
-    RECORD_HEADER_OVERHEAD_BYTES_MAX,
     Appender,
     BatchBuilder,
     ByteMeter,
@@ -59,10 +57,12 @@ from replog.records.header import (
     with_producer,
 )
 from replog.records.model import (
+    CHARACTER_BYTES_MAX,
     DECOMPRESSED_BYTES_MAX,
     DECOMPRESSED_CALL_BYTES_MAX,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
+    RECORD_HEADER_OVERHEAD_BYTES_MAX,
     TRUSTED_DECOMPRESSED_BYTES_MAX,
     Buffer,
     Codec,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from replog.records.key_hash import murmur2
-from replog.records.model import NO_TIMESTAMP, Header
+from replog.records.model import CHARACTER_BYTES_MAX, NO_TIMESTAMP, RECORD_HEADER_OVERHEAD_BYTES_MAX, Header
 
 _INT64_MAX = 2**63 - 1
 _NANOSECONDS_PER_MS = 1_000_000
@@ -193,12 +193,16 @@ class Appender(Generic[P]):
 
         Returns:
             Where the record stands now, or None: somebody has to look first, and nothing has changed.
+
+        Raises:
+            InvalidRecordError: A header name is not valid Unicode; nothing has changed.
         """
-        if self.blocked_count or type(headers) is not tuple or headers:
+        headers_bytes = -1 if self.blocked_count else _plain_headers_bound(headers)
+        if headers_bytes < 0:
             return None
         if (value is not None and type(value) is not bytes) or (key is not None and type(key) is not bytes):
             return None
-        size_bytes = self._overhead_bytes + len(value or b"") + len(key or b"")
+        size_bytes = self._overhead_bytes + headers_bytes + len(value or b"") + len(key or b"")
         if size_bytes > self._record_bytes_max or size_bytes > self.turn_bytes:
             return None
         if self._meter.held_bytes > self._limit_bytes - size_bytes:
@@ -214,7 +218,7 @@ class Appender(Generic[P]):
         if builder is None:
             return None
         before_bytes = builder.size_bytes
-        relative_offset = builder.append(timestamp, key, value, ())
+        relative_offset = builder.append(timestamp, key, value, headers)
         if relative_offset is None:
             return None
         self.turn_bytes -= size_bytes
@@ -234,3 +238,18 @@ class Appender(Generic[P]):
         if key is not None:
             return (murmur2(key) & 0x7FFFFFFF) % len(places._builders)  # noqa: SLF001 -- see above
         return places.sticky.partition if places.sticky.left_bytes > 0 else -1
+
+
+def _plain_headers_bound(headers: Any) -> int:
+    """Returns the most that headers of exact types take; -1: some are of others."""
+    if type(headers) is not tuple and type(headers) is not list:
+        return -1
+    size_bytes = 0
+    for header in headers:
+        if type(header) is not tuple or len(header) != 2:
+            return -1
+        name, value = header
+        if type(name) is not str or not (value is None or type(value) is bytes):
+            return -1
+        size_bytes += RECORD_HEADER_OVERHEAD_BYTES_MAX + CHARACTER_BYTES_MAX * len(name) + len(value or b"")
+    return size_bytes

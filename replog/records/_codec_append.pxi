@@ -11,6 +11,22 @@ cdef extern from *:
 
 cdef enum:
     NANOSECONDS_PER_MS = 1000000
+    CHARACTER_BYTES_MAX = 4  # in UTF-8
+
+
+cdef Py_ssize_t plain_headers_bound(tuple headers) except -2:
+    """The most that headers of exact types take; -1: some are of others."""
+    cdef Py_ssize_t total = 0
+    for header in headers:
+        if not PyTuple_CheckExact(header) or PyTuple_GET_SIZE(header) != 2:
+            return -1
+        name, value = <tuple>header
+        if type(name) is not str or not (value is None or bytes_check_raw(<PyObject*>value)):
+            return -1
+        total += HEADER_OVERHEAD_BYTES + CHARACTER_BYTES_MAX * len(<str>name)
+        if value is not None:
+            total += PyBytes_GET_SIZE(value)
+    return total
 
 
 cdef class RecordPlace:
@@ -110,12 +126,26 @@ cdef class Appender:
         cdef StickyPartition sticky = None
         cdef int64_t size = self._overhead_bytes
         cdef int64_t timestamp
+        cdef tuple pairs = None
+        cdef Py_ssize_t pairs_bytes
         cdef Py_ssize_t before
         cdef Py_ssize_t number
         cdef int32_t offset
         cdef int overflow = 0
-        if self.blocked_count or not PyTuple_CheckExact(headers) or PyTuple_GET_SIZE(headers):
+        if self.blocked_count:
             return None
+        if headers is not NO_HEADERS:
+            if PyTuple_CheckExact(headers):
+                pairs = headers
+            elif list_check_raw(<PyObject*>headers):
+                pairs = tuple(<list>headers)
+            else:
+                return None
+            pairs_bytes = plain_headers_bound(pairs)
+            if pairs_bytes < 0:
+                return None
+            size += pairs_bytes
+            pairs = pairs or None
         if value is not None:
             if not bytes_check_raw(<PyObject*>value):
                 return None
@@ -166,7 +196,7 @@ cdef class Appender:
         if builder is None:
             return None
         before = builder._size
-        offset = builder._append_at(timestamp, key, value, NO_HEADERS)
+        offset = builder._append_at(timestamp, key, value, pairs)
         if offset < 0:
             return None
         self.turn_bytes -= size

@@ -140,21 +140,19 @@ cdef class BatchBuilder:
         cdef int64_t timestamp = PyLong_AsLongLongAndOverflow(time, &overflow)
         if timestamp < -1 or overflow:
             raise InvalidRecordError(f"timestamp {time} ms is neither a time since 1970 nor -1 for none")
-        return self._append_at(timestamp, key, value, headers)
+        return self._append_at(timestamp, key, value, as_headers(headers) if headers else None)
 
-    cdef int32_t _append_at(self, int64_t timestamp, object key, object value, object headers) except -2:
-        """`_append` at a time of -1 or later."""
+    cdef int32_t _append_at(self, int64_t timestamp, object key, object value, tuple pairs) except -2:
+        """`_append` at a time of -1 or later; no headers are None."""
         cdef Py_ssize_t key_size = nullable_size(key)
         cdef Py_ssize_t value_size = nullable_size(value)
         cdef Py_ssize_t length
-        cdef tuple pairs = None
         cdef uint8_t* p
         cdef int64_t base = timestamp if self._count == 0 and not self._fixed_base else self._base_timestamp
         cdef int64_t delta = wrapping_subtract(timestamp, base)
         length = 1 + varint_bytes(delta) + varint_bytes(self._count)
         length += field_bytes(key_size) + field_bytes(value_size)
-        if headers:
-            pairs = as_headers(headers)
+        if pairs is not None:
             length += measure_headers(pairs)
         else:
             length += 1

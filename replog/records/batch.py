@@ -25,6 +25,7 @@ from replog.records.header import (
     TRANSACTIONAL_BIT,
 )
 from replog.records.model import (
+    CHARACTER_BYTES_MAX,
     DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
     NO_LEADER_EPOCH,
@@ -32,6 +33,7 @@ from replog.records.model import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    RECORD_HEADER_OVERHEAD_BYTES_MAX,
     Buffer,
     Codec,
     Columns,
@@ -51,10 +53,6 @@ OFFSET_END = 2**63 - 1
 PLACED_FIELDS_COUNT = 8
 PLACE_FIELDS_COUNT = 3
 BATCH_BYTES_MAX = 2**31 - 1
-RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
-"""What a header of a record takes beyond its name and its value."""
-CHARACTER_BYTES_MAX = 4
-"""Of a header's name, in UTF-8."""
 Appender = _codec.Appender
 BatchBuilder = _codec.BatchBuilder
 ByteMeter = _codec.ByteMeter

@@ -20,6 +20,12 @@ LOG_OVERHEAD_BYTES = 12
 RECORD_BYTES_MIN = 7
 """Length, attributes, two deltas, two lengths and a header count of one byte each. Bounds `records_count`."""
 
+RECORD_HEADER_OVERHEAD_BYTES_MAX = 10
+"""What a header of a record takes beyond its name and its value."""
+
+CHARACTER_BYTES_MAX = 4
+"""Of a header's name, in UTF-8."""
+
 DECOMPRESSED_BYTES_MAX = 128 * 1024 * 1024
 """Default ceiling for the decompressed records of one batch; a batch beyond it is refused, never materialised."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from replog.errors import InvalidRecordError
 from replog.records import _codec_py, decode_batch
 from replog.records.key_hash import murmur2
 from tests.records_codecs import IMPLEMENTATIONS, compiled, needs_compiled
@@ -88,8 +89,13 @@ def test_a_record_goes_to_the_batch_of_its_partition(codec: ModuleType) -> None:
         {"timestamp_ms": -2},
         {"timestamp_ms": 2**63},
         {"timestamp_ms": 1.5},
-        {"headers": [("h", b"1")]},
-        {"headers": (("h", b"1"),)},
+        {"headers": [["h", b"1"]]},
+        {"headers": [("h",)]},
+        {"headers": [("h", "1")]},
+        {"headers": [(b"h", b"1")]},
+        {"headers": [("h" * 500, None)]},
+        {"headers": {"h": b"1"}},
+        {"headers": iter(())},
         {"headers": None},
     ],
 )
@@ -99,6 +105,23 @@ def test_what_is_unusual_is_left_to_the_caller(codec: ModuleType, record: dict[s
     assert kit.append(**record) is None
     assert (kit.meter.held_bytes, kit.appender.turn_bytes, kit.sticky.left_bytes) == (0, 100_000, 2_000)
     assert [builder.records_count for builder in kit.builders] == [0, 0]
+
+
+@pytest.mark.parametrize("headers", [[("h", b"1"), ("é", None)], (("h", b"1"), ("é", None)), []])
+def test_headers_go_with_the_record(codec: ModuleType, headers: Any) -> None:
+    kit = Kit(codec)
+    assert kit.append(partition=0, headers=headers) == ("batch 0", 0, NOW_MS)
+    assert kit.append(partition=0) == ("batch 0", 1, NOW_MS)
+    assert kit.meter.held_bytes == kit.builders[0].size_bytes - 61
+    assert kit.appender.turn_bytes == 100_000 - 2 * (OVERHEAD + 1) - (2 * 10 + 2 * 4 + 1 if headers else 0)
+    assert [record.headers for record in decode_batch(kit.builders[0].build())] == [tuple(headers), ()]
+
+
+def test_a_header_name_that_is_not_unicode_changes_nothing(codec: ModuleType) -> None:
+    kit = Kit(codec)
+    with pytest.raises(InvalidRecordError, match="not valid Unicode"):
+        kit.append(partition=0, headers=[("\udcff", b"1")])
+    assert (kit.meter.held_bytes, kit.appender.turn_bytes, kit.builders[0].records_count) == (0, 100_000, 0)
 
 
 def test_somebody_has_to_look_where_a_bound_is_reached(codec: ModuleType) -> None:
@@ -173,6 +196,9 @@ def test_both_do_the_same(codec: ModuleType) -> None:
             "key": rng.choice([None, b"", rng.randbytes(rng.randrange(12))]),
             "partition": rng.choice([None, None, 0, 1, 2]),
             "timestamp_ms": rng.choice([None, 0, rng.randrange(2**62)]),
+            "headers": rng.choice(
+                [(), [], [("h" * rng.randrange(9), rng.choice([None, b"", b"1"]))] * rng.randrange(3)]
+            ),
         }
         assert kits[0].append(**record) == kits[1].append(**record)
         assert kits[0].meter.held_bytes == kits[1].meter.held_bytes
