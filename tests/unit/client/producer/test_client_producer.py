@@ -12,6 +12,7 @@ from client_kit import until
 from fake_cluster import FakeCluster
 
 from replog.client import BulkDelivery, Delivery, Producer
+from replog.client.producer.producer import TURN_BYTES
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,
@@ -115,6 +116,30 @@ async def test_a_full_batch_goes_while_records_go_on_elsewhere(monkeypatch: pyte
         await until(first.done)
         assert not last.done()
         producer._accumulator.is_busy = False
+
+
+@pytest.mark.parametrize(
+    "record",
+    [{}, {"key": b"k"}, {"partition": 1}, {"timestamp_ms": 7}, {"headers": [("h", b"1")]}],
+    ids=["plain", "key", "partition", "timestamp", "headers"],
+)
+async def test_nearly_every_record_takes_one_call(record: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 3)
+    looked_at: list[object] = []
+    with_a_look = Producer._send
+
+    def counted(*arguments: Any) -> Coroutine[Any, Any, Delivery]:
+        looked_at.append(arguments)
+        return with_a_look(*arguments)
+
+    monkeypatch.setattr(Producer, "_send", counted)
+    async with make(cluster) as producer:
+        for _ in range(3000):
+            await producer.send("t", b"v" * 100, **record)
+        await producer.flush()
+    turns_count = 3000 * (97 + 100 + 15) // TURN_BYTES
+    assert len(looked_at) <= 2 * turns_count + 5, "at the end of a turn, or at the beginning of a batch"
 
 
 async def test_memory_counts_each_record_to_the_byte_until_it_is_acknowledged() -> None:
