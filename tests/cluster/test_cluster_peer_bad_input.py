@@ -21,14 +21,12 @@ from replog.rpc import calls, frames, quorum_codec
 from replog.rpc.call_stream import CallItem, encode_items
 from replog.rpc.grpc.transport import SERVICE, GrpcTransport
 from replog.rpc.messages import (
-    LATEST_TIMESTAMP,
     FetchPartition,
     FetchRequest,
     Hello,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
 )
-from replog.rpc.metadata_messages import MetadataRequest
+from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest
 from replog.testing.history import History
 from replog_quorum.messages import QuorumError, QuorumFetchResponse
 
@@ -165,12 +163,15 @@ async def test_mutated_messages(cluster: Cluster) -> None:
     node = await cluster.admin.describe_node(1)
     hello = Hello(cluster.local.cluster_id, 1, node.incarnation_id)
     fetch = FetchRequest(1, 100, 1, node.broker_epoch, 10, 1, 1000, (FetchPartition(topic_id, 0, 0),))
-    offsets = ListOffsetsRequest((ListOffsetsPartition(topic_id, 0, LATEST_TIMESTAMP),))
     create = CreateTopics((NewTopic("t", 1, 1),), validate_only=True)
     configs = AlterConfigs((AlterConfigsResource(ResourceType.TOPIC, "missing", ()),))
     asked = [
         calls.encode_node_request(one, cluster_id=cluster.local.cluster_id, timeout_ms=100)
-        for one in (MetadataRequest(), offsets)
+        for one in (
+            DescribeNodeRequest(),
+            DescribeQuorumRequest(),
+            AddVoterRequest(STRANGER, UUID(int=9), "127.0.0.1:9"),
+        )
     ]
     wishes = (create, configs, DeleteTopics(("missing",)))
     bodies = [
