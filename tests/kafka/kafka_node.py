@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from kafka_install import UTF_8, KafkaInstall
-
 from replog.cluster.processes import KeptPorts
 from replog_checkpoints import uuid_from_text
+from tests.kafka.kafka_install import UTF_8, KafkaInstall
 from tests.kafka.line_driver import Driver, Input, driver, dying_with_us, read_record
 from tests.kafka_fixtures import shown
 
