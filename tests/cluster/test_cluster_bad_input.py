@@ -196,7 +196,7 @@ async def test_wrong_cluster_id(cluster: Cluster) -> None:
         for opened in (connection.open_produce, connection.open_fetch):
             with pytest.raises(InconsistentClusterIdError) as raised:
                 await opened(hello)
-            for word in ("another-cluster", "Check the address"):
+            for word in (cluster.local.cluster_id, "another-cluster", "Check the address"):
                 assert word in str(raised.value)
         with pytest.raises(InconsistentClusterIdError):
             await connection.call(MetadataRequest(), timeout_ms=20_000, cluster_id="another-cluster")

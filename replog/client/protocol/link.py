@@ -327,14 +327,14 @@ async def open_link(endpoint: BrokerEnd, *, cluster_id: str = "") -> Link:
         _abort(link)
         raise
     try:
-        link.versions = _served(body, address, cluster_id)
+        link.versions = _served(body, address)
     except ReplogError as error:
         link.lose(error)
         raise
     return link
 
 
-def _served(body: memoryview, address: str, cluster_id: str) -> Mapping[int, range]:
+def _served(body: memoryview, address: str) -> Mapping[int, range]:
     code: int = struct.unpack_from(">h", body)[0] if len(body) >= 2 else ErrorCode.CORRUPT_MESSAGE
     if code == ErrorCode.UNSUPPORTED_VERSION:
         raise UnsupportedVersionError(

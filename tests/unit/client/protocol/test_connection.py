@@ -479,8 +479,10 @@ async def test_a_watch_of_offsets_ends_when_the_broker_leads_none_of_them() -> N
         peer.answer(request, PrivateAnswer(parts=[encoded(PolledOffsets(1, OffsetsUpdate(()), is_over=True))]))
 
     async with connected(last) as (server, connection):
-        updates = [each async for each in connection.watch_offsets(WatchOffsetsRequest("c", ()))]
-        assert updates == [OffsetsUpdate(())]
+        watch: Any = connection.watch_offsets(WatchOffsetsRequest("c", ()))
+        assert await anext(watch) == OffsetsUpdate(())
+        with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
+            await anext(watch)
         await until(lambda: not server.peers)
 
 

@@ -259,17 +259,18 @@ async def test_what_is_no_broker_is_told_apart(opening: Misbehaves, error: type[
         await until(lambda: not server.peers)
 
 
+NOTHING = b"\x01" + bytes(4)
+"""That nothing is served, and no time of a throttle; tags follow."""
+
+
 @pytest.mark.parametrize(
     ("body", "error", "text"),
     [
         (struct.pack(">h", 35) + bytes(20), UnsupportedVersionError, "does not know version 3 of ApiVersions"),
-        (
-            struct.pack(">h", 104) + bytes(20),
-            InconsistentClusterIdError,
-            r"does not belong to cluster c\. Check the address",
-        ),
-        (struct.pack(">h", 4711) + bytes(20), ReplogError, "4711"),
-        (b"\0", ReplogError, "refuses to say what it serves"),
+        (struct.pack(">h", 104) + NOTHING + b"\x01\x90\x4e\x03\x03no", InconsistentClusterIdError, "^no$"),
+        (struct.pack(">h", 104) + NOTHING + b"\0", InconsistentClusterIdError, "refuses to say what it serves"),
+        (struct.pack(">h", 4711) + NOTHING + b"\0", ReplogError, "4711"),
+        (b"\0", MalformedFrameError, "."),
         (struct.pack(">h", 0), MalformedFrameError, "."),
         (struct.pack(">h", 0) + b"\xff\xff\xff\xff\x0f", MalformedFrameError, "."),
     ],
