@@ -44,6 +44,7 @@ def _named(name: str, file: str, before: str) -> str:
 
 
 CLIENTS: Mapping[str, str] = {
+    "replog": "ours",
     **{
         name: _named(name, "constraints.txt", f"\n{name}==") for name in ("confluent-kafka", "aiokafka", "kafka-python")
     },

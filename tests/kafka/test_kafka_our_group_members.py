@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import client_functions as functions
+import pytest
 from brokers import Broker
 
 from replog.client import Admin, Consumer, Producer, TopicPartition
@@ -78,5 +80,6 @@ async def told_to_operators(broker: Broker, group: str, member: Consumer, offset
         assert await admin.delete_groups([group]) == {group: None}
 
 
+@pytest.mark.served(functions.ASSIGNED_GROUPS, client="replog")
 def test_two_members_share_and_one_takes_over(serving: Broker) -> None:
     asyncio.run(joined_shared_and_taken_over(serving, serving.topic(PARTITIONS)))

@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import client_functions as functions
 import pytest
 from brokers import Broker
 from confluent_kafka import Producer as OtherProducer
 
 from replog.client import Consumer, Producer
-from replog.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from replog.errors import OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
 
 COUNT = 5_000
+
+
+def served(function: str) -> pytest.MarkDecorator:
+    """A cell of docs/KAFKA_CLIENTS.md, in our own column: with both kinds of brokers."""
+    return pytest.mark.served(function, client="replog")
 
 
 @pytest.fixture
@@ -37,7 +43,9 @@ async def read_values(consumer: Consumer, count: int) -> list[bytes | None]:
     raise AssertionError("the consumer ended")
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "zstd"])
+@served(functions.PRODUCE)
+@served(functions.CONSUME)
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 async def test_records_come_back_in_order_with_keys_headers_and_times(serving: Broker, three: str, codec: Any) -> None:
     topic = three
     async with Producer(serving.servers, compression=codec) as producer:
@@ -63,6 +71,8 @@ async def test_records_come_back_in_order_with_keys_headers_and_times(serving: B
         assert all(numbers == sorted(numbers) for numbers in seen.values())
 
 
+@served(functions.ACKS)
+@served(functions.IDEMPOTENCE)
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 async def test_each_way_of_acknowledging(serving: Broker, one: str, acks: Any) -> None:
     topic = one
@@ -74,6 +84,16 @@ async def test_each_way_of_acknowledging(serving: Broker, one: str, acks: Any) -
         assert await read_values(consumer, 100) == [b"%d" % number for number in range(100)]
 
 
+@served(functions.TOO_LARGE)
+async def test_a_record_that_is_too_large_is_refused_and_the_next_one_taken(serving: Broker, one: str) -> None:
+    async with Producer(serving.servers) as producer:
+        with pytest.raises(RecordTooLargeError):
+            await (await producer.send(one, b"x" * 2_000_000))
+        assert (await (await producer.send(one, b"next"))).offset == 0
+
+
+@served(functions.SEEK)
+@served(functions.OFFSETS)
 async def test_places_by_time_and_beyond_the_ends(serving: Broker, one: str) -> None:
     topic = one
     async with Producer(serving.servers) as producer:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import client_functions as functions
 import pytest
 from brokers import Broker, of_kafka, of_replog
 from kafka_install import KafkaInstall
@@ -72,6 +73,8 @@ async def until(met: Callable[[], Awaitable[bool]]) -> None:
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.served(functions.METADATA, client="replog")
+@pytest.mark.served(functions.TOPICS, client="replog")
 async def test_topics_are_created_described_grown_and_deleted(disks: Broker) -> None:
     async with admin_of(disks) as admin:
         topic = name()
