@@ -342,11 +342,7 @@ def _served(body: memoryview, address: str) -> Mapping[int, range]:
         )
     told = read_answer(body, ApiVersionsResponse, VERSIONS_VERSION)
     if code != ErrorCode.NONE:
-        raise error_from_number(
-            code,
-            told.error_message
-            or f"{address} refuses a client of {f'cluster {cluster_id}' if cluster_id else 'any cluster'}",
-        )
+        raise error_from_number(code, told.error_message or f"{address} refuses to say what it serves")
     return {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
 
 
