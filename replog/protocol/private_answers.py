@@ -22,13 +22,9 @@ Handle = Callable[[KafkaNode, PrivateCall, Call], Awaitable[PrivateAnswer]]
 
 
 async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
-    """Answers with the steps to the newest image; other work has its turn between them."""
     question: WaitForMetadata = asked.question
-    parts: list[bytes | memoryview] = []
-    for step in await node.wait_for_metadata(question, min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)):
-        parts.append(encoded(step))
-        await asyncio.sleep(0)
-    return PrivateAnswer(parts=parts)
+    wait_ms = min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)
+    return PrivateAnswer(parts=list(await node.wait_for_metadata(question, wait_ms)))
 
 
 async def _poll_offsets(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:

@@ -27,7 +27,9 @@ class BrokerInfo(Struct, frozen=True):
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-class PartitionInfo(Struct, frozen=True):
+class PartitionInfo(Struct, frozen=True, array_like=True):
+    """One partition.  Clients are sent hundreds of thousands: values without names; a new field goes to the end."""
+
     partition_id: int
     leader: int
     leader_epoch: int

@@ -6,7 +6,7 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import assert_never
 
@@ -25,7 +25,7 @@ from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.broker.requests.fetch_path import FetchPath
 from replog.broker.requests.look_ups import LookUps
-from replog.broker.requests.metadata_views import watch_steps
+from replog.broker.requests.metadata_views import MetadataNews, watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
@@ -84,7 +84,7 @@ from replog.rpc.messages import (
     InitProducerIdResponse,
     ListOffsetsRequest,
 )
-from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
+from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
@@ -234,8 +234,8 @@ class RequestHandlers:
         """Returns the controller of this node while it is the active one."""
         return self._parts.controller if self._parts.leader()[0] == self._parts.config.node_id else None
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
-        """Returns the steps to the newest image as soon as the client does not know it; none after `wait_ms`.
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> MetadataNews | None:
+        """Returns the steps to the newest image as soon as the client does not know it; None after `wait_ms`.
 
         Raises:
             BrokerNotAvailableError: This node has not read the metadata since its start.
@@ -248,17 +248,19 @@ class RequestHandlers:
                     if publisher.image_or_raise().end_offset > request.known_offset or self.controller() != told:
                         break
         except TimeoutError:
-            return iter(())
+            return None
         image, (controller_id, epoch) = publisher.image_or_raise(), self.controller()
         before = publisher.image_at(request.known_offset)
-        is_behind = image.end_offset < request.known_offset  # the caller, told the offset, keeps what it knows
-        return watch_steps(
-            image if is_behind else before,
+        if image.end_offset < request.known_offset:
+            before = image  # the caller, told the offset, keeps what it knows
+        steps = watch_steps(
+            before,
             image,
             cluster_id=self._parts.hello.cluster_id,
             controller_id=controller_id,
             controller_epoch=epoch,
         )
+        return MetadataNews(-1 if before is None else before.end_offset, image.end_offset, controller_id, epoch, steps)
 
     def controller(self) -> tuple[int, int]:
         """Returns the active controller's id, -1 for unknown, and its epoch.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
+from replog.broker.requests.metadata_views import EncodedNews
 from replog.broker.requests.refusals import Refusal
 from replog.controller.requests import ControllerRequest
 from replog.errors import InvariantViolationError, ReplogError, RequestTimedOutError
@@ -24,7 +25,7 @@ from replog.protocol.handlers.node import Failure
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import NodeRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
-from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
+from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
@@ -69,6 +70,7 @@ class LocalKafkaNode:
         self._parts = parts
         self._handlers = handlers
         self._own_endpoint = own_endpoint
+        self._news = EncodedNews()
         self.fetch_sessions = FetchSessions(
             slots=parts.config.kafka_fetch_sessions,
             partitions_max=SESSION_PARTITIONS_MAX,
@@ -125,8 +127,9 @@ class LocalKafkaNode:
     def _within_ms(self, timeout_ms: int) -> int:
         return min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
-        return await self._handlers.wait_for_metadata(request, wait_ms)
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Sequence[bytes]:
+        news = await self._handlers.wait_for_metadata(request, wait_ms)
+        return () if news is None else await self._news.encoded(news)
 
     async def poll_offsets(self, request: PollOffsets) -> PolledOffsets:
         return await self._parts.fetch_path.watches.poll(request)

@@ -6,8 +6,9 @@ event loop from everything else.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import ResourceType
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
+from replog.protocol.private import encoded
 from replog.rpc.metadata_messages import (
     BrokerInfo,
     MetadataUpdate,
@@ -23,8 +25,62 @@ from replog.rpc.metadata_messages import (
     TopicInfo,
 )
 
+KEPT_NEWS_MAX: Final = 4
+"""Answers that are kept for other clients: the whole picture, and the last steps."""
+
 STEP_PARTITIONS: Final = 250
 """Partitions, or topics without any, in one step: some milliseconds of encoding."""
+
+
+class MetadataNews(NamedTuple):
+    """The steps from one image to another, and what they follow from.
+
+    Attributes:
+        before_offset: The end of the image that they begin with; -1: they begin with nothing.
+        end_offset: The end of the image that they lead to.
+        controller_id, controller_epoch: The controller that they tell.
+        steps: The steps, made as they are taken.
+    """
+
+    before_offset: int
+    end_offset: int
+    controller_id: int
+    controller_epoch: int
+    steps: Iterator[MetadataUpdate]
+
+
+class EncodedNews:
+    """The last news that clients were told, encoded once for all: they wait for the same change.
+
+    Why: an image of 200,000 partitions has ten megabytes.  A thousand clients that start together, or hear of a change,
+    would each have a copy, and take a second of the loop's time.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, ...], asyncio.Task[list[bytes]]] = {}
+
+    async def encoded(self, news: MetadataNews) -> list[bytes]:
+        """Returns the steps as MessagePack; other work has its turn between them."""
+        key = news[:-1]
+        task = self._kept.get(key)
+        if task is None:
+            task = self._kept[key] = asyncio.create_task(_encoded(news.steps))
+            task.add_done_callback(lambda done: self._forget_failed(key, done))
+            while len(self._kept) > KEPT_NEWS_MAX:
+                del self._kept[next(iter(self._kept))]
+        return await asyncio.shield(task)
+
+    def _forget_failed(self, key: tuple[int, ...], done: asyncio.Task[list[bytes]]) -> None:
+        if (done.cancelled() or done.exception() is not None) and self._kept.get(key) is done:
+            del self._kept[key]
+
+
+async def _encoded(steps: Iterator[MetadataUpdate]) -> list[bytes]:
+    parts: list[bytes] = []
+    for step in steps:
+        parts.append(encoded(step))
+        await asyncio.sleep(0)
+    return parts
 
 
 def watch_steps(

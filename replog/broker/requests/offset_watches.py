@@ -33,7 +33,7 @@ WATCHED_PARTITIONS_MAX: Final = 200_000
 TELL_INTERVAL_S: Final = 0.02
 """The least time between two updates that follow one another because something moved."""
 
-EXPIRES_S: Final = 30.0
+EXPIRES_S: Final = 5.0
 """After how long without a poll a watch is forgotten: its client has gone, or begins anew."""
 
 HEARTBEAT_S: Final = 1.0

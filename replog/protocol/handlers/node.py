@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.rpc.client_messages import NodeRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
-from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
+from replog.rpc.metadata_messages import WaitForMetadata
 from replog.waiting.unread_answers import UnreadAnswer
 
 A = TypeVar("A")
@@ -108,8 +108,8 @@ class KafkaNode(Protocol):
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
         ...
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Iterator[MetadataUpdate]:
-        """Returns the steps to the newest metadata as soon as the client does not know them; none after `wait_ms`.
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Sequence[bytes]:
+        """Returns the encoded steps to the newest metadata as soon as the client does not know them; none after `wait_ms`.
 
         Raises:
             BrokerNotAvailableError: The node has not read the metadata since its start.

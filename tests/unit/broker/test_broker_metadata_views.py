@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.broker.requests import metadata_views
-from replog.broker.requests.metadata_views import watch_steps
+from replog.broker.requests.metadata_views import EncodedNews, MetadataNews, watch_steps
 from replog.client.cluster.image import ClusterImage
 from replog.controller.requests import ConfigEntry
 from replog.metadata.image import MetadataImage
@@ -26,6 +27,7 @@ from replog.metadata.records import (
     ResourceType,
     TopicRecord,
 )
+from replog.protocol.private import encoded
 from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo
 from tests.unit.metadata.metadata_histories import bounded, records_of, replayed
 
@@ -130,3 +132,29 @@ def test_a_sender_that_is_behind_changes_nothing() -> None:
     after = replayed([*topic((1,))], before)
     ahead = picture(after)
     assert ahead.after(steps_between(before, before)) is ahead
+
+
+async def test_the_same_news_are_encoded_once_for_all_and_a_client_that_leaves_takes_them_from_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    image, count, kept = replayed([registered(2), *topic((1, 2), isr=(2,), leader=2)]), 0, EncodedNews()
+
+    def counted(step: MetadataUpdate) -> bytes:
+        nonlocal count
+        count += 1
+        return encoded(step)
+
+    def news(controller_id: int = 2) -> MetadataNews:
+        steps = watch_steps(None, image, cluster_id="c", controller_id=controller_id, controller_epoch=8)
+        return MetadataNews(-1, image.end_offset, controller_id, 8, steps)
+
+    monkeypatch.setattr(metadata_views, "encoded", counted)
+    first, *others = [asyncio.create_task(kept.encoded(news())) for _ in range(5)]
+    await asyncio.sleep(0)
+    first.cancel()
+    told = await asyncio.gather(*others)
+    assert (count, len({id(parts) for parts in told})) == (1, 1)
+    assert await kept.encoded(news(3)) != told[0]
+    for controller_id in range(4, 12):
+        await kept.encoded(news(controller_id))
+    assert len(kept._kept) == metadata_views.KEPT_NEWS_MAX
