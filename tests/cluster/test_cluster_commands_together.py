@@ -121,21 +121,21 @@ async def test_two_nodes_that_are_added_at_once_have_numbers_of_their_own(direct
 
 def test_what_one_command_writes_of_a_node_another_one_keeps(tmp_path: Path) -> None:
     specs = {number: NodeSpec(number, number, 10 + number, tmp_path / f"node-{number}") for number in (1, 2, 3)}
-    LocalCluster(tmp_path, "c", specs, die_with_parent=False)._write()
+    LocalCluster(tmp_path, "c", specs, die_with_parent=False)._known.write()
     first, second = (LocalCluster.load(tmp_path) for _ in range(2))
     for number, each in ((1, first), (2, second)):
-        with each._alone():
+        with each._known.alone():
             each.nodes[number].process = ProcessId(number, 1)
-            each._write()
-    with first._alone():  # what it knew of the second node was old
-        first._write()
-    with second._alone():
+            each._known.write()
+    with first._known.alone():  # what it knew of the second node was old
+        first._known.write()
+    with second._known.alone():
         second.nodes[4] = NodeSpec(4, 4, 14, tmp_path / "node-4")
-        second._write()
-    with first._alone():
+        second._known.write()
+    with first._known.alone():
         del first.nodes[3]
-        first._write()
-    with second._alone():  # which had not heard that the third node is gone
-        second._write()
+        first._known.write()
+    with second._known.alone():  # which had not heard that the third node is gone
+        second._known.write()
     found = {number: spec.process for number, spec in LocalCluster.load(tmp_path).nodes.items()}
     assert found == {1: ProcessId(1, 1), 2: ProcessId(2, 1), 4: None}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from uuid import UUID
 
 from kafka_client_kit import TIMEOUT_S, Got
@@ -18,6 +19,9 @@ from replog.records import decode_batch, scan
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+
+_numbers = itertools.count(1)
+"""Of topics: several fixtures stand for the same brokers."""
 
 
 @dataclass(slots=True)
@@ -35,12 +39,10 @@ class Broker:
     servers: str
     create: Callable[[str, int, Mapping[str, str]], UUID]
     read: Callable[[str, int], list[Got]]
-    _topics: int = field(default=0, init=False)
 
     def topic(self, partitions: int = 1, **configs: object) -> str:
         """Creates a topic with a name of its own; configurations are given with underscores for dots."""
-        self._topics += 1
-        name = f"for-clients-{self._topics}"
+        name = f"for-clients-{next(_numbers)}"
         self.create(name, partitions, {key.replace("_", "."): str(value) for key, value in configs.items()})
         return name
 

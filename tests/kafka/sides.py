@@ -13,6 +13,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 from raw_client import RawClient
 
+from tools.kafka_definitions import snake_case
+from tools.kafka_private_fields import PRIVATE_FIELDS
+
 EXPLAINED: Mapping[str, str] = {
     "cluster_id": "each cluster has one of its own",
     "port": "each broker has one of its own",
@@ -87,12 +90,19 @@ class Side:
     def plain(self, value: Any) -> Any:
         """Returns a message as dicts and lists, topics by name where it has their ids."""
         if isinstance(value, Struct):
-            return {name: self.plain(part) for name, part in asdict(value).items()}
+            own = private_names(type(value))
+            return {name: self.plain(part) for name, part in asdict(value).items() if name not in own}
         if isinstance(value, list):
             return sorted((self.plain(part) for part in value), key=_place)
         if isinstance(value, UUID):
             return next((f"id of {name}" for name, known in self.ids.items() if known == value), str(value))
         return bytes(value).hex() if isinstance(value, memoryview) else value
+
+
+def private_names(cls: type) -> set[str]:
+    """Returns the tagged fields of ours in a struct, of which Kafka's brokers tell nothing."""
+    message, _, struct = cls.__qualname__.partition(".")
+    return {snake_case(name) for name, _, _ in PRIVATE_FIELDS.get(message, {}).get(struct, ())}
 
 
 class Sides:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from raw_client import RawClient
 from served_cluster import ServedCluster, served_cluster
 
+from replog.protocol.private import PrivateApi
 from replog.protocol.served import SERVED
 from replog.records import encode_batch
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest
@@ -40,7 +41,8 @@ GROWTH_MAX_BYTES = 64 << 20
 SERVED_BY_KEY = {
     api.request.API_KEY: api.request
     for api in SERVED
-    if api.request not in {AddRaftVoterRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest}
+    if not isinstance(api.request, PrivateApi)
+    and api.request not in {AddRaftVoterRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest}
 }
 """All but what would take the node apart if it made sense by chance."""
 

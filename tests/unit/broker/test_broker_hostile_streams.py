@@ -16,7 +16,7 @@ from hostile_streams import hostile_batches, private_requests
 from node_kit import Running
 from test_broker_hostile_requests import check_serves, leading, unhurried_node
 
-from replog.client.protocol.link import Endpoint, Link, open_link, read_answer
+from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.errors import ErrorCode, ReplogError
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateRequest
 from replog.rpc.messages import OffsetsUpdate, PollOffsets, WatchedPartition
@@ -47,7 +47,7 @@ class Body(NamedTuple):
 async def linked(it: Running) -> Link:
     address = it.node.address
     assert address is not None
-    return await open_link(Endpoint(address, "hostile", create_connection, 20.0))
+    return await open_link(BrokerEnd(address, "hostile", create_connection, 20.0))
 
 
 @contextlib.asynccontextmanager
