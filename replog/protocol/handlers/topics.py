@@ -21,6 +21,7 @@ from replog.controller.requests import CreatePartitionsResponse as PartitionsCre
 from replog.controller.requests import CreateTopicsResponse as TopicsCreated
 from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
 from replog.errors import (
+    BrokerNotAvailableError,
     ErrorCode,
     InvalidReplicaAssignmentError,
     InvalidRequestError,
@@ -145,11 +146,15 @@ def _created(node: KafkaNode, topic: NewTopic, result: TopicResult, version: int
 def _configs_of(node: KafkaNode, topic: NewTopic) -> list[CreateTopicsResponse.CreatableTopicConfigs]:
     """Returns the configuration of a topic that was created this moment: the image may not have it yet."""
     own: Mapping[str, str] = {config.name: config.value or "" for config in topic.configs}
+    try:
+        found = node.configs(ResourceType.TOPIC, topic.name, own)
+    except BrokerNotAvailableError:  # it has passed the request on, and has not read the metadata since its start
+        return []
     return [
         CreateTopicsResponse.CreatableTopicConfigs(
             config.name, config.value, read_only=config.is_read_only, config_source=source_number(config.source)
         )
-        for config in node.configs(ResourceType.TOPIC, topic.name, own)
+        for config in found
     ]
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from kafka_node_kit import Served, batch, serving
 
-from replog.errors import ErrorCode
+from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import TopicImage
 from replog.metadata.records import ResourceType
 from replog.protocol.handlers import topics
@@ -102,6 +102,19 @@ async def test_counts_that_are_left_out_are_those_of_the_cluster() -> None:
     async with serving(num_partitions=4) as it:
         answer = await it.ask(creation(NewTopic("t", -1, -1)), 7, CreateTopicsResponse)
         assert (answer.topics[0].num_partitions, answer.topics[0].replication_factor) == (4, 1)
+
+
+async def test_a_topic_is_created_by_a_node_that_knows_no_metadata_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passes the request on: the change is made, and an error would have the client make it again."""
+
+    def unknown(*_: object) -> None:
+        raise BrokerNotAvailableError("node 1 has not read the metadata")
+
+    async with serving() as it:
+        monkeypatch.setattr(it.kafka, "configs", unknown)
+        answer = await it.ask(creation(NewTopic("t", 2, 1)), 7, CreateTopicsResponse)
+        told = answer.topics[0]
+        assert (told.error_code, told.num_partitions, told.configs) == (ErrorCode.NONE, 2, [])
 
 
 async def test_replicas_are_where_the_client_wants_them() -> None:
