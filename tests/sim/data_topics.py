@@ -17,6 +17,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -31,12 +32,13 @@ from replog.controller.messages import (
     Reassignment,
 )
 from replog.errors import CorruptRecordError, InvalidRequestError, OffsetOutOfRangeError, ReplogError
-from replog.metadata.image import MetadataImage
+from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, ElectionType, TopicRecord
 from replog.metadata.registrations import PartitionRegistration
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
+from replog_checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tests.sim.cluster_swarm import PATIENT_MS
 from tests.sim.committed_partition import CommittedPartition
 from tests.sim.event_log import EventLog
@@ -205,9 +207,9 @@ async def read_all(cluster: SimulatedCluster, topic: str) -> tuple[int, list[tup
     addresses = [node.address for node in cluster.nodes.values()]
     async with Consumer(addresses, transport=cluster.transport("reader")) as consumer:
         consumer._view.rng.seed(3)
-        await consumer.assign([partition])
-        start = consumer.position(partition)
+        start = (await consumer.beginning_offsets([partition]))[partition]  # waits for a leader
         end = (await consumer.end_offsets([partition]))[partition]
+        await consumer.assign([partition], start={partition: start})
         found: list[tuple[int, bytes]] = []
         while consumer.position(partition) < end:
             found += [(r.offset, r.value or b"") for r in await consumer.poll(timeout_ms=1_000)]
@@ -413,8 +415,26 @@ class RecreatedTopic(OtherTopic):
         if topic.partitions[0].leader == NO_LEADER and self.simulation.has_lost_disk:
             self.simulation.seen["recreated topic lost with a disk"] += 1
             return
+        if topic.partitions[0].leader == NO_LEADER and self._waits_for_its_folder(topic):
+            self.simulation.seen["recreated topic waits until a folder is moved"] += 1
+            return
         found = dict((await read_all(self.cluster, self.name))[1])
         self.judge(found, self._created_s[topic.topic_id], report)
+
+    def _waits_for_its_folder(self, topic: TopicImage) -> bool:
+        """Whether each replica that may lead finds the former topic's folder, and heard of that deletion by a snapshot alone.
+
+        Nothing tells then that the former topic is gone, so the folder stays until it is moved (docs/RECOVERY.md).
+        """
+        partition = topic.partitions[0]
+        may_lead = partition.isr or partition.elr or partition.last_known_elr or partition.replicas
+        return all(map(partial(self._has_a_former_folder, topic), may_lead))
+
+    def _has_a_former_folder(self, topic: TopicImage, node_id: int) -> bool:
+        fs = self.cluster.nodes[node_id].fs
+        files = [path for path in fs.image() if path.endswith(f"/{self.name}-0/{PARTITION_METADATA_FILE}")]
+        found = [read_partition_metadata(fs, path) for path in files]
+        return any(each is not None and each.topic_id != topic.topic_id for each in found)
 
     def judge(self, found: Mapping[int, bytes], created_s: float, report: Callable[[str], None]) -> None:
         """What must be there of what was sent after `created_s`, and must not of what was before."""
