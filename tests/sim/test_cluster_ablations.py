@@ -58,6 +58,9 @@ def test_a_disk_that_lies_about_fsync_is_found(monkeypatch: pytest.MonkeyPatch) 
     assert "--seed" in found  # the message says how to repeat it
 
 
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)  # a node that ends as the simulation does
 def test_votes_that_are_not_kept_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def forget(_file: QuorumStateFile, _state: ElectionState) -> None: ...
 
