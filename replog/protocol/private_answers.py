@@ -14,6 +14,7 @@ from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateCall, encoded
 from replog.rpc.messages import PollOffsets
 from replog.rpc.metadata_messages import WaitForMetadata
+from replog.rpc.request_limits import check_request
 
 METADATA_WAIT_MAX_MS: Final = 30_000
 """How long a client may wait for a change of the metadata at most."""
@@ -33,6 +34,7 @@ async def _poll_offsets(node: KafkaNode, asked: PrivateCall, _call: Call) -> Pri
 
 async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
     question: WaitForGroupNews = asked.question
+    check_request(question)
     return PrivateAnswer(parts=[encoded(await node.coordinate(question.group_id, question, None))])
 
 

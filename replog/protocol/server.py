@@ -105,13 +105,13 @@ class KafkaServer:
         if header.cluster_id is None and key != ApiVersionsRequest.API_KEY and not self._is_serving():
             return Answer(is_last=True)
         self.counts.requests[api.name, version] += 1
-        unread = self._node.open_answer() if api.has_records else None
-        call = Call(version, header.client_id or "", unread, address)
         body = frame[len(frame) - reader.left :]
         has_tags = is_flexible and key != ApiVersionsRequest.API_KEY
         if header.cluster_id and header.cluster_id != self._node.cluster_id:
-            refused = api.refuse(_read(api, reader, version), self._foreign(header.cluster_id))
-            return _framed(correlation_id, _written(refused, version), has_tags=has_tags)
+            written = await _refused(api, body, version, self._foreign(header.cluster_id))
+            return _framed(correlation_id, written, has_tags=has_tags)
+        unread = self._node.open_answer() if api.has_records else None
+        call = Call(version, header.client_id or "", unread, address)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         try:
@@ -148,8 +148,7 @@ class KafkaServer:
         try:
             return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
         except ReplogError as error:  # the node does not know the metadata yet
-            request = _read(api, Reader(body, api.elements_max), call.version)
-            return _written(api.refuse(request, Failure(error.code, str(error))), call.version)
+            return await _refused(api, body, call.version, Failure(error.code, str(error)))
 
     async def _handle(self, api: Served, request: object, call: Call, run: _Run) -> Response:
         try:
@@ -188,6 +187,13 @@ def _runner(api: Served, size: int) -> _Run:
     A request that may overlap others is not left to a thread: others would overtake it.
     """
     return asyncio.to_thread if size > max(READ_AT_ONCE_BYTES, api.overlapping_bytes_max) else _at_once
+
+
+async def _refused(api: Served, body: memoryview, version: int, failure: Failure) -> Buffers:
+    """Returns the written answer to a request that is refused before the node is asked."""
+    run = _runner(api, len(body))
+    request = await run(_read, api, Reader(body, api.elements_max), version)
+    return await _written_in_turns(await run(api.refuse, request, failure), version)
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:

@@ -111,7 +111,7 @@ class WorkerClient:
     Raises:
         ConfigError: No broker answers.
         InconsistentClusterIdError: Another cluster is at that address.
-        MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
+        MalformedFrameError, UnsupportedVersionError: What answers there is no broker, or one that is too old.
     """
 
     def __init__(self, bootstrap_servers: str, cluster_id: str) -> None:

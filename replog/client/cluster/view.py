@@ -166,7 +166,7 @@ class ClusterView:
 
         Raises:
             RequestTimedOutError: No bootstrap server answered; it names the last cause.
-            MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
+            MalformedFrameError, UnsupportedVersionError: What answers there is no broker, or one that is too old.
         """
 
         def known() -> ClusterMetadata | None:

@@ -194,7 +194,7 @@ class Producer:
 
         Raises:
             RequestTimedOutError: No bootstrap server answered within `connect_timeout_ms`; it names the last cause.
-            MalformedFrameError, UnsupportedVersionError: What answers there is not a replog broker of this version.
+            MalformedFrameError, UnsupportedVersionError: What answers there is no broker, or one that is too old.
         """
         await self._view.ready(self.config.connect_timeout_ms)
 

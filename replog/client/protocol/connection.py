@@ -85,9 +85,7 @@ class _LinkedBroker:
         return api_key in self._link.versions
 
     async def ask(self, request: RequestMessage | PrivateRequest, answer: type[A], *, timeout_ms: int) -> A:
-        return await self._link.ask(
-            request, answer, timeout_ms=timeout_ms + ANSWER_GRACE_MS, cluster_id=self._cluster_id
-        )
+        return await self._link.ask(request, answer, timeout_ms=timeout_ms, cluster_id=self._cluster_id)
 
 
 def _closed(address: str) -> ConnectionLostError:
@@ -192,13 +190,16 @@ class RequestStream(Generic[M, R]):
             ConnectionLostError: The stream has ended.
             ReplogError: An answer was none.
         """
+        await self._wait_arrived()
+        ready, self._answers = list(self._answers), deque()
+        return ready
+
+    async def _wait_arrived(self) -> None:
         while not self._answers:
             if self._end is not None:
                 raise self._end.with_traceback(None)
             self._arrived.clear()
             await self._arrived.wait()
-        ready, self._answers = list(self._answers), deque()
-        return ready
 
     async def close(self) -> None:
         """Ends the connections; answers on their way are dropped."""
@@ -289,11 +290,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         await link.drain()
 
     async def receive(self) -> FetchResponse:
-        while not self._answers:
-            if self._end is not None:
-                raise self._end.with_traceback(None)
-            self._arrived.clear()
-            await self._arrived.wait()
+        await self._wait_arrived()
         return self._answers.popleft()
 
     async def _idle_link(self) -> Link:
@@ -323,7 +320,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
 
 
 class KafkaConnection:
-    """A way to one broker; see `replog.rpc.transport.Connection`.
+    """A way to one broker; see `replog.client.protocol.seam.Connection`.
 
     Args:
         endpoint: The broker.

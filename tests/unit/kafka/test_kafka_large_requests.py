@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from test_kafka_repeated_answers import Node, image
 
-from replog.errors import ErrorCode, MalformedFrameError
+from replog.errors import BrokerNotAvailableError, ErrorCode, MalformedFrameError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol import server as server_module
 from replog.protocol.handlers import topic_partitions
@@ -20,6 +20,7 @@ from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
 )
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -28,16 +29,16 @@ from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 from replog.wire.primitives import Reader, Writer
 
 
-def frame(request: Any, version: int) -> memoryview:
+def frame(request: Any, version: int, cluster_id: str = "") -> memoryview:
     is_flexible = version >= request.FLEXIBLE_FROM
     writer = Writer()
-    RequestHeader(request.API_KEY, version, 1, "c").write(writer, 2 if is_flexible else 1)
+    RequestHeader(request.API_KEY, version, 1, "c", cluster_id or None).write(writer, 2 if is_flexible else 1)
     request.write(writer, version)
     return memoryview(writer.joined())
 
 
-async def ask(request: Any, version: int, response: type[Any], node: Node | None = None) -> Any:
-    answer = await KafkaServer(node or Node()).serve(frame(request, version))  # type: ignore[arg-type]
+async def ask(request: Any, version: int, response: type[Any], node: Node | None = None, cluster_id: str = "") -> Any:
+    answer = await KafkaServer(node or Node()).serve(frame(request, version, cluster_id))  # type: ignore[arg-type]
     assert answer is not None
     reader = Reader(memoryview(b"".join(answer.buffers))[4:])
     ResponseHeader.read(reader, 1 if version >= response.FLEXIBLE_FROM else 0)
@@ -144,6 +145,42 @@ async def test_large_requests_are_read_and_written_beside_the_loop(monkeypatch: 
     await ask(list_offsets(5_000), 7, ListOffsetsResponse)
     assert threads
     assert threading.get_ident() not in threads
+
+
+@pytest.mark.parametrize("cluster_id", ["another", ""])
+async def test_large_requests_that_are_refused_before_the_node_is_asked_are_read_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch, cluster_id: str
+) -> None:
+    """Of a client of another cluster; to a node that does not know the metadata yet.  Neither opens an answer with records."""
+    threads: set[int] = set()
+    real = server_module._read
+
+    def noted(*args: Any) -> Any:
+        threads.add(threading.get_ident())
+        return real(*args)
+
+    class Unknowing(Node):
+        @property
+        def image(self) -> MetadataImage:
+            raise BrokerNotAvailableError("node 1 has not read the metadata")
+
+        @image.setter
+        def image(self, _image: MetadataImage) -> None: ...
+
+        def open_answer(self) -> None:
+            raise AssertionError("nothing is read for a request that is refused")
+
+    monkeypatch.setattr(server_module, "_read", noted)
+    names = [f"flights-{number}" for number in range(server_module.READ_AT_ONCE_BYTES // 16)]
+    asked = MetadataRequest([MetadataRequest.MetadataRequestTopic(name=name) for name in names])
+    told = await ask(asked, 12, MetadataResponse, Unknowing(), cluster_id)
+    expected = ErrorCode.INCONSISTENT_CLUSTER_ID if cluster_id else ErrorCode.BROKER_NOT_AVAILABLE
+    assert {topic.error_code for topic in told.topics} == {expected}
+    assert threads
+    assert threading.get_ident() not in threads
+    if cluster_id:
+        fetch = FetchRequest(topics=[FetchRequest.FetchTopic("t")])
+        assert (await ask(fetch, 12, FetchResponse, Unknowing(), cluster_id)).error_code == expected
 
 
 @pytest.mark.parametrize(("names", "may"), [(100, True), (5_000, False)])
