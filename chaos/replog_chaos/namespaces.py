@@ -28,7 +28,7 @@ from typing import Self
 from replog.cluster import LocalCluster, NodePlace
 from replog.cluster.node_spec import ConfigValue
 from replog.errors import ReplogError
-from replog_chaos.network import CLIENT, Link, Network
+from replog.testing.machines.network import CLIENT, Link, Network
 
 TOOLS = ("ip", "nsenter", "sh", "unshare")
 SUBNETS_COUNT = 512

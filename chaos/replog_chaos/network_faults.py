@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 from replog.errors import InvariantViolationError
+from replog.testing.machines.network import Network
 from replog_chaos.fault import Fault, Scene, Target
 from replog_chaos.namespaces import namespaces_are_missing
-from replog_chaos.network import Network
 
 
 def network_of(target: Target) -> Network:

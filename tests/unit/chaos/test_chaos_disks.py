@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from replog.testing.machines.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
 from replog_chaos.disk_faults import strace_is_missing
-from replog_chaos.disks import CuttableDisk, SmallDisk, cuttable_disk_is_missing, small_disk_is_missing
 
 
 def test_a_power_cut_keeps_what_was_flushed_and_nothing_else(tmp_path: Path) -> None:

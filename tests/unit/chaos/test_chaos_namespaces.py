@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from replog.testing.machines.network import CLIENT
 from replog_chaos.faults import FAULTS, Links, faults_with
 from replog_chaos.namespaces import ASIDE_NUMBER, SUBNETS_COUNT, Namespaces, namespaces_are_missing
-from replog_chaos.network import CLIENT
 
 COUNTER = """
 import socket, sys

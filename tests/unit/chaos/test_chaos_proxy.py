@@ -13,9 +13,9 @@ import pytest
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import ProcessId
-from replog_chaos.network import CLIENT
-from replog_chaos.proxy import Proxies, owner
-from replog_chaos.sockets import connection_inode
+from replog.testing.machines.network import CLIENT
+from replog.testing.machines.proxies import Proxies, owner
+from replog.testing.machines.sockets import connection_inode
 
 DEADLINE_S = 20
 

@@ -64,8 +64,8 @@ class SmallDisk:
                     return
 
     def make_room(self) -> None:
-        """Gives back what `fill` took."""
-        (self.folder / BALLAST).unlink()
+        """Gives back what `fill` took, if it did."""
+        (self.folder / BALLAST).unlink(missing_ok=True)
 
 
 class CuttableDisk:

@@ -21,9 +21,10 @@ from typing import Self
 
 from replog.cluster import LocalCluster
 from replog.cluster.node_spec import ConfigValue, NodeSpec
+from replog.cluster.processes import KeptPorts
 from replog.errors import InvariantViolationError
-from replog_chaos.network import CLIENT, Link, Network
-from replog_chaos.sockets import connection_inode
+from replog.testing.machines.network import CLIENT, Link, Network
+from replog.testing.machines.sockets import connection_inode
 
 CHUNK_BYTES = 64 * 1024
 CONNECTIONS_MAX = 1_000
@@ -45,21 +46,29 @@ class Proxies(Network):
         super().__init__(node_ids)
         self.addresses: Mapping[int, str] = {}
         self.peer_addresses: Mapping[int, str] = {}
-        self._servers: list[asyncio.Server] = []
+        self._ports = KeptPorts()  # a node that does not listen for a while finds its own free
+        self._servers: dict[int, list[asyncio.Server]] = {node_id: [] for node_id in self.node_ids}
         self._connections: dict[int, set[asyncio.Task[None]]] = {node_id: set() for node_id in self.node_ids}
         self._changed = asyncio.Event()
         self._cluster: LocalCluster | None = None
 
     async def __aenter__(self) -> Self:
-        self.addresses = {node_id: await self._listen(node_id, _client_port) for node_id in self.node_ids}
-        self.peer_addresses = {node_id: await self._listen(node_id, _peer_port) for node_id in self.node_ids}
+        self.addresses = self._new_addresses()
+        self.peer_addresses = self._new_addresses()
+        for node_id in self.node_ids:
+            await self.accept(node_id)
         return self
+
+    def _new_addresses(self) -> dict[int, str]:
+        ports = self._ports.take(len(self.node_ids))
+        return {node_id: f"127.0.0.1:{port}" for node_id, port in zip(self.node_ids, ports, strict=True)}
 
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for server in self._servers:
-            server.close()
+        for node_id in self.node_ids:
+            self.refuse(node_id)
+        self._ports.release()
         tasks = [task for of_node in self._connections.values() for task in of_node]
         for task in tasks:
             task.cancel()
@@ -103,11 +112,19 @@ class Proxies(Network):
 
     # ---- forwarding ------------------------------------------------------------------------------------------------
 
-    async def _listen(self, node_id: int, port_of: Callable[[NodeSpec], int]) -> str:
-        """Begins to forward to one port of a node; returns the address that stands for it."""
-        server = await asyncio.start_server(self._accepter(node_id, port_of), "127.0.0.1", 0, limit=CHUNK_BYTES)
-        self._servers.append(server)
-        return f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    def refuse(self, node_id: int) -> None:
+        """Refuses new connections to a node from now on, as the ports of a process that is gone do."""
+        servers, self._servers[node_id] = self._servers[node_id], []
+        for server in servers:
+            server.close()
+
+    async def accept(self, node_id: int) -> None:
+        """Accepts connections to a node at its ports again."""
+        self.refuse(node_id)
+        for addresses, port_of in ((self.addresses, _client_port), (self.peer_addresses, _peer_port)):
+            host, _, port = addresses[node_id].rpartition(":")
+            server = await asyncio.start_server(self._accepter(node_id, port_of), host, int(port), limit=CHUNK_BYTES)
+            self._servers[node_id].append(server)
 
     def _accepter(
         self, node_id: int, port_of: Callable[[NodeSpec], int]
