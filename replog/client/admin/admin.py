@@ -7,6 +7,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Never, Self
 
+from msgspec.structs import replace
+
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
 from replog.client.admin.partition_description import PartitionDescription, describe_partition
@@ -173,6 +175,38 @@ class Admin(Operations, GroupOperations):
         _raise_result(result)
         return await self.wait_for_topic(name, has_leaders, timeout_ms=within_ms, what=f"wait for leaders of {name}")
 
+    async def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
+        """Deletes several topics, each for itself, and waits until they are gone from the metadata that this client sees.
+
+        Look at `error` of each result.  A name that stands twice is deleted once.
+        """
+        wanted = tuple(dict.fromkeys(texts_of("names", names)))
+        within_ms = self._limit_ms(timeout_ms)
+        fate = Fate()
+        answers = await self._ask_all(
+            [DeleteTopics(part) for part in in_parts(wanted) if part],
+            DeleteTopicsResponse,
+            within_ms,
+            what=f"delete topic {wanted[0]}" if len(wanted) == 1 else "delete topics",
+            on_retry=fate.note,
+        )
+        results = tuple(
+            replace(result, error=ErrorCode.NONE, message="")
+            if fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            else result
+            for answer in answers
+            for result in answer.topics
+        )
+        going = [result.name for result in results if result.error is ErrorCode.NONE]
+
+        def gone() -> bool | None:
+            return True if self._view.cluster_id and self._view.image.topics.keys().isdisjoint(going) else None
+
+        if going:
+            self._view.request_refresh()
+            await self._view.wait_for(gone, timeout_ms=within_ms, what="see deleted topics go")
+        return results
+
     async def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Deletes a topic and waits until it is gone from the metadata that this client sees.
 
@@ -180,20 +214,8 @@ class Admin(Operations, GroupOperations):
             UnknownTopicOrPartitionError: There is no such topic.
         """
         require_text("name", name)
-        within_ms = self._limit_ms(timeout_ms)
-        fate = Fate()
-        response = await self._view.controller_call(
-            DeleteTopics((name,)), timeout_ms=within_ms, what=f"delete topic {name}", on_retry=fate.note
-        )
-        (result,) = expect(response, DeleteTopicsResponse).topics
-        if not (fate.unknown and result.error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-            _raise_result(result)
-
-        def gone() -> bool | None:
-            return True if self._view.cluster_id and name not in self._view.image.topics else None
-
-        self._view.request_refresh()
-        await self._view.wait_for(gone, timeout_ms=within_ms, what=f"see topic {name} go")
+        (result,) = await self.delete_topics([name], timeout_ms=timeout_ms)
+        _raise_result(result)
 
     async def list_topics(self, *, timeout_ms: int | None = None) -> list[str]:
         """Returns the names of all topics, sorted."""

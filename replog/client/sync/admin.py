@@ -69,6 +69,10 @@ class SyncAdmin(SyncClient[Admin]):
             )
         )
 
+    def delete_topics(self, names: Iterable[str], *, timeout_ms: int | None = None) -> tuple[TopicResult, ...]:
+        """Deletes several topics, each for itself, as `Admin.delete_topics` does."""
+        return self._run(lambda: self._client.delete_topics(names, timeout_ms=timeout_ms))
+
     def delete_topic(self, name: str, *, timeout_ms: int | None = None) -> None:
         """Deletes a topic and waits until it is gone, as `Admin.delete_topic` does."""
         self._run(lambda: self._client.delete_topic(name, timeout_ms=timeout_ms))

@@ -156,6 +156,8 @@ USES: list[tuple[str, Use]] = [
     ("an item of assignments", lambda it: it.admin.create_topic("t", assignments=[1, 2])),
     ("an item of an item of assignments", lambda it: it.admin.create_topic("t", assignments=[["1"]])),
     ("name", lambda it: it.admin.delete_topic(["t"])),
+    ("names", lambda it: it.admin.delete_topics("t")),
+    ("an item of names", lambda it: it.admin.delete_topics([1])),
     ("timeout_ms", lambda it: it.admin.delete_topic("t", timeout_ms="1")),
     ("timeout_ms", lambda it: it.admin.list_topics(timeout_ms="1")),
     ("names", lambda it: it.admin.describe_topics("t")),

@@ -119,6 +119,23 @@ async def test_a_lost_answer_to_create_and_delete_is_not_an_error() -> None:
         await admin.delete_topic("t")
 
 
+async def test_several_topics_are_deleted_each_for_itself() -> None:
+    cluster = FakeCluster()
+    for name in ("a", "b", "kept"):
+        cluster.create_topic(name, 2)
+    async with make(cluster) as admin:
+        results = await admin.delete_topics(name for name in ("a", "missing", "b", "a"))
+        assert await admin.list_topics() == ["kept"]
+        assert await admin.delete_topics([]) == ()
+        cluster.controller_script.append("lose")
+        assert [result.error for result in await admin.delete_topics(["kept"])] == [ErrorCode.NONE]
+    assert {result.name: result.error for result in results} == {
+        "a": ErrorCode.NONE,
+        "missing": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "b": ErrorCode.NONE,
+    }
+
+
 async def test_a_lost_answer_does_not_hide_somebody_elses_topic() -> None:
     cluster = FakeCluster()
     cluster.create_topic("t", 5)
