@@ -9,9 +9,10 @@
 `History`, `Anomaly`, `AnomaliesFoundError`    what clients were promised, checked
 `SimulatedFileSystem`                          a disk in memory that loses power, fills up, fails and rots
 `Operation`, `PowerCutError`                   kinds of disk operations that can fail; what a power cut raises
+`BrokerFixture`, `ClusterFixture`              what the fixtures of pytest are: `replog_broker`, `replog_cluster`
 ============================================== ======================================================================
 
-A page of examples: `docs/SIMULATION.md`.  Importing this is cheap: what loads the broker is loaded when it is first used.
+Pages of examples: `docs/PYTEST.md`, `docs/SIMULATION.md`.  Importing this is cheap: each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from replog.testing.history import AnomaliesFoundError, Anomaly, History
-from replog.testing.simulated_faults import Operation, PowerCutError
-from replog.testing.simulated_filesystem import SimulatedFileSystem
-
 if TYPE_CHECKING:
+    from replog.testing.fixtures.broker import BrokerFixture
+    from replog.testing.fixtures.cluster import ClusterFixture
+    from replog.testing.history import AnomaliesFoundError, Anomaly, History
     from replog.testing.simulated_cluster import SimulatedCluster
+    from replog.testing.simulated_faults import Operation, PowerCutError
+    from replog.testing.simulated_filesystem import SimulatedFileSystem
     from replog.testing.simulated_network import NetworkConditions
     from replog.testing.simulated_node import ClusterObserver
     from replog.testing.simulation import simulate
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AnomaliesFoundError",
     "Anomaly",
+    "BrokerFixture",
+    "ClusterFixture",
     "ClusterObserver",
     "History",
     "NetworkConditions",
@@ -45,9 +49,17 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
+    "AnomaliesFoundError": "history",
+    "Anomaly": "history",
+    "BrokerFixture": "fixtures.broker",
+    "ClusterFixture": "fixtures.cluster",
     "ClusterObserver": "simulated_node",
+    "History": "history",
     "NetworkConditions": "simulated_network",
+    "Operation": "simulated_faults",
+    "PowerCutError": "simulated_faults",
     "SimulatedCluster": "simulated_cluster",
+    "SimulatedFileSystem": "simulated_filesystem",
     "SimulationError": "virtual_loop",
     "simulate": "simulation",
 }
