@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "status",
     "produce": "produce",
     "consume": "consume",
+    "capture": "capture",
     "storage": "app",
     "server": "app",
     "cluster": "app",

@@ -10,7 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,11 @@ BROKERS_MAX = 9
 
 
 def embedded(
-    path: str | os.PathLike[str] | None = None, *, brokers: int = 1, config: Mapping[str, ConfigValue] | None = None
+    path: str | os.PathLike[str] | None = None,
+    *,
+    brokers: int = 1,
+    config: Mapping[str, ConfigValue] | None = None,
+    load: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
 ) -> EmbeddedCluster:
     """Makes a broker, or a cluster of some, in this process: started and ended by `with` or `async with`.
 
@@ -40,11 +44,12 @@ def embedded(
         path: The folder of the data, made if it is not there; None: a temporary one, which is deleted at the end.
         brokers: The number of brokers; more than one only with a temporary folder.
         config: The keys of each broker's configuration beside those that are set here, by dotted name.
+        load: The file of a capture, or several (`replog capture`): their topics are there when the brokers serve.
 
     Raises:
         InvalidRequestError: The number of brokers is none that can be started, or the configuration names another folder.
     """
-    return EmbeddedCluster(path, brokers=brokers, config=config)
+    return EmbeddedCluster(path, brokers=brokers, config=config, load=load)
 
 
 class EmbeddedCluster:
@@ -60,6 +65,7 @@ class EmbeddedCluster:
         *,
         brokers: int = 1,
         config: Mapping[str, ConfigValue] | None = None,
+        load: str | os.PathLike[str] | Iterable[str | os.PathLike[str]] = (),
     ) -> None:
         if type(brokers) is not int or not 1 <= brokers <= BROKERS_MAX:
             raise InvalidRequestError(f"brokers={brokers!r}: 1 to {BROKERS_MAX} can run in one process")
@@ -78,6 +84,7 @@ class EmbeddedCluster:
         self._path = None if path is None else Path(path).absolute()
         self._brokers_count = brokers
         self._config = dict(config or {})
+        self._captures = [Path(each).absolute() for each in ([load] if isinstance(load, (str, os.PathLike)) else load)]
         self._is_used = False
         self._running: AsyncExitStack | None = None
         self._thread: LoopThread | None = None
@@ -163,6 +170,8 @@ class EmbeddedCluster:
             for config in self._configs(folder, stack):
                 nodes.append(await Node.start(config))  # noqa: PERF401 -- those that run are ended if one fails
             await asyncio.gather(*(node.wait_until_ready() for node in nodes))
+            if self._captures:
+                await _load(",".join(node.address for node in nodes), self._captures)
             self._running, self.nodes = stack.pop_all(), tuple(nodes)
 
     async def _stop(self) -> None:
@@ -193,6 +202,15 @@ class EmbeddedCluster:
 async def _end(nodes: Sequence[Node], *, is_temporary: bool) -> None:
     """Stops all brokers; those whose data are deleted need not close their logs in order."""
     await asyncio.gather(*(node.abort() if is_temporary else node.stop() for node in nodes))
+
+
+async def _load(bootstrap_servers: str, captures: Sequence[Path]) -> None:
+    from replog.cluster.capture import (
+        load_capture,
+    )  # brings the clients, which most programs that embed a broker load anyway
+
+    for path in captures:
+        await load_capture(bootstrap_servers, path)
 
 
 def _remove(folder: Path, pid: int) -> None:

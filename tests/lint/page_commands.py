@@ -34,7 +34,7 @@ def wrong_in(line: str) -> list[str]:
             return words[:1]
         command = command.get_command(None, words.pop(0))
     known = {"--help", "-h"} | {option for parameter in command.params for option in parameter.opts}
-    return [word for word in words if word.startswith("-") and len(word) > 1 and word not in known]
+    return [word for word in words if word.startswith("-") and len(word) > 1 and word.split("=")[0] not in known]
 
 
 def statuses_in(text: str) -> list[int]:
