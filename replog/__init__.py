@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from replog.cluster.embedded import EmbeddedCluster, embedded
     from replog.host.process_memory import tune_process
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
+    from replog.worker import Worker, run
 
 __all__ = [
     "Admin",
@@ -28,10 +29,12 @@ __all__ = [
     "LocalLog",
     "Producer",
     "ReadOnlyLog",
+    "Worker",
     "__version__",
     "embedded",
     "open_log",
     "open_log_async",
+    "run",
     "tune_process",
 ]
 
@@ -44,13 +47,15 @@ _HOMES: Final[Mapping[str, str]] = {
     "LocalLog": "replog.local",
     "Producer": "replog.client",
     "ReadOnlyLog": "replog.local",
+    "Worker": "replog.worker",
     "embedded": "replog.cluster.embedded",
     "open_log": "replog.local",
     "open_log_async": "replog.local",
+    "run": "replog.worker",
     "tune_process": "replog.host.process_memory",
 }
 
-_MODULES: Final = frozenset({"client", "cluster", "errors", "local", "records", "spark", "testing"})
+_MODULES: Final = frozenset({"client", "cluster", "errors", "local", "records", "spark", "testing", "worker"})
 """The modules with more public names."""
 
 # what a broker within this process tells its operator; what clients and logs warn of is seen also where logging is not set up

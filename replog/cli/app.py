@@ -27,6 +27,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topics": "app",
     "partition": "app",
     "groups": "app",
+    "dlq": "app",
     "brokers": "app",
     "log-dirs": "app",
     "configs": "app",

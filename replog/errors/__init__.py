@@ -613,6 +613,24 @@ class CommitStaleError(StaleMemberEpochError):
         self.partition = partition
 
 
+class HandlerFailedError(ReplogError):
+    """A worker's handler has failed on a record as often as it may, and there is no topic for dead letters.
+
+    The record is not committed: a worker that starts again handles it again.
+
+    Attributes:
+        topic, partition, offset: The place of the record.
+        attempts: The number of times that the handler was called.
+    """
+
+    def __init__(self, topic: str, partition: int, offset: int, attempts: int, error: BaseException) -> None:
+        super().__init__(
+            f"the handler failed on {topic}-{partition} offset {offset}, {attempts} times, last with {type(error).__qualname__}: "
+            f"{error}. Mend the handler and start the worker again, which begins there; or give it a dead_letter_topic"
+        )
+        self.topic, self.partition, self.offset, self.attempts = topic, partition, offset, attempts
+
+
 class NoOffsetError(InvalidRequestError):
     """The group has no committed offset of a partition, and nobody has said where to begin."""
 

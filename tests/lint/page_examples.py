@@ -23,6 +23,7 @@ RUN_BY = {
     "docs/SIMULATION.md": "tests/sim/test_simulation_page.py",
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
     "docs/TESTING.md": "tests/unit/test_pages.py",
+    "docs/WORKERS.md": "tests/cluster/test_worker.py",
     "checkpoints/README.md": "tests/unit/checkpoints/test_checkpoints_readme.py",
     "timeline/README.md": "tests/unit/timeline/test_timeline_readme.py",
 }

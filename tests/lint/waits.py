@@ -25,6 +25,7 @@ MAY_SLEEP = {
     "test_embedded_group_ends.py work": "the pace of an application",
     "test_groups_commits.py read_on": "virtual time",
     "test_link.py hold_up": "the loop is held up",
+    "test_worker.py handle": "the pace of a handler",
     "test_rpc_looks.py be_held_up": "the loop is held up",
     "test_rpc_looks.py test_what_came_in_time_is_kept_and_no_timer_is_left": "what must not happen gets time to happen",
     "test_rpc_tcp_stream.py test_a_loop_that_was_held_up_takes_nobody_for_dead": "the loop is held up",

@@ -1,0 +1,180 @@
+"""`replog dlq`: dead letters of workers, looked at and sent back."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+
+if TYPE_CHECKING:
+    from replog.client import Consumer, ConsumerRecord
+    from replog.worker import DeadLetter
+
+app = typer.Typer(help="Look at records that workers have given up, and send them back.", no_args_is_help=True)
+
+REPLAY_GROUP = "replog-dlq-replay"
+"""Keeps, for each topic of dead letters, up to where they have been sent back."""
+
+POLL_RECORDS = 1_000
+POLL_MS = 300
+
+Topic = Annotated[str, typer.Argument(help="The topic of dead letters.")]
+Max = Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N dead letters.")]
+
+
+@app.command("list")
+def list_reasons(
+    topic: Topic,
+    as_json: common.AsJson = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Count the dead letters by the topic and group that they came from, and their error."""
+    common.run(_list(common.servers(bootstrap_servers, directory), topic, as_json))
+
+
+@app.command()
+def show(
+    topic: Topic,
+    max_records: Max = None,
+    as_json: common.AsJson = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Print each dead letter: where it came from, why, its key and value."""
+    common.run(_show(common.servers(bootstrap_servers, directory), topic, max_records, as_json))
+
+
+@app.command()
+def replay(
+    topic: Topic,
+    max_records: Max = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be written.")] = False,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Write dead letters back to the topics that they came from, each once.
+
+    The keys decide the partitions anew. What was acknowledged is committed in the group replog-dlq-replay.
+    """
+    common.run(_replay(common.servers(bootstrap_servers, directory), topic, max_records, dry_run))
+
+
+async def _list(bootstrap_servers: str, topic: str, as_json: bool) -> None:
+    counts: Counter[tuple[str, str, str]] = Counter()
+    async with _reader(bootstrap_servers, topic) as records:
+        async for _, letter in records:
+            counts[
+                ("", "", "no dead letter of a worker") if letter is None else (letter.topic, letter.group, letter.error)
+            ] += 1
+    for (origin, group, error), count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
+        if as_json:
+            typer.echo(common.json_object({"topic": origin, "group": group, "error": error, "count": count}))
+        else:
+            where = f"{origin} (group {group})  " if origin else ""
+            typer.echo(f"{count:>8,}  {where}{error}")
+    if not counts and not as_json:
+        typer.echo(f"{topic} has no dead letters")
+
+
+async def _show(bootstrap_servers: str, topic: str, max_records: int | None, as_json: bool) -> None:
+    from msgspec.structs import asdict
+
+    left = max_records
+    async with _reader(bootstrap_servers, topic) as records:
+        async for record, letter in records:
+            if as_json:
+                shown = {"partition": record.partition, "offset": record.offset}
+                content = {"key": common.shown_bytes(record.key), "value": common.shown_bytes(record.value)}
+                typer.echo(common.json_object(shown | {"origin": letter and asdict(letter)} | content))
+            else:
+                typer.echo(f"{record.partition}/{record.offset}  {_described(letter)}")
+                typer.echo(f"    key {_text(record.key)}  value {_text(record.value)}")
+            if left is not None:
+                left -= 1
+                if not left:
+                    return
+
+
+async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, dry_run: bool) -> None:
+    from replog.client import Consumer, Producer, TopicPartition
+    from replog.worker.dead_letters import own_headers
+
+    sent: Counter[str] = Counter()
+    strange_count = 0
+    await common.require_listener(bootstrap_servers)
+    settings = {"group_id": REPLAY_GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
+    async with Consumer(bootstrap_servers, **settings) as consumer, Producer(bootstrap_servers) as producer:  # type: ignore[arg-type]
+        await consumer.subscribe([topic])
+        ends: dict[TopicPartition, int] = {}
+        while max_records is None or sent.total() < max_records:
+            left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - sent.total())
+            records = await consumer.poll(left, POLL_MS)
+            done: dict[tuple[str, int], int] = {}
+            for record in records:
+                letter = _letter_of(record)
+                if letter is None:
+                    strange_count += 1
+                else:
+                    if not dry_run:
+                        await producer.send(letter.topic, record.value, record.key, headers=own_headers(record.headers))
+                    sent[letter.topic] += 1
+                done[record.topic, record.partition] = record.offset + 1
+            if done and not dry_run:
+                await producer.flush()
+                await consumer.commit(done)
+            if not records and (assigned := consumer.assignment()):
+                ends = ends or await consumer.end_offsets(assigned)
+                if all(consumer.position(each) >= ends.get(each, 0) for each in assigned):
+                    break
+    verb = "would be written" if dry_run else "written"
+    for origin, count in sorted(sent.items()):
+        typer.echo(f"{common.counted(count, 'record')} {verb} to {origin}")
+    if not sent:
+        typer.echo(f"{topic} has no dead letters that were not replayed before")
+    if strange_count:
+        typer.echo(f"{common.counted(strange_count, 'record')} passed over: no worker wrote them", err=True)
+
+
+@asynccontextmanager
+async def _reader(
+    bootstrap_servers: str, topic: str
+) -> AsyncIterator[AsyncIterator[tuple[ConsumerRecord, DeadLetter | None]]]:
+    """Reads a topic up to what is committed now."""
+    from replog.client import Consumer
+
+    await common.require_listener(bootstrap_servers)
+    async with Consumer(bootstrap_servers) as consumer:
+        yield _read(consumer, topic)
+
+
+async def _read(consumer: Consumer, topic: str) -> AsyncIterator[tuple[ConsumerRecord, DeadLetter | None]]:
+    ends = await consumer.end_offsets(await consumer.assign_topic(topic))
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for record in await consumer.poll(POLL_RECORDS, POLL_MS):
+            yield record, _letter_of(record)
+
+
+def _letter_of(record: ConsumerRecord) -> DeadLetter | None:
+    from replog.worker import DeadLetter
+
+    return DeadLetter.from_headers(record.headers)
+
+
+def _described(letter: DeadLetter | None) -> str:
+    if letter is None:
+        return "no dead letter of a worker"
+    time = datetime.fromtimestamp(letter.timestamp / 1_000, UTC).isoformat(timespec="seconds")
+    attempts = common.counted(letter.attempts, "attempt")
+    return f"{letter.topic}-{letter.partition} offset {letter.offset} of {time}, group {letter.group}, {attempts}: {letter.error}"
+
+
+def _text(data: bytes | None) -> str:
+    return json.dumps(common.shown_bytes(data), ensure_ascii=False)

@@ -1,0 +1,82 @@
+"""Dead letters: records whose handler has failed for good, in a topic of their own, with where they came from and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
+
+from replog.client.types import ConsumerRecord
+from replog.records import Header
+
+PREFIX: Final = "dlq."
+"""Of the names of headers that say where a record came from."""
+
+ERROR_CHARACTERS_MAX: Final = 2_000
+"""Of an error's text in a header; more is cut off."""
+
+
+class DeadLetter(Struct, frozen=True):
+    """Where a dead letter came from, and why it is one; its key, value and further headers are those of the record.
+
+    Attributes:
+        topic, partition, offset: The place of the record that was handled.
+        timestamp: The time of that record, milliseconds since 1970.
+        group: The group whose worker has given it up.
+        error: The type and text of the last error.
+        attempts: The number of times that the handler was called.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    group: str
+    error: str
+    attempts: int
+
+    @classmethod
+    def of(cls, record: ConsumerRecord, group: str, error: BaseException, attempts: int) -> DeadLetter:
+        """Returns what is to be said of a record that is given up."""
+        text = f"{type(error).__qualname__}: {error}"
+        return cls(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp,
+            group,
+            text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[:ERROR_CHARACTERS_MAX]}...",
+            attempts,
+        )
+
+    @classmethod
+    def from_headers(cls, headers: Iterable[Header]) -> DeadLetter | None:
+        """Returns what the headers of a dead letter say; None where they are not those of one."""
+        told = {name.removeprefix(PREFIX): _text(value) for name, value in headers if name.startswith(PREFIX)}
+        try:
+            return cls(
+                told["topic"],
+                int(told["partition"]),
+                int(told["offset"]),
+                int(told["timestamp"]),
+                told["group"],
+                told["error"],
+                int(told["attempts"]),
+            )
+        except (KeyError, ValueError):
+            return None
+
+    def headers(self) -> list[Header]:
+        """Returns the headers that say so."""
+        return [(f"{PREFIX}{name}", str(value).encode()) for name, value in asdict(self).items()]
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode(errors="replace")
+
+
+def own_headers(headers: Iterable[Header]) -> list[Header]:
+    """Returns the headers of the record itself: those of an earlier death are dropped."""
+    return [(name, value) for name, value in headers if not name.startswith(PREFIX)]

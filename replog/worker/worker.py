@@ -1,0 +1,419 @@
+"""`Worker`: hands the records of topics to a handler, and commits what it is done with.
+
+One task polls the consumer.  Each record waits in a lane, the records that must be handled in order: those of its partition, or
+those of its partition with its key.  A lane has a task as long as it has records, and hands over one after the other; a
+semaphore bounds how many handlers run.  A partition's offset is committed up to the first record that is not done with.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from replog.client.arguments import require_text, texts_of
+from replog.client.backoff import Backoff
+from replog.client.consumer.consumer import Consumer
+from replog.client.consumer.group_settings import MAX_POLL_INTERVAL_MS, AssignmentListener
+from replog.client.producer.producer import Producer
+from replog.client.types import ConsumerRecord, TopicPartition
+from replog.errors import (
+    CommitStaleError,
+    ConfigError,
+    HandlerFailedError,
+    InvalidRequestError,
+    ReplogError,
+    RetriableError,
+)
+from replog.errors.choices import require_at_least, require_choice, require_kind
+from replog.worker.assigned import Assigned
+from replog.worker.dead_letters import DeadLetter, own_headers
+from replog.worker.threads import DaemonThreads
+
+Handler: TypeAlias = Callable[[ConsumerRecord], Awaitable[object]] | Callable[[ConsumerRecord], object]
+"""What handles a record.  A function that is not `async` runs in a thread.  It is done with the record when it returns."""
+
+Order: TypeAlias = Literal["partition", "key"]
+
+_Lane: TypeAlias = tuple[TopicPartition, bytes | None]
+
+BUFFER_RECORDS: Final = 500
+"""Records that wait for a handler, beside those that the consumer has fetched ahead."""
+
+POLL_MS: Final = 200
+
+ATTENDANCE_S: Final = 10.0
+"""How often the consumer is asked while there is no room for records, so that the group counts this member as alive."""
+
+COMMIT_MS: Final = 1_000
+
+RETRIES: Final = 3
+
+BACKOFF_MS: Final = 500
+
+BACKOFF_MAX_MS: Final = 60_000
+
+DRAIN_MS: Final = 20_000
+"""Below the 30 s that container runtimes give, with room for the last commit."""
+
+_log = logging.getLogger(__name__)
+
+
+class Worker:
+    """A member of a group that hands each record to a handler.
+
+    Every record is handled at least once.  One whose handler raises is handled again, after a pause that doubles; when it has failed
+    `retries` times more, it goes to the topic of dead letters, or the worker ends with the error and the record stays to be done.
+
+    Args:
+        handler: What handles a record; `async` or not.
+        topics: The topics.
+        group: The name of the group; workers with the same one share the partitions.
+        bootstrap_servers: The brokers to ask first.
+        concurrency: The most records that are handled at the same time.
+        order: "partition": the records of a partition are handled one after the other; "key": those of a partition with the same key
+            are, and records without a key in any order.
+        retries: How often a record is handled again before it counts as failed.
+        retry_backoff_ms: The pause before the first of them; it doubles up to a minute.
+        dead_letter_topic: The topic for records that have failed; it must exist.  None: the worker ends.
+        drain_timeout_ms: How long handlers may go on working when the worker stops, or a partition goes to another member.
+        consumer_settings: Further settings of the `Consumer`, such as `client_rack`; `auto_offset_reset` is "earliest".
+
+    Raises:
+        ConfigError: A setting is wrong.
+        TypeError: An argument is of another type.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        topics: str | Iterable[str],
+        *,
+        group: str,
+        bootstrap_servers: str | Sequence[str] = "127.0.0.1:9092",
+        concurrency: int = 1,
+        order: Order = "partition",
+        retries: int = RETRIES,
+        retry_backoff_ms: int = BACKOFF_MS,
+        dead_letter_topic: str | None = None,
+        drain_timeout_ms: int = DRAIN_MS,
+        consumer_settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        if not callable(handler):
+            raise TypeError(f"handler must be a function of a record, not {handler!r}")
+        require_text("group", group)
+        require_at_least("concurrency", concurrency, 1, 10_000)
+        require_choice("order", order, get_args(Order))
+        require_at_least("retries", retries, 0)
+        require_at_least("retry.backoff.ms", retry_backoff_ms, 0, BACKOFF_MAX_MS)
+        require_at_least("drain.timeout.ms", drain_timeout_ms, 0)
+        self._topics = [topics] if isinstance(topics, str) else texts_of("topics", topics)
+        if dead_letter_topic is not None:
+            require_kind("dead.letter.topic", dead_letter_topic, str)
+            if dead_letter_topic in self._topics:
+                raise ConfigError(
+                    "dead.letter.topic",
+                    dead_letter_topic,
+                    "dead.letter.topic is one of the topics: what fails would come back at once",
+                )
+        settings = {"auto_offset_reset": "earliest", **(consumer_settings or {})}
+        if wrong := settings.keys() & {"group_id", "enable_auto_commit", "bootstrap_servers"}:
+            raise ConfigError(
+                "consumer.settings", min(wrong), f"consumer_settings has {min(wrong)}, which the worker sets itself"
+            )
+        self._handle = handler
+        self._is_async = _is_async(handler)
+        self._group = group
+        self._servers = bootstrap_servers
+        self._concurrency = concurrency
+        self._order = order
+        self._retries = retries
+        self._backoff_ms = retry_backoff_ms
+        self._dead_letter_topic = dead_letter_topic
+        self._drain_s = drain_timeout_ms / 1_000
+        self._settings = settings
+        self._attendance_s = min(ATTENDANCE_S, settings.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS) / 3_000)
+        self._consumer: Consumer
+        self._producer: Producer | None = None
+        self._threads = DaemonThreads(concurrency)
+        self._rng = random.Random()  # noqa: S311 -- spreads pauses
+        self._slots = asyncio.Semaphore(concurrency)
+        self._assigned: dict[TopicPartition, Assigned] = {}
+        self._lanes: dict[_Lane, deque[tuple[Assigned, ConsumerRecord]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiting_count = 0
+        self._has_room = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._failure: BaseException | None = None
+        self._is_used = False
+
+    # ---- life ----------------------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """Lets the worker end: no handler begins any more, those that run have `drain_timeout_ms`.  Call it in the loop's thread."""
+        self._stopping.set()
+        self._has_room.set()
+
+    async def run(self) -> None:
+        """Handles records until `stop` is called; returns when what is done is committed, and the group is left.
+
+        Raises:
+            HandlerFailedError: A record has failed, and there is no topic for dead letters.
+            ReplogError: The consumer could not go on, or the topic of dead letters could not be written.
+            InvalidRequestError: The worker has run already.
+        """
+        if self._is_used:
+            raise InvalidRequestError("a worker runs once: make another one")
+        self._is_used = True
+        self._consumer = Consumer(self._servers, group_id=self._group, enable_auto_commit=False, **self._settings)
+        committing: asyncio.Task[None] | None = None
+        try:
+            async with self._consumer:
+                if self._dead_letter_topic is not None:
+                    self._producer = await self._dead_letter_producer(self._dead_letter_topic)
+                await self._consumer.subscribe(self._topics, listener=_Listener(self))
+                committing = asyncio.create_task(self._commit_now_and_then())
+                try:
+                    await self._poll_until_stopped()
+                except asyncio.CancelledError:
+                    self._drain_s = 0.0  # who cancels does not wait
+                    raise
+                finally:
+                    self.stop()
+                    await self._drain(self._assigned.values())
+                    committing.cancel()
+                    await self._commit(self._assigned.values())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            self._threads.close()
+            if self._producer is not None:
+                await self._producer.close()
+        if self._failure is not None:
+            raise self._failure
+
+    async def _dead_letter_producer(self, topic: str) -> Producer:
+        """Returns a producer that has found the topic, so that a misspelt one is told before any record fails."""
+        producer = Producer(self._servers)
+        try:
+            await producer.start()
+            await producer.partitions_for(topic)
+        except BaseException:
+            await producer.close()
+            raise
+        return producer
+
+    # ---- records -------------------------------------------------------------------------------------------------------
+
+    async def _poll_until_stopped(self) -> None:
+        while not self._stopping.is_set():
+            room = BUFFER_RECORDS - self._waiting_count
+            if room > 0:
+                for record in await self._consumer.poll(room, POLL_MS):
+                    self._take(record)
+                continue
+            self._has_room.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._has_room.wait(), self._attendance_s)
+            if not self._has_room.is_set():
+                await self._attend()
+
+    async def _attend(self) -> None:
+        """Asks the consumer for nothing, so that it is counted as alive, and its partitions may come and go."""
+        held = self._consumer.assignment()
+        if held:
+            self._consumer.pause(*held)
+        try:
+            for record in await self._consumer.poll(1, 0):  # of a partition that has just come
+                self._take(record)
+        finally:
+            if kept := [each for each in self._consumer.assignment() if each in held]:
+                self._consumer.resume(*kept)
+
+    def _take(self, record: ConsumerRecord) -> None:
+        """Puts a record into its lane."""
+        place = TopicPartition(record.topic, record.partition)
+        assigned = self._assigned.get(place)
+        if assigned is None:
+            assigned = self._assigned[place] = Assigned(place)
+        assigned.take(record.offset)
+        self._waiting_count += 1
+        if self._order == "key" and record.key is None:
+            self._start(self._work(assigned, record))
+            return
+        lane = (place, record.key if self._order == "key" else None)
+        if (waiting := self._lanes.get(lane)) is not None:
+            waiting.append((assigned, record))
+            return
+        self._lanes[lane] = deque([(assigned, record)])
+        self._start(self._work_off(lane))
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = self._failure or error
+            self.stop()
+
+    async def _work_off(self, lane: _Lane) -> None:
+        """Hands the records of a lane over, one after the other, until it has none."""
+        waiting = self._lanes[lane]
+        try:
+            while waiting:
+                await self._work(*waiting.popleft())
+        finally:
+            self._lanes.pop(lane, None)
+            self._give_room(len(waiting))
+
+    async def _work(self, assigned: Assigned, record: ConsumerRecord) -> None:
+        """Handles a record until it is done with, or its partition goes."""
+        try:
+            attempts = 0
+            backoff = Backoff(self._rng, min_ms=self._backoff_ms, max_ms=BACKOFF_MAX_MS)
+            while not assigned.is_gone.is_set() and not self._stopping.is_set():
+                error = await self._attempt(assigned, record)
+                if error is None:
+                    return
+                attempts += 1
+                if attempts > self._retries:
+                    await self._give_up(assigned, record, error, attempts)
+                    return
+                pause_s = backoff.next_s()
+                _log.warning(
+                    "%s-%d offset %d: the handler failed (%s: %s), attempt %d of %d; again in %.1f s",
+                    record.topic, record.partition, record.offset, type(error).__name__, error, attempts, self._retries + 1, pause_s,
+                )  # fmt: skip
+                await self._pause(assigned, pause_s)
+        finally:
+            self._give_room(1)
+
+    async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> Exception | None:
+        """Calls the handler once there is a place for it; returns what it raised."""
+        async with self._slots:
+            if assigned.is_gone.is_set() or self._stopping.is_set():
+                return None
+            assigned.begin()
+            try:
+                if self._is_async:
+                    await cast("Awaitable[object]", self._handle(record))
+                else:
+                    await self._threads.run(partial(self._handle, record))
+            except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
+                return error
+            finally:
+                assigned.end()
+            assigned.finish(record.offset)
+            return None
+
+    async def _pause(self, assigned: Assigned, pause_s: float) -> None:
+        """Waits, unless the partition goes or the worker stops."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (assigned.is_gone, self._stopping)]
+        try:
+            await asyncio.wait(waits, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: Exception, attempts: int) -> None:
+        """Writes a record to the topic of dead letters.
+
+        Raises:
+            HandlerFailedError: There is none.
+            ReplogError: It could not be written.
+        """
+        if self._producer is None or self._dead_letter_topic is None:
+            raise HandlerFailedError(record.topic, record.partition, record.offset, attempts, error) from error
+        headers = [*own_headers(record.headers), *DeadLetter.of(record, self._group, error, attempts).headers()]
+        assigned.begin()  # a partition that goes waits for this
+        try:
+            delivery = await self._producer.send(self._dead_letter_topic, record.value, record.key, headers=headers)
+            await delivery
+        finally:
+            assigned.end()
+        _log.error(
+            "%s-%d offset %d: given up after %d attempts (%s: %s), and written to %s",
+            record.topic, record.partition, record.offset, attempts, type(error).__name__, error, self._dead_letter_topic,
+        )  # fmt: skip
+        assigned.finish(record.offset)
+
+    def _give_room(self, count: int) -> None:
+        self._waiting_count -= count
+        self._has_room.set()
+
+    # ---- partitions that go, and the end -------------------------------------------------------------------------------
+
+    async def release(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
+        """Ends the work on partitions that go: no handler begins, those that run may end, what is done is committed."""
+        going = [assigned for each in partitions if (assigned := self._assigned.pop(each, None)) is not None]
+        for assigned in going:
+            assigned.is_gone.set()
+        if not is_lost:
+            await self._drain(going)
+            await self._commit(going)
+
+    async def _drain(self, going: Iterable[Assigned]) -> None:
+        """Waits until no handler works on these partitions, for `drain_timeout_ms` at most."""
+        working = [assigned for assigned in going if not assigned.is_idle.is_set()]
+        if not working:
+            return
+        waits = [asyncio.ensure_future(assigned.is_idle.wait()) for assigned in working]
+        try:
+            _, late = await asyncio.wait(waits, timeout=self._drain_s)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        if late:
+            names = ", ".join(str(assigned.partition) for assigned in working if not assigned.is_idle.is_set())
+            _log.warning(
+                "handlers of %s still run after %g s: their records will be handled again", names, self._drain_s
+            )
+
+    async def _commit_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(COMMIT_MS / 1_000)
+            await self._commit(list(self._assigned.values()))
+
+    async def _commit(self, partitions: Iterable[Assigned]) -> None:
+        """Commits what is done with; what cannot be committed now is committed the next time, or done again."""
+        wanted = {each: offset for each in partitions if (offset := each.to_commit) is not None}
+        if not wanted:
+            return
+        try:
+            await self._consumer.commit({each.partition: offset for each, offset in wanted.items()})
+        except (CommitStaleError, RetriableError) as error:
+            _log.warning("what is done was not committed, and may be handled again: %s", error)
+        except ReplogError as error:
+            self._failure = self._failure or error
+            self.stop()
+        else:
+            for each, offset in wanted.items():
+                each.commit(offset)
+
+
+class _Listener(AssignmentListener):
+    """Tells a worker of partitions that go."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+
+    async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
+        await self._worker.release(partitions, is_lost=False)
+
+    async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
+        await self._worker.release(partitions, is_lost=True)
+
+
+def _is_async(handler: object) -> bool:
+    while isinstance(handler, partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
