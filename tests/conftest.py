@@ -17,6 +17,7 @@ from bench.bytecode import keep_bytecode
 from replog.log.segments.index_cache import INDEX_CACHE
 from tests import short_lived_java
 from tests.campaign.marks import CampaignMarks
+from tests.collecting import import_share
 from tests.run_costs import Costs, Processes
 from tests.run_report import RunReport
 
@@ -55,8 +56,16 @@ def _measure_costs(config: pytest.Config) -> None:
         config.pluginmanager.register(RunReport(costs), RunReport.__name__)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Looks for no garbage meanwhile: what is collected stays."""
+    gc.disable()
+    import_share(session)
+
+
 def pytest_collection_finish() -> None:
     """Modules and thousands of tests stay: no look for garbage needs to walk over them again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
 
