@@ -1,9 +1,11 @@
 """Which tests run in one process, and in which order the processes get them (`pytest -n`).
 
 A file is run by one process: what its tests share is started once.  Apache Kafka, its JVMs and the Spark session take seconds to
-start, so files that share one of them are one unit, too; what shares nothing is not held up by them.  Clusters, which mostly
-wait, are begun first, then the units that take longest, so that no process is left with one at the end.  The other files come in
-the order in which they are collected: campaigns, and at the end the many short files of tests/unit.
+start, so files that share one of them are one unit, too; what shares nothing is not held up by them.
+
+Units that start other processes (clusters, Kafka, Spark) mostly wait for them; the others keep a core busy.  One process of
+four begins with the others, so that there is work for each core from the beginning to the end.  The units that take longest
+come first, so that no process is left with one at the end.
 """
 
 from __future__ import annotations
@@ -29,6 +31,12 @@ SHARED: Mapping[str, str] = {
 LONGEST = ("tests/spark/", "tests/kafka/: a broker of each kind", "tests/kafka/test_kafka_clients.py", *SHARE_NOTHING)
 
 
+WAITING = ("tests/cluster/", "tests/kafka/", "tests/spark/")
+
+BUSY_OF = 4
+"""One process of so many begins with units that do not wait."""
+
+
 def unit_of(nodeid: str) -> str:
     """What is run by the same process as this test: its file, or the unit of `SHARED` that this belongs to."""
     file = nodeid.partition("::")[0]
@@ -37,15 +45,14 @@ def unit_of(nodeid: str) -> str:
     return next((unit for unit, files in SHARED.items() if re.match(files, file)), file)
 
 
+def waits(unit: str) -> bool:
+    """Whether the tests of a unit mostly wait, for other processes."""
+    return unit.startswith(WAITING)
+
+
 def in_order(nodeids: Iterable[str]) -> list[str]:
-    """The units of these tests: clusters, then those that take longest, then the others as they were collected."""
-    return sorted(dict.fromkeys(map(unit_of, nodeids)), key=_rank)
-
-
-def _rank(unit: str) -> int:
-    if unit.startswith("tests/cluster/"):
-        return 0
-    return 1 + (LONGEST.index(unit) if unit in LONGEST else len(LONGEST))
+    """The units of these tests: those that take longest, then the others as they were collected."""
+    return sorted(dict.fromkeys(map(unit_of, nodeids)), key=lambda unit: (*LONGEST, unit).index(unit))
 
 
 class Scheduler(LoadScopeScheduling):
@@ -57,6 +64,12 @@ class Scheduler(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: Any) -> None:
+        begins_waiting = self.nodes.index(node) % BUSY_OF != 0
+        found = next((unit for unit in self.workqueue if waits(unit) == begins_waiting), next(iter(self.workqueue)))
+        self.workqueue.move_to_end(found, last=False)
+        super()._assign_work_unit(node)
 
     def schedule(self) -> None:
         if self.collection is None:  # a unit that has a place in the queue keeps it when its tests are put in

@@ -29,13 +29,14 @@ def test_what_takes_longest_is_begun_before_what_is_short() -> None:
         "tests/kafka/test_kafka_clients.py::x",
         *(f"{file}::x" for file in SHARE_NOTHING),
     ]
-    assert in_order(collected) == ["tests/cluster/test_a.py", *LONGEST, *short]
+    assert in_order(collected) == [*LONGEST, "tests/cluster/test_a.py", *short]
 
 
 class Process:
     """A process for tests that runs nothing, and keeps what it was told to run."""
 
     shutting_down = False
+    gateway = SimpleNamespace(id="gw")
 
     def __init__(self) -> None:
         self.told: list[int] = []
@@ -47,11 +48,14 @@ class Process:
         self.shutting_down = True
 
 
-def test_a_process_gets_the_units_in_this_order() -> None:
-    collected = [f"tests/sim/test_{number}.py::x" for number in range(4)] + ["tests/spark/test_a.py::x"]
-    config: Any = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda name: ["popen"])
-    scheduler, process = Scheduler(config, None), Process()
-    scheduler.add_node(process)
-    scheduler.add_node_collection(process, collected)
+def test_one_process_of_four_begins_with_what_does_not_wait() -> None:
+    """Example: all processes would wait for clusters at first, and at the end none of them."""
+    collected = [f"tests/cluster/test_{number}.py::x" for number in range(7)]
+    collected += ["tests/spark/test_a.py::x", *(f"tests/unit/test_{number}.py::x" for number in range(3))]
+    config: Any = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda name: ["popen"] * 4)
+    scheduler, processes = Scheduler(config, None), [Process() for _ in range(4)]
+    for process in processes:
+        scheduler.add_node(process)
+        scheduler.add_node_collection(process, collected)
     scheduler.schedule()
-    assert process.told[:2] == [4, 0]
+    assert [process.told for process in processes] == [[8, 9], [7, 2], [0, 3], [1, 4]]
