@@ -249,6 +249,7 @@ def main(argv: Sequence[str]) -> int:
         return 0  # it has ended, and somebody else may have its id
     control = socket.socket(fileno=control_descriptor)
 
+    import replog.rpc.grpc.transport  # noqa: F401 -- the usual way to other nodes, for all of them
     from replog.broker.__main__ import main as run_node
 
     gc.collect()

@@ -1,33 +1,41 @@
 """Clients: `Admin`, `Producer` and `Consumer` on asyncio, and the same without it (`SyncAdmin`, ...).
 
-Nothing here loads gRPC: that is for nodes among themselves.
+Nothing here loads gRPC: that is for nodes among themselves.  Each name loads what it needs when it is first used: who produces
+loads no consumer.
 """
 
-from replog.client.admin.admin import Admin
-from replog.client.admin.group_descriptions import GroupDescription, MemberDescription, PartitionLag
-from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
-from replog.client.admin.reassignments import CopyProgress, PartitionReassignment, Reassignments
-from replog.client.cluster.view import ClusterView
-from replog.client.consumer.consumer import Consumer
-from replog.client.consumer.group_settings import AssignmentListener
-from replog.client.producer.batch import BulkDelivery, Delivery
-from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
-from replog.client.producer.producer import Producer
-from replog.client.sync.admin import SyncAdmin
-from replog.client.sync.consumer import SyncConsumer
-from replog.client.sync.loop_thread import LoopThread
-from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer
-from replog.client.types import (
-    ConsumerRecord,
-    DeliveredRange,
-    FetchedBatches,
-    OffsetAndTimestamp,
-    RecordMetadata,
-    TopicPartition,
-)
-from replog.controller.messages import NewTopic
-from replog.records import murmur2
-from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from replog.client.admin.admin import Admin
+    from replog.client.admin.group_descriptions import GroupDescription, MemberDescription, PartitionLag
+    from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
+    from replog.client.admin.reassignments import CopyProgress, PartitionReassignment, Reassignments
+    from replog.client.cluster.view import ClusterView
+    from replog.client.consumer.consumer import Consumer
+    from replog.client.consumer.group_settings import AssignmentListener
+    from replog.client.producer.batch import BulkDelivery, Delivery
+    from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
+    from replog.client.producer.producer import Producer
+    from replog.client.sync.admin import SyncAdmin
+    from replog.client.sync.consumer import SyncConsumer
+    from replog.client.sync.loop_thread import LoopThread
+    from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer
+    from replog.client.types import (
+        ConsumerRecord,
+        DeliveredRange,
+        FetchedBatches,
+        OffsetAndTimestamp,
+        RecordMetadata,
+        TopicPartition,
+    )
+    from replog.controller.messages import NewTopic
+    from replog.records import murmur2
+    from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 __all__ = [
     "Admin",
@@ -65,3 +73,47 @@ __all__ = [
     "TopicPartition",
     "murmur2",
 ]
+
+_HOMES: Final[Mapping[str, str]] = {
+    "Admin": "replog.client.admin.admin",
+    "AssignmentListener": "replog.client.consumer.group_settings",
+    "BulkDelivery": "replog.client.producer.batch",
+    "ClusterMetadata": "replog.rpc.metadata_messages",
+    "ClusterView": "replog.client.cluster.view",
+    "Consumer": "replog.client.consumer.consumer",
+    "ConsumerRecord": "replog.client.types",
+    "CopyProgress": "replog.client.admin.reassignments",
+    "DefaultPartitioner": "replog.client.producer.partitioner",
+    "DeliveredRange": "replog.client.types",
+    "Delivery": "replog.client.producer.batch",
+    "FetchedBatches": "replog.client.types",
+    "GroupDescription": "replog.client.admin.group_descriptions",
+    "LoopThread": "replog.client.sync.loop_thread",
+    "MemberDescription": "replog.client.admin.group_descriptions",
+    "NewTopic": "replog.controller.messages",
+    "OffsetAndTimestamp": "replog.client.types",
+    "PartitionDescription": "replog.client.admin.partition_description",
+    "PartitionInfo": "replog.rpc.metadata_messages",
+    "PartitionLag": "replog.client.admin.group_descriptions",
+    "PartitionReassignment": "replog.client.admin.reassignments",
+    "Partitioner": "replog.client.producer.partitioner",
+    "Producer": "replog.client.producer.producer",
+    "Reassignments": "replog.client.admin.reassignments",
+    "RecordMetadata": "replog.client.types",
+    "ReplicaDescription": "replog.client.admin.partition_description",
+    "SyncAdmin": "replog.client.sync.admin",
+    "SyncBulkDelivery": "replog.client.sync.producer",
+    "SyncConsumer": "replog.client.sync.consumer",
+    "SyncDelivery": "replog.client.sync.producer",
+    "SyncProducer": "replog.client.sync.producer",
+    "TopicInfo": "replog.rpc.metadata_messages",
+    "TopicPartition": "replog.client.types",
+    "murmur2": "replog.records",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(home), name)

@@ -14,16 +14,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from replog.broker.node.node import Node
 from replog.client.sync.loop_thread import LoopThread
-from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import KeptPorts
 from replog.config.server import ServerConfig
+from replog.config.server_keys import InterBrokerTransport
 from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.metadata.cluster_ids import new_cluster_id
 from replog_checkpoints import META_PROPERTIES_FILE
+
+if TYPE_CHECKING:
+    from replog.cluster.node_spec import ConfigValue
 
 BROKERS_MAX = 9
 """More of them in one process would only wait for each other."""
@@ -181,7 +184,12 @@ class EmbeddedCluster:
 
     def _configs(self, folder: Path, stack: AsyncExitStack) -> list[ServerConfig]:
         # a group of Kafka's clients shares at once: nobody else is waited for
-        shared: dict[str, ConfigValue] = {"listeners": ["127.0.0.1:0"], "group.initial.rebalance.delay.ms": 0}
+        # and the program need not load gRPC, which takes a quarter of the time until the first record is acknowledged
+        shared: dict[str, ConfigValue] = {
+            "listeners": ["127.0.0.1:0"],
+            "group.initial.rebalance.delay.ms": 0,
+            "inter.broker.transport": InterBrokerTransport.TCP.value,
+        }
         if self._brokers_count == 1:
             if not (folder / META_PROPERTIES_FILE).exists():
                 shared["cluster.id"] = new_cluster_id()

@@ -53,6 +53,21 @@ def test_a_client_loads_nothing_of_a_node(name: str) -> None:
     assert dataclasses == []
 
 
+@pytest.mark.parametrize(
+    ("name", "others"), [("Producer", "consumer"), ("Consumer", "producer"), ("SyncProducer", "consumer")]
+)
+def test_a_client_loads_no_other_one(name: str, others: str) -> None:
+    modules, _ = loaded(f"import replog\nreplog.client.{name}")
+    assert not [module for module in modules if module.startswith(f"replog.client.{others}.")]
+
+
+def test_a_broker_within_a_program_loads_no_grpc_and_no_clients() -> None:
+    """Goal: a test that starts one waits for its records, not for what it never uses."""
+    modules, _ = loaded("import replog\nwith replog.embedded(): pass")
+    assert "replog.rpc.tcp.transport" in modules
+    assert modules.isdisjoint((*EXTRAS, "grpc", "replog.client.cluster.view", "replog.cluster.local_cluster"))
+
+
 def test_the_command_line_loads_neither_clients_nor_nodes_before_a_command_needs_them() -> None:
     modules, dataclasses = loaded("import replog.cli.app")
     assert modules.isdisjoint((*NODES, "replog.client", "google.protobuf", "pyarrow", "pyspark", "rich.table"))

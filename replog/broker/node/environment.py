@@ -15,8 +15,6 @@ from msgspec import Struct, field
 
 from replog.broker.clock import Clock, SystemClock
 from replog.config.server_keys import InterBrokerTransport
-from replog.rpc.grpc.transport import GrpcTransport
-from replog.rpc.grpc.transport import bind as bind_grpc
 from replog.rpc.tcp.peers import bind as bind_peers
 from replog.rpc.tcp.transport import TcpPeerTransport
 from replog.rpc.transport import PeerTransport, Server
@@ -40,9 +38,12 @@ class PeerNetwork(Struct, frozen=True):
 
 
 def peer_network(kind: InterBrokerTransport) -> PeerNetwork:
-    """Returns the real network of a kind."""
+    """Returns the real network of a kind; gRPC takes a while to load, and is loaded where nodes meet over it."""
     match kind:
         case InterBrokerTransport.GRPC:
+            from replog.rpc.grpc.transport import GrpcTransport
+            from replog.rpc.grpc.transport import bind as bind_grpc
+
             return PeerNetwork(GrpcTransport(), bind_grpc)
         case InterBrokerTransport.TCP:
             return PeerNetwork(TcpPeerTransport(), bind_peers)

@@ -20,16 +20,18 @@ import warnings
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from replog.client.admin.admin import Admin
-from replog.client.consumer.consumer import Consumer
-from replog.client.producer.producer import Producer
 from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.host.forks import FORKED_TEXT
 
+if TYPE_CHECKING:
+    from replog.client.admin.admin import Admin
+    from replog.client.consumer.consumer import Consumer
+    from replog.client.producer.producer import Producer
+
 T = TypeVar("T")
-Client = TypeVar("Client", bound=Admin | Producer | Consumer)
+Client = TypeVar("Client", bound="Admin | Producer | Consumer")
 
 _CLOSED_TEXT = "this client was closed; make a new one"
 
