@@ -94,7 +94,7 @@ def _consume(setting: Setting) -> Scenario[Any]:
     from bench.systems.replog_cluster import ReplogCluster
 
     system = ReplogCluster(setting.started_brokers())
-    return ConsumeScenario(setting.size(128 * MIB), [100], [system], warm_up_share=setting.scale)
+    return ConsumeScenario(setting.size(64 * MIB), [100], [system], warm_up_share=setting.scale)
 
 
 def _acknowledge(setting: Setting) -> Scenario[Any]:
@@ -109,14 +109,14 @@ def _commit(setting: Setting) -> Scenario[Any]:
     from bench.scenarios.groups import GroupsScenario
     from bench.systems.group_brokers import GroupBrokers
 
-    return GroupsScenario(setting.scale / 4, [GroupBrokers(setting.started_brokers())])
+    return GroupsScenario(setting.scale / 8, [GroupBrokers(setting.started_brokers())])
 
 
 def _create_topics(setting: Setting) -> Scenario[Any]:
     from bench.scenarios.metadata_ops import MetadataOpsScenario
     from bench.systems.metadata_quorums import ReplogQuorum
 
-    return MetadataOpsScenario(setting.scale / 2, [ReplogQuorum("replog", ["controller"])])
+    return MetadataOpsScenario(setting.scale / 4, [ReplogQuorum("replog", ["controller"])])
 
 
 def _open_log_append(setting: Setting) -> Scenario[Any]:
@@ -128,7 +128,7 @@ def _open_log_append(setting: Setting) -> Scenario[Any]:
 def _open_log_read(setting: Setting) -> Scenario[Any]:
     from bench.scenarios.open_log import OpenLogScenario
 
-    return OpenLogScenario(setting.scale)
+    return OpenLogScenario(setting.scale / 2)
 
 
 def _log_append(setting: Setting) -> Scenario[Any]:
@@ -190,7 +190,7 @@ LINES: Mapping[str, Line] = {
         ),
         Line("send", _send, "replog-send", on_brokers=True),
         Line("send-many", _send_many, "replog", on_brokers=True),
-        Line("consume-batches", _consume, "replog", {"as": "batches"}, on_brokers=True, repeat=5),
+        Line("consume-batches", _consume, "replog", {"as": "batches"}, on_brokers=True),
         Line("consume-records", _consume, "replog", {"as": "records"}, on_brokers=True),
         Line(
             "acknowledge",
