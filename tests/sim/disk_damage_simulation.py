@@ -5,12 +5,16 @@ The cluster (`stopped_cluster`) is drawn from the seed, and so is what happens t
 ======== =========================================================================================================
 flip     one bit of one byte of a file is another one
 missing  a file is gone
+half     of a file the second half is gone
+emptied  of a file everything is
 older    a file is as it was at an earlier moment of the same run
 foreign  in a file stands what stands in the file of that name on another node, or in another partition's folder
 swap     two such files of one node have changed places
+folder-  the same of the whole folder of a partition: missing, emptied, older, foreign, swap
 ======== =========================================================================================================
 
-Then all nodes start, in any order.  Everything is read, then read again with the damaged node as leader where it can be, then
+Then all nodes start, in any order; one time in three they, or the damaged one alone, have been started and stopped in order
+once before, a moment after each other: nothing may count as whole because of that stop.  Everything is read, then read again with the damaged node as leader where it can be, then
 each partition takes records, which are read too.  What must hold:
 
 - a partition with several replicas has every record that was acknowledged, in its place, and none that was not; it takes more;
@@ -68,6 +72,7 @@ from tests.sim.stopped_cluster import (
 )
 
 DAMAGES_A_SEED = 10
+STOPS_AGAIN = 1 / 3
 STARTED_WITHIN_S = 30.0
 SERVED_WITHIN_S = 20.0
 LED_WITHIN_S = 5.0
@@ -121,6 +126,7 @@ class DamagedStart:
         self._stopped = stopped
         self._damage = damage
         self._rng = random.Random(f"start of {stopped.seed} {damage}")
+        self._stops_again = random.Random(f"stop after {stopped.seed} {damage}").random() < STOPS_AGAIN
         self._loop = VirtualLoop(random.Random(stopped.seed + 11))
         self._failures = Failures()
         self._cluster = new_cluster(self._loop, stopped.seed + 12, self._failures)
@@ -173,6 +179,8 @@ class DamagedStart:
     # ---- what happens ------------------------------------------------------------------------------------------------
 
     async def _start(self) -> None:
+        if self._stops_again:
+            await self._start_for_a_moment()
         order = self._rng.choice((self._stopped.order, self._stopped.order[::-1], NODES))
         pause_s = self._rng.choice((0.0, 0.0, 0.5, 3.0))
         for node_id in order:
@@ -182,6 +190,19 @@ class DamagedStart:
             await self._cluster.wait_until(self._is_settled, STARTED_WITHIN_S)
         except TimeoutError:
             raise WrongError(f"the cluster does not settle; {self._describe_nodes()}") from None
+
+    async def _start_for_a_moment(self) -> None:
+        """Starts and stops nodes in order, the damaged one among them, while little or nothing is repaired."""
+        rng = random.Random(f"moment of {self._stopped.seed} {self._damage}")
+        nodes = rng.choice(((self._damage.node,), NODES))
+        for node_id in nodes:
+            self._cluster.start(node_id)
+        await asyncio.sleep(rng.choice((0.02, 0.2, 0.5, 1.0, 3.0)))
+        for node_id in rng.sample(nodes, len(nodes)):
+            await self._cluster.stop(node_id)
+            await asyncio.sleep(rng.choice((0.0, 0.5)))
+        self._failures.errors.clear()
+        self.seen["stopped again at once"] += 1
 
     def _is_settled(self) -> bool:
         """Whether every node runs or has refused, and those that run agree and are not fenced."""
