@@ -422,9 +422,9 @@ class RecreatedTopic(OtherTopic):
         self.judge(found, self._created_s[topic.topic_id], report)
 
     def _waits_for_its_folder(self, topic: TopicImage) -> bool:
-        """Whether each replica that may lead finds the former topic's folder, and heard of that deletion by a snapshot alone.
+        """Whether each replica that may lead knew the topic when it was killed, and finds the former one's folder.
 
-        Nothing tells then that the former topic is gone, so the folder stays until it is moved (docs/RECOVERY.md).
+        An older copy of the folder would look the same, so it stays until it is moved (docs/RECOVERY.md).
         """
         partition = topic.partitions[0]
         may_lead = partition.isr or partition.elr or partition.last_known_elr or partition.replicas

@@ -75,7 +75,7 @@ BELIEVED = (
     Believed(
         "the metadata log has a later epoch than quorum-state: the error names that file and the folder, for either may be damaged",
         _is_an_epoch_of_the_metadata_log,
-        (2, "flip 3 /data/__cluster_metadata-0/00000000000000000050.log 1590 1"),
+        (1, "flip 1 /data/__cluster_metadata-0/00000000000000000080.log 360 1"),
     ),
     Believed(
         "a segment does not say which partition it is of: one of the same offsets fits",

@@ -5,6 +5,7 @@ Three nodes, controllers and brokers at once, `flush.policy=always`, segments of
 ====================== =========================================================================================
 `flights`, 2           three replicas, min.insync.replicas 2; the first records were deleted
 `latest`, 1            the same, compacted
+`again`, 1             three replicas of a topic that was deleted, with records in it, and created anew
 `single`, 3            one replica, on each node one; the first records were deleted
 `single-latest`, 3     the same, compacted
 `__consumer_offsets`   three replicas: what the group `readers` has committed
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from replog.client import Admin, Consumer, Producer
-from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
+from replog.controller.messages import ConfigEntry, CreateTopics, DeleteTopics, NewTopic
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -33,7 +34,8 @@ from tests.sim.orderly_stops_simulation import SETTINGS as QUICK
 
 NODES = (1, 2, 3)
 GROUP = "readers"
-REPLICATED = {"flights": 2, "latest": 1}
+AGAIN = "again"
+REPLICATED = {"flights": 2, "latest": 1, AGAIN: 1}
 SINGLE = {"single": 3, "single-latest": 3}
 COMPACTED = ("latest", "single-latest")
 KEYS = 5
@@ -62,6 +64,7 @@ SMALL = {
     "metadata_log_max_record_bytes_between_snapshots": 3_000,
     "metadata_max_retention_bytes": 0,
 }
+WITHOUT_SNAPSHOTS = {"metadata_log_max_record_bytes_between_snapshots": 1 << 20}
 
 Partition: TypeAlias = tuple[str, int]
 Records: TypeAlias = dict[int, tuple[bytes | None, bytes | None]]
@@ -107,14 +110,14 @@ class StoppedCluster:
 
 
 def new_cluster(loop: VirtualLoop, seed: int, observer: ClusterObserver | None = None) -> SimulatedCluster:
-    """Returns a cluster whose nodes have empty disks."""
+    """Returns a cluster whose nodes have empty disks; where the seed is even, they replay all of the metadata log."""
     return SimulatedCluster(
         loop,
         random.Random(seed),
         controllers=NODES,
         brokers=NODES,
         settings=SETTINGS,
-        small=SMALL,
+        small=SMALL if seed % 2 else SMALL | WITHOUT_SNAPSHOTS,
         observer=observer,
     )
 
@@ -184,6 +187,7 @@ class _Work:
         self._clients = Clients(self._cluster)
         self._served = Served()
         self._earlier: list[dict[int, dict[str, bytes]]] = []
+        self._again = tuple(self._rng.sample(NODES, 3))
 
     def run(self) -> StoppedCluster:
         order = self._loop.run(self._main())
@@ -207,6 +211,8 @@ class _Work:
                     await self._delete(admin)
                 if round_number < ROUNDS - 1:
                     self._earlier.append({node_id: node.fs.image() for node_id, node in cluster.nodes.items()})
+                    if round_number == 0:
+                        await self._create_again()
                     await self._restart_one()
         await asyncio.sleep(self._rng.choice((0.0, 0.2, 1.0)))
         return await self._stop()
@@ -233,6 +239,15 @@ class _Work:
             for topic in SINGLE
         ]
         await self._cluster.client("admin").ask(1, CreateTopics((*replicated, *single)))
+
+    async def _create_again(self) -> None:
+        """A former topic has left nothing: its records are not acknowledged ones of this one."""
+        client = self._cluster.client("admin")
+        await client.ask(1, DeleteTopics((AGAIN,)))
+        await client.ask(1, CreateTopics((NewTopic(AGAIN, assignments=(self._again,)),)))
+        await self._cluster.wait_until(self._is_whole)
+        for known in (self._served.records, self._served.starts, self._served.committed):
+            known.pop((AGAIN, 0), None)
 
     async def _send_round(self, producer: Producer, round_number: int) -> None:
         numbers = range(round_number * RECORDS_A_ROUND, (round_number + 1) * RECORDS_A_ROUND)

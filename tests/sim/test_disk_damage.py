@@ -26,18 +26,27 @@ def _quiet() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("seed", "damage"),
     [
-        "flip 3 /data/flights-0/partition.metadata 30 0",  # led from offset 0, and the others followed it to nothing
-        "foreign 2 /data/single-latest-1/partition.metadata 2 /data/__cluster_metadata-0/partition.metadata",
-        "flip 2 /data/meta.properties 90 3",
-        "missing 1 /data/recovery-point-offset-checkpoint",
-        "older 1 /data/__cluster_metadata-0/quorum-state 0",
-        "flip 3 /data/single-2/00000000000000000022.log 40 2",
+        (
+            1,
+            "flip 3 /data/flights-0/partition.metadata 30 0",
+        ),  # led from offset 0, and the others followed it to nothing
+        (1, "foreign 2 /data/single-latest-1/partition.metadata 2 /data/__cluster_metadata-0/partition.metadata"),
+        (1, "flip 2 /data/meta.properties 90 3"),
+        (1, "missing 1 /data/recovery-point-offset-checkpoint"),
+        (1, "older 1 /data/__cluster_metadata-0/quorum-state 0"),
+        (1, "flip 3 /data/single-2/00000000000000000022.log 40 2"),
+        (1, "folder-swap 2 /data/flights-0/ 2 /data/latest-0/"),
+        (
+            4,
+            "older 2 /data/again-0/partition.metadata 0",
+        ),  # of the former topic: deleted, and the others followed it to nothing
+        (4, "folder-older 2 /data/again-0/ 0"),
     ],
 )
-def test_what_one_damaged_file_leaves(damage: str) -> None:
-    assert not any(name.startswith("believed") for name in check(stopped(1), Damage.parse(damage)))
+def test_what_one_damaged_file_leaves(seed: int, damage: str) -> None:
+    assert not any(name.startswith("believed") for name in check(stopped(seed), Damage.parse(damage)))
 
 
 def test_for_fresh_seeds_too(monkeypatch: pytest.MonkeyPatch) -> None:

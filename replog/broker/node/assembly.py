@@ -211,7 +211,7 @@ def _replica_parts(
         on_failure=on_failure,
     )
     manager = ReplicaManager(stepper, logs, executor, environment.new_uuid, on_failure)
-    images = ImageQueue(manager, executor, links.metadata_applied, on_failure, links.was_deleted)
+    images = ImageQueue(manager, executor, links.metadata_applied, on_failure, links.was_deleted, links.is_later)
     fetchers = stepper.fetchers = _fetchers(resources, links, stepper)
     return ReplicaParts(
         isr_sender=isr_sender,
@@ -222,7 +222,13 @@ def _replica_parts(
         keeper=LogKeeper(config, logs, stepper, images.retry_roles, executor, on_failure),
         cleaner=LogCleaner(config, logs, stepper, on_failure),
         fetchers=fetchers,
-        publisher=MetadataPublisher(config.node_id, resources.incarnation_id, images.submit, on_failure),
+        publisher=MetadataPublisher(
+            config.node_id,
+            resources.incarnation_id,
+            resources.metadata_log.log_end_offset,
+            images.submit,
+            on_failure,
+        ),
     )
 
 

@@ -136,6 +136,10 @@ class PartLinks:
         """Whether the metadata log that was read at the start tells that a topic was deleted."""
         return self._parts.replicas.publisher.has_seen_removal(topic_id)
 
+    def is_later(self, topic_id: UUID) -> bool:
+        """Whether a topic was created after the process before this one ended."""
+        return self._parts.replicas.publisher.is_later(topic_id)
+
     def address_of(self, broker_id: int) -> str | None:
         """Returns the host:port of a broker; None: the metadata does not name it."""
         broker = self._parts.replicas.publisher.image.brokers.get(broker_id)

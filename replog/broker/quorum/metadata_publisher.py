@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
@@ -19,7 +19,7 @@ from replog.errors import BrokerNotAvailableError
 from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.loader import MetadataLoader
-from replog.metadata.records import RemoveTopicRecord
+from replog.metadata.records import MetadataRecord, RemoveTopicRecord, TopicRecord
 
 Subscriber = Callable[[MetadataImage, LocalChanges, tuple[int, ...]], None]
 
@@ -36,6 +36,7 @@ class MetadataPublisher:
     Args:
         broker_id: The id of this node.
         incarnation_id: The incarnation of this process; nothing is published before the image holds its registration.
+        known_end_offset: The end of the metadata that the disk held when the process started; 0: none.
         subscriber: The function that gets each image with what changed for this broker, in order.
         on_failure: The function that is told when the subscriber fails; the node stops then.
     """
@@ -44,11 +45,13 @@ class MetadataPublisher:
         self,
         broker_id: int,
         incarnation_id: UUID,
+        known_end_offset: int,
         subscriber: Subscriber,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
+        self._known_end_offset = known_end_offset
         self._subscriber = subscriber
         self._loader = MetadataLoader(
             [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
@@ -56,6 +59,7 @@ class MetadataPublisher:
         self._changed = asyncio.Event()
         self._unpublished_count = 0
         self._removed_topics: set[UUID] = set()  # before the first image that is published
+        self._known_topics: set[UUID] = set()  # when the process started
         self._past = deque[MetadataImage](maxlen=KEPT_IMAGES)
 
     @property
@@ -85,10 +89,20 @@ class MetadataPublisher:
         """Whether the log that was read before the first image tells that a topic, if it is not in that image, was deleted."""
         return topic_id in self._removed_topics
 
+    def is_later(self, topic_id: UUID) -> bool:
+        """Whether a topic was created after the last process ended: none of the folders that this one found can be its.
+
+        False, too, where that process left no metadata.  What it knew above a snapshot that the leader sent was never read.
+        """
+        return self._known_end_offset > 0 and topic_id not in self._known_topics
+
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
         """Replaces everything before by a snapshot."""
         end_offset, epoch = snapshot.snapshot_id
-        self._loader.load_snapshot(snapshot.replay(), end_offset=end_offset, epoch=epoch)
+        records = snapshot.replay()
+        if end_offset <= self._known_end_offset:
+            records = self._noting_topics(records)
+        self._loader.load_snapshot(records, end_offset=end_offset, epoch=epoch)
 
     def on_committed(self, batch: CommittedRecords) -> None:
         """Takes in a batch; it is published with those that follow at once, but a long row of them is not one step."""
@@ -96,7 +110,9 @@ class MetadataPublisher:
             self._removed_topics.update(
                 record.topic_id for record in batch.records if isinstance(record, RemoveTopicRecord)
             )
-        self._loader.load_batch(batch.records, end_offset=batch.end_offset, epoch=batch.epoch)
+        is_known = batch.end_offset <= self._known_end_offset
+        records = self._noting_topics(batch.records) if is_known else batch.records
+        self._loader.load_batch(records, end_offset=batch.end_offset, epoch=batch.epoch)
         self._unpublished_count += len(batch.records)
         if self._unpublished_count >= PUBLISHED_TOGETHER:
             self.on_caught_up()
@@ -123,6 +139,12 @@ class MetadataPublisher:
             changed = self._changed
             yield
             await changed.wait()
+
+    def _noting_topics(self, records: Iterable[MetadataRecord]) -> Iterator[MetadataRecord]:
+        for record in records:
+            if isinstance(record, TopicRecord):
+                self._known_topics.add(record.topic_id)
+            yield record
 
     def _tell_subscriber(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._subscriber(image, delta.local_changes(self._broker_id), tuple(delta.changed_brokers))

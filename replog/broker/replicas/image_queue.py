@@ -84,6 +84,7 @@ class ImageQueue:
         on_applied: Called on the driver after each image, and when held replicas have got their roles.
         on_failure: Told about a bug.
         was_deleted: Whether the metadata log tells that a topic was deleted, asked for replicas that no image names.
+        is_later: Whether a topic was created after the process before this one ended, asked where a folder is another's.
 
     Invariants:
         - images are applied in the order in which they came, one at a time;
@@ -99,6 +100,7 @@ class ImageQueue:
         on_applied: Callable[[], None],
         on_failure: Callable[[BaseException], None],
         was_deleted: Callable[[UUID], bool],
+        is_later: Callable[[UUID], bool],
     ) -> None:
         self._manager = manager
         self._stepper = manager.stepper
@@ -107,6 +109,7 @@ class ImageQueue:
         self._on_applied = on_applied
         self._on_failure = on_failure
         self._was_deleted = was_deleted
+        self._is_later = is_later
         self._waiting: deque[_Pending] = deque()
         self._steps: Iterator[bool] | None = None  # of the image that is being applied
         self._is_blocked = False
@@ -178,7 +181,7 @@ class ImageQueue:
         steps = self._image_steps
         before, self._stepper.image = self._stepper.image, pending.image
         if not before.brokers:  # the first image
-            yield from _each(steps.retire_strays(self._was_deleted))
+            yield from _each(steps.retire_strays(self._was_deleted, self._is_later))
         yield from _each(steps.delete(pending.changes.deletes))
         for local in pending.roles:
             if (held := self._held.get(_place(local))) is not None:

@@ -18,6 +18,7 @@ from replog.broker.replicas.logs import is_new_replica, tell_set_aside
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
+from replog.broker.replicas.strays import FolderFate, fate_of
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import partition_state
 from replog.metadata.delta import LocalChanges, LocalPartition
@@ -57,25 +58,37 @@ class ImageSteps:
         yield from self.refresh_settings(before)
         self._manager.image_applied()
 
-    def retire_strays(self, was_deleted: Callable[[UUID], bool]) -> Iterator[None]:
+    def retire_strays(self, was_deleted: Callable[[UUID], bool], is_later: Callable[[UUID], bool]) -> Iterator[None]:
         """Takes replicas out of the way that this broker no longer has: deleted, or moved, while it was down.
 
-        They are set aside, not deleted: a broker whose metadata log was lost would otherwise delete everything it has.
-        Where this broker has a replica of that name, and nothing tells that the topic of the folder was deleted, the
-        folder is damaged: an empty replica in its place would count as one that has everything.
+        They are set aside, not deleted, where nothing tells that they are to go: a broker whose metadata log was lost would
+        otherwise delete everything it has.  See `fate_of`.
 
         Args:
             was_deleted: Whether the metadata log tells that a topic was deleted.  Such a replica is deleted: a stop has
                 come in between.
+            is_later: Whether a topic was created after the process before this one ended.
         """
         manager, image = self._manager, self._stepper.image
-        for place, topic_id in manager.local_logs.strays(image):
-            is_kept = topic_id is None or topic_id in image.topics_by_id or not was_deleted(topic_id)
-            if is_kept and topic_id is not None and manager.local_logs.quarantine_of_another(place, topic_id, image):
+        logs, broker_id = manager.local_logs, self._stepper.config.node_id
+        for place, topic_id in logs.strays(image):
+            topic = image.topics_by_name.get(place[0])
+            fate = fate_of(
+                topic_id,
+                topic,
+                place[1],
+                broker_id,
+                is_known=topic_id in image.topics_by_id,
+                was_deleted=topic_id is not None and was_deleted(topic_id),
+                is_later=topic is not None and is_later(topic.topic_id),
+                was_clean=logs.was_clean(place),
+            )
+            if fate is FolderFate.QUARANTINED:
+                logs.quarantine_of_another(place, image)
                 continue
-            target = manager.retirements.add(place, is_kept=is_kept)
-            if is_kept:
-                tell_set_aside(place, target)
+            target = manager.retirements.add(place, is_kept=fate is FolderFate.SET_ASIDE)
+            if fate is FolderFate.SET_ASIDE:
+                tell_set_aside(place, target, topic_id)
             else:
                 _log.info("%s-%d: deleted", *place)
             yield

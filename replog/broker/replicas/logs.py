@@ -109,34 +109,40 @@ class ReplicaLogs:
                 found.append((place, topic_id))
         return found
 
-    def quarantine_of_another(self, place: tuple[str, int], topic_id: UUID, image: MetadataImage) -> bool:
-        """Takes a replica offline whose folder carries the id of another topic, if this broker has a replica of its name.
-
-        Returns:
-            Whether it has.
-        """
-        topic = image.topics_by_name.get(place[0])
-        known = None if topic is None else topic.partitions.get(place[1])
+    def was_clean(self, place: tuple[str, int]) -> bool:
+        """Whether the last stop of the directory that holds a replica was in order."""
         home = self._logs.home_of(*place)
-        if topic is None or known is None or home is None or self._config.node_id not in known.replicas:
-            return False
-        if self._logs.offline_error(*place) is None:
-            folder = f"{home.path}/{partition_dir_name(*place)}"
-            reason = (
-                f"the topic id is {uuid_to_text(topic_id)}, that of {place[0]} is {uuid_to_text(topic.topic_id)}, and nothing "
-                "tells that another topic of this name was deleted. Nothing was changed; where the partition has other "
-                "replicas, this one is fetched from its leader again. Else stop the broker, and if the records in this folder "
-                "are those of the topic, write its id here; if they are not, move the folder away and run `replog log "
-                f"repair {folder} --accept-loss`"
-            )
-            self._logs.quarantine(*place, CorruptCheckpointError(f"{folder}/{PARTITION_METADATA_FILE}", 2, reason))
-        return True
+        return home is not None and home.was_clean
+
+    def quarantine_of_another(self, place: tuple[str, int], image: MetadataImage) -> None:
+        """Takes a replica offline whose folder carries the id of another topic, unless it is offline already."""
+        home, topic = self._logs.home_of(*place), image.topics_by_name.get(place[0])
+        found = self._logs.topic_id(*place)
+        if home is None or topic is None or found is None or self._logs.offline_error(*place) is not None:
+            return
+        folder = f"{home.path}/{partition_dir_name(*place)}"
+        reason = (
+            f"the topic id is {uuid_to_text(found)}, that of {place[0]} is {uuid_to_text(topic.topic_id)}, and this broker may "
+            "have held records of that: an older copy of the folder or of this file stands here, or one of another topic. "
+            "Nothing was changed; where the partition has other replicas, this one is fetched from its leader again. Else "
+            "stop the broker, and if the records in this folder are those of the topic, write its id here and remove the "
+            "lines behind it; if they are not, restore the folder, or move this one away and run `replog log "
+            f"repair {folder} --accept-loss`"
+        )
+        self._logs.quarantine(*place, CorruptCheckpointError(f"{folder}/{PARTITION_METADATA_FILE}", 2, reason))
 
 
-def tell_set_aside(place: tuple[str, int], path: str | None) -> None:
-    """Writes to the log where a replica is kept that the metadata do not name; None: its folder is gone."""
+def tell_set_aside(place: tuple[str, int], path: str | None, topic_id: UUID | None = None) -> None:
+    """Writes to the log where a replica is kept that the metadata do not name.
+
+    Args:
+        place: Topic and partition.
+        path: Its folder now; None: it is gone.
+        topic_id: The topic id in the folder; None: it has none, or it does not matter.
+    """
     kept = "its folder is gone" if path is None else f"its data is kept in {path}, remove it if it is not needed"
-    _log.warning("%s-%d: this broker has no such replica any more; %s", *place, kept)
+    of_topic = "" if topic_id is None else f" (of the topic with the id {uuid_to_text(topic_id)})"
+    _log.warning("%s-%d: this broker has no such replica any more%s; %s", *place, of_topic, kept)
 
 
 def is_new_replica(before: MetadataImage, local: LocalPartition, broker_id: int) -> bool:

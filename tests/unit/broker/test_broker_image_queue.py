@@ -34,18 +34,26 @@ from replog.metadata.records import (
 from replog.replication.follower import Follower
 from replog.replication.leader import Leader
 from replog.testing import SimulatedFileSystem
-from replog_checkpoints import PartitionMetadata, write_partition_metadata
+from replog_checkpoints import PartitionMetadata, uuid_to_text, write_partition_metadata
 
 BROKERS = (registered(1), registered(2), registered(3))
 OTHER = UUID(int=101)
 OTHER_KEY = (OTHER, 0)
 
 
+def never(_: UUID) -> bool:
+    return False
+
+
+def always(_: UUID) -> bool:
+    return True
+
+
 async def test_requests_wait_for_a_log_that_is_being_created() -> None:
     """Their clients know the topic already: told otherwise they would back off for many times as long as it takes."""
     async with rig() as it:
         await it.apply(*BROKERS)
-        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, never, never)
         it.wait_for_image = images.run_later
         delta = MetadataDelta(it.image)
         for record in topic():
@@ -99,7 +107,8 @@ async def queued() -> AsyncIterator[Images]:
                 executor,
                 lambda: images.applied.append(it.manager.applied_offset),
                 it.failures.append,
-                lambda _: False,
+                never,
+                never,
             )
             it.wait_for_image = queue.run_later
             images = Images(it, queue, gate, it.image)
@@ -204,7 +213,8 @@ async def test_images_are_applied_in_order_while_logs_are_created_in_threads() -
             it.executor,
             lambda: applied.append(it.manager.applied_offset),
             it.failures.append,
-            lambda _: False,
+            never,
+            never,
         )
         image = it.image
         many = [PartitionRecord(number, TOPIC_ID, (1,), (1,), 1, 0, 0) for number in range(20)]
@@ -364,7 +374,7 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await it.apply(*BROKERS, *topic(), *topic(name="other", topic_id=OTHER))
     async with rig(fs) as it:
         queue = ImageQueue(
-            it.manager, it.executor, lambda: None, it.failures.append, lambda topic_id: topic_id == OTHER
+            it.manager, it.executor, lambda: None, it.failures.append, lambda topic_id: topic_id == OTHER, never
         )
         delta = MetadataDelta(it.image)
         for record in BROKERS:
@@ -376,15 +386,19 @@ async def test_a_deletion_that_a_stop_has_cut_off_goes_on_after_it() -> None:
         await queue.stop()
 
 
-@pytest.mark.parametrize("topic_id", [UUID(int=102), OTHER, METADATA_TOPIC_ID])
-async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged(topic_id: UUID) -> None:
+@pytest.mark.parametrize(
+    ("topic_id", "is_later"), [(UUID(int=102), never), (OTHER, always), (METADATA_TOPIC_ID, never)]
+)
+async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damaged(
+    topic_id: UUID, is_later: Callable[[UUID], bool]
+) -> None:
     """A digit has flipped, or the file is another's: an empty replica in its place would lead, and the others would follow it to nothing."""
     fs, path = SimulatedFileSystem(), f"{DIRECTORY}/{TOPIC}-0/partition.metadata"
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic())
     write_partition_metadata(fs, path, PartitionMetadata(topic_id))
     async with rig(fs) as it:
-        queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, never, is_later)
         delta = MetadataDelta(it.image)
         for record in (*BROKERS, *topic(), *topic(name="other", topic_id=OTHER)):
             delta.replay(record)
@@ -393,6 +407,27 @@ async def test_a_folder_with_the_id_of_a_topic_that_nobody_has_deleted_is_damage
         await wait_until(lambda: list(it.stepper.replicas) == [OTHER_KEY])
         assert path in it.stepper.trouble.offline[TOPIC_ID, 0].reason
         assert fs.exists(path)
+        await queue.stop()
+
+
+async def test_the_folder_of_a_former_topic_makes_way_for_one_that_was_created_after_the_stop(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A snapshot alone told of the deletion: the replica stayed offline until somebody moved the folder."""
+    fs, again = SimulatedFileSystem(), UUID(int=222)
+    async with rig(fs) as it:
+        await it.apply(*BROKERS, *topic())
+    async with rig(fs) as it:
+        queue = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, never, always)
+        delta = MetadataDelta(it.image)
+        for record in (*BROKERS, *topic(topic_id=again)):
+            delta.replay(record)
+        queue.submit(delta.apply(9, 1), delta.local_changes(1), ())
+        await wait_until(lambda: (again, 0) in it.stepper.replicas)
+        assert it.stepper.trouble.offline == {}
+        (kept,) = (name for name in fs.list_dir(DIRECTORY) if name.endswith("-stray"))
+        assert f"has no such replica any more (of the topic with the id {uuid_to_text(TOPIC_ID)})" in caplog.text
+        assert kept in caplog.text
         await queue.stop()
 
 

@@ -9,9 +9,11 @@ import pytest
 from broker_kit import TOPIC, TOPIC_ID, registered, topic
 
 from replog.broker.quorum import metadata_publisher
+from replog.broker.quorum.committed_log import LoadedSnapshot
 from replog.broker.quorum.metadata_publisher import KEPT_IMAGES, MetadataPublisher
 from replog.controller.messages import CommittedRecords
 from replog.errors import BrokerNotAvailableError
+from replog.log.snapshots.files import SnapshotId
 from replog.metadata.delta import LocalChanges
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import MetadataRecord, RegisterBrokerRecord, RegisterControllerRecord, RemoveTopicRecord
@@ -20,14 +22,21 @@ THIS_PROCESS = UUID(int=999)
 
 
 class Subscriber:
-    def __init__(self) -> None:
+    def __init__(self, known_end_offset: int = 0) -> None:
         self.calls: list[tuple[MetadataImage, LocalChanges, tuple[int, ...]]] = []
         self.failures: list[BaseException] = []
-        self.publisher = MetadataPublisher(1, THIS_PROCESS, lambda *call: self.calls.append(call), self.failures.append)
+        self.publisher = MetadataPublisher(
+            1, THIS_PROCESS, known_end_offset, lambda *call: self.calls.append(call), self.failures.append
+        )
         self.end_offset = 0
 
     def commit(self, *records: MetadataRecord) -> None:
         self.replay(*records)
+        self.publisher.on_caught_up()
+
+    def snapshot(self, end_offset: int, *records: MetadataRecord) -> None:
+        self.end_offset = end_offset
+        self.publisher.on_snapshot(LoadedSnapshot(SnapshotId(end_offset, 1), lambda: iter(records)))
         self.publisher.on_caught_up()
 
     def replay(self, *records: MetadataRecord) -> None:
@@ -86,6 +95,17 @@ def test_it_is_remembered_which_topics_the_log_has_removed_before_the_first_imag
     it.commit(RemoveTopicRecord(TOPIC_ID))
     assert it.publisher.has_seen_removal(UUID(int=101))
     assert not it.publisher.has_seen_removal(TOPIC_ID), "its replicas are deleted with the image that lacks it"
+
+
+def test_a_topic_is_later_than_the_disk_where_nothing_that_it_held_names_it() -> None:
+    known, replayed, sent, behind = (UUID(int=number) for number in range(201, 205))
+    it = Subscriber(known_end_offset=6)
+    it.snapshot(3, *topic(name="known", topic_id=known))
+    it.commit(*topic(name="replayed", topic_id=replayed), registered(2))
+    it.snapshot(9, *topic(name="known", topic_id=known), *topic(name="sent", topic_id=sent))
+    it.commit(*topic(name="behind", topic_id=behind))
+    assert [it.publisher.is_later(each) for each in (known, replayed, sent, behind)] == [False, False, True, True]
+    assert not Subscriber().publisher.is_later(sent), "it has lost what it knew"
 
 
 def test_after_that_only_changes_are_published() -> None:

@@ -258,7 +258,7 @@ async def test_a_topic_is_deleted_while_its_fsync_runs() -> None:
 async def retire_strays(it: Rig, image: MetadataImage) -> None:
     def retire() -> None:
         it.stepper.image = image
-        for _ in it.image_steps.retire_strays(lambda _: False):
+        for _ in it.image_steps.retire_strays(lambda _: False, lambda _: False):
             continue
 
     await it.stepper.driver.call(retire)

@@ -168,7 +168,7 @@ async def test_metadata_that_come_during_the_swap_are_heeded_after_it(
         await wait_until(lambda: moves._swapping is not None)
         assert KEY not in it.stepper.replicas
         new_id = UUID(int=77)
-        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False, lambda _: False)
         if change == "follows":
             await queue(it, images, PartitionChangeRecord(0, TOPIC_ID, replicas=(1, 2), isr=(1, 2), leader=2))
         else:
@@ -198,7 +198,7 @@ async def test_a_topic_of_the_same_name_waits_for_the_swap_and_the_folder_of_the
 ) -> None:
     """A swap that ends between two steps of an image leaves a folder in the way: a log that is created then ends the node."""
     async with moving() as (it, moves):
-        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False)
+        images = ImageQueue(it.manager, it.executor, lambda: None, it.failures.append, lambda _: False, lambda _: False)
         gate = held_swap(moves, monkeypatch)
         apply = ImageSteps.apply
 

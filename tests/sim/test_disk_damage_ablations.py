@@ -1,0 +1,39 @@
+"""What keeps damage between a stop and a start from being believed is taken out: the simulation must notice."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from replog.broker.replicas import image_steps
+from replog.broker.replicas.strays import fate_of
+from tests.sim.disk_damage import Damage
+from tests.sim.disk_damage_simulation import WrongError, check
+from tests.sim.stopped_cluster import stopped_cluster
+
+pytestmark = pytest.mark.campaign
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def expect_harm(seed: int, damage: str, what: str, patch: Any) -> None:
+    stopped = stopped_cluster(seed)
+    with patch, pytest.raises(WrongError, match=what):
+        check(stopped, Damage.parse(damage))
+
+
+def test_the_folder_of_a_former_topic_makes_way_for_one_that_the_node_knew() -> None:
+    def of_a_later_one(*args: Any, **told: Any) -> object:
+        return fate_of(*args, **told | {"is_later": True})
+
+    patch = mock.patch.object(image_steps, "fate_of", of_a_later_one)
+    expect_harm(4, "folder-older 2 /data/again-0/ 0", "acknowledged records are missing", patch)
