@@ -54,10 +54,14 @@ class Damage:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files that are not as they were, and where the file itself is gone, its folder."""
+        """The files that are not as they were, and where the file itself is gone, its folder.
+
+        Of two batches of the metadata log whose epochs contradict each other, either may be the wrong one: its folder too.
+        """
         is_swap = self.other is not None and self.kind.endswith("swap")
         paths = (self.path, self.other[1]) if self.other is not None and is_swap else (self.path,)
-        return paths if self.kind == "flip" else (*paths, *(path.rpartition("/")[0] for path in paths))
+        is_file = self.kind == "flip" and "/__cluster_metadata-0/" not in self.path
+        return paths if is_file else (*paths, *(path.rpartition("/")[0] for path in paths))
 
     @property
     def is_of_directory(self) -> bool:

@@ -13,8 +13,8 @@ from replog.testing.simulated_cluster import LOG_DIRECTORY
 from tests.sim.disk_damage import Damage
 from tests.sim.stopped_cluster import COMPACTED, StoppedCluster
 
-BASE_OFFSET, LEADER_EPOCH = range(8), range(12, 16)
-"""Bytes of a batch that are under no checksum, without its length."""
+BASE_OFFSET = range(8)
+"""Bytes of a batch that are under no checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,6 @@ class Believed:
     reason: str
     applies: Callable[[StoppedCluster, Damage], bool]
     example: tuple[int, str]
-
-
-def _is_an_epoch_of_the_metadata_log(stopped: StoppedCluster, damage: Damage) -> bool:
-    if damage.kind != "flip" or "/__cluster_metadata-0/" not in damage.path or not damage.path.endswith(".log"):
-        return False
-    batches = scan(stopped.disks[damage.node].image()[damage.path])
-    return any(damage.numbers[0] - batch.position in LEADER_EPOCH for batch in batches)
 
 
 def _is_an_offset_of_a_compacted_log(stopped: StoppedCluster, damage: Damage) -> bool:
@@ -71,11 +64,6 @@ BELIEVED = (
         "no checksum covers the base offset of a batch: in a compacted log a higher one leaves a gap, as compaction does",
         _is_an_offset_of_a_compacted_log,
         (703, "flip 2 /data/single-latest-1/00000000000000000029.log 727 3"),
-    ),
-    Believed(
-        "the metadata log has a later epoch than quorum-state: the error names that file and the folder, for either may be damaged",
-        _is_an_epoch_of_the_metadata_log,
-        (1, "flip 1 /data/__cluster_metadata-0/00000000000000000080.log 360 1"),
     ),
     Believed(
         "a segment does not say which partition it is of: one of the same offsets fits",

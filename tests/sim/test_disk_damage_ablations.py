@@ -9,6 +9,7 @@ from unittest import mock
 
 import pytest
 
+from replog.broker.quorum import metadata_log
 from replog.broker.replicas import image_steps
 from replog.broker.replicas.strays import fate_of
 from tests.sim.disk_damage import Damage
@@ -37,3 +38,8 @@ def test_the_folder_of_a_former_topic_makes_way_for_one_that_the_node_knew() -> 
 
     patch = mock.patch.object(image_steps, "fate_of", of_a_later_one)
     expect_harm(4, "folder-older 2 /data/again-0/ 0", "acknowledged records are missing", patch)
+
+
+def test_a_voter_whose_last_epoch_is_damaged_is_taken_at_its_word() -> None:
+    patch = mock.patch.object(metadata_log, "require_epoch_after")
+    expect_harm(1, "flip 2 /data/__cluster_metadata-0/00000000000000000080.log 439 1", "does not settle", patch)

@@ -15,7 +15,17 @@ from replog.errors import CorruptRecordError, DiskFullError, InvariantViolationE
 from replog.log import Log
 from replog.log.snapshots.files import SnapshotId, read_values, verify_snapshot
 from replog.log.snapshots.store import SnapshotStore
-from replog.records import check_crc, encode_batch, encode_leader_change, encode_voters_batch, scan
+from replog.records import (
+    BatchHeader,
+    ControlRecordType,
+    check_crc,
+    control_record_type,
+    decode_batch,
+    encode_batch,
+    encode_leader_change,
+    encode_voters_batch,
+    scan,
+)
 from replog_checkpoints import FileSystem
 from replog_quorum import EpochEnd, VoterSet
 
@@ -296,11 +306,15 @@ class MetadataLog:
         latest = self.snapshots.latest
         found = [] if latest is None else self._voter_set_of(latest)
         position = self.log.log_start_offset if latest is None else latest.end_offset
+        epoch = None if latest is None else latest.epoch
         while position < self.log.log_end_offset:
             data = self.read(position, max_bytes=READ_BYTES, end_offset=self.log.log_end_offset)
             try:
                 for header in scan(data):
                     check_crc(data, header)  # a wrong attribute would hide a voter set
+                    if header.base_offset >= position:
+                        require_epoch_after(epoch, data, header)
+                    epoch = header.partition_leader_epoch
                 found += [entry for entry in voter_sets_in(data) if entry[0] >= position]
             except CorruptRecordError as error:
                 raise self.log.located(data, error) from error
@@ -310,6 +324,37 @@ class MetadataLog:
     def _voter_set_of(self, snapshot_id: SnapshotId) -> list[tuple[int, VoterSet]]:
         voters = self.snapshots.context(snapshot_id).voters
         return [(snapshot_id.end_offset - 1, from_records(voters))] if voters else []
+
+
+def require_epoch_after(epoch: int | None, data: bytes, header: BatchHeader) -> None:
+    """Refuses a batch whose leader epoch, which no checksum covers, cannot follow that of the batch before.
+
+    A log that ends in a later epoch than it has would win elections against those that hold more.
+
+    Args:
+        epoch: The epoch of the batch before, or of the snapshot that ends there; None: there is neither.
+        data: The bytes that hold the batch.
+        header: Its header.
+
+    Raises:
+        CorruptRecordError: It goes back, or rises without the leader change that a new leader writes first.
+    """
+    own = header.partition_leader_epoch
+    if epoch is None or own == epoch or (own > epoch and _is_leader_change(data, header)):
+        return
+    raise CorruptRecordError(
+        "",
+        header.position,
+        f"the leader epoch is {own}, that of what stands before is {epoch}, and a later epoch begins with a leader change: the "
+        "epoch is damaged, which no checksum covers. Nothing was changed: restore the file; or move the folder away, and "
+        "`replog log repair` with its old path and --accept-loss makes the node follow under a new directory id",
+    )
+
+
+def _is_leader_change(data: bytes, header: BatchHeader) -> bool:
+    if not header.is_control:
+        return False
+    return control_record_type(next(iter(decode_batch(data, header.position)))) is ControlRecordType.LEADER_CHANGE
 
 
 def _epoch_end(snapshot_id: SnapshotId | None) -> EpochEnd | None:

@@ -14,10 +14,13 @@ from replog.broker.quorum.metadata_log import MetadataLog
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
 from replog.log.snapshots.files import SnapshotContext, SnapshotId
+from replog.records import scan
 from replog.testing import SimulatedFileSystem
 from replog_quorum import EpochEnd, Voter, VoterSet
 
 DIRECTORY = "/data/__cluster_metadata-0"
+EPOCH_BYTE = 15
+"""The last one of the leader epoch in a batch."""
 
 
 def voter_set(*ids: int) -> VoterSet:
@@ -90,6 +93,21 @@ def test_a_voter_set_that_damage_makes_look_like_records_is_not_passed_over(monk
     fs.flip_bit(f"{DIRECTORY}/{0:020d}.log", position + 22, 5)
     with pytest.raises(CorruptRecordError, match=rf"{0:020d}\.log at byte {position}: checksum"):
         MetadataLog(fs, it.log, FakeClock(), lambda: False)
+
+
+def test_a_batch_whose_epoch_begins_without_a_leader_change_is_damaged() -> None:
+    """A voter with it would win elections against those that hold more: what was committed would be gone."""
+    fs = SimulatedFileSystem()
+    it = opened(fs)
+    leading(it, 5, [b"a", b"b"])
+    data = it.read(0, max_bytes=1 << 20, end_offset=it.log_end_offset)
+    position = [header.position for header in scan(data)][-1]
+    it.log.close(0)
+    (path,) = (name for name in fs.image() if name.endswith(".log"))
+    fs.flip_bit(path, position + EPOCH_BYTE, 1)
+    with pytest.raises(CorruptRecordError, match="a later epoch begins with a leader change") as caught:
+        opened(fs)
+    assert (caught.value.path, caught.value.position) == (path, position)
 
 
 def test_a_cut_takes_the_voter_set_with_it() -> None:
