@@ -19,6 +19,9 @@ from replog.waiting.task_ends import end_tasks
 
 T = TypeVar("T")
 
+RUN_MS = 10
+"""How long a run takes up more work, in milliseconds; then other tasks of the loop have their turn."""
+
 Work = Callable[[], None]
 
 
@@ -126,10 +129,13 @@ class Driver:
             self._after_drain()
 
     def _drain(self) -> None:
-        inbox = self._inbox
+        inbox, now_ms = self._inbox, self._clock.now_ms
+        until_ms = now_ms() + RUN_MS
         for _ in range(len(inbox)):
             if inbox:  # empty: the work before this one halted the driver
                 inbox.popleft()()
+            if now_ms() >= until_ms:
+                break
 
     async def _wait(self) -> None:
         if self._inbox:
