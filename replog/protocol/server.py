@@ -25,7 +25,7 @@ from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, Repea
 from replog.protocol.request_counts import RequestCounts
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
 from replog.protocol.written_steps import elements_count
-from replog.tcp.connection import Answer
+from replog.tcp.connection import Answer, Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.messages.produce import ProduceRequest
@@ -36,6 +36,9 @@ T = TypeVar("T")
 
 _start = struct.Struct(">hhi")
 _size = struct.Struct(">i")
+
+NOBODY = Caller("")
+"""The client of a request that came over no connection."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,23 +77,23 @@ class KafkaServer:
         """Whether a request brings records."""
         return bool(_start.unpack_from(frame)[0] == ProduceRequest.API_KEY)
 
-    async def serve(self, frame: memoryview, address: str = "") -> Answer | None:
+    async def serve(self, frame: memoryview, caller: Caller = NOBODY) -> Answer | None:
         """Answers a request; None: it has no answer.
 
         Args:
             frame: The request without its size.
-            address: The address of the client.
+            caller: The client.
 
         Raises:
             MalformedFrameError: The bytes are no request that is served; nothing was done.
         """
         try:
-            return await self._serve(frame, address)
+            return await self._serve(frame, caller)
         except MalformedFrameError:
             self.counts.malformed += 1
             raise
 
-    async def _serve(self, frame: memoryview, address: str) -> Answer | None:
+    async def _serve(self, frame: memoryview, caller: Caller) -> Answer | None:
         key, version, correlation_id = _start.unpack_from(frame)
         api = self._served.get(key)
         if api is None:
@@ -111,7 +114,7 @@ class KafkaServer:
             written = await _refused(api, body, version, self._foreign(header.cluster_id))
             return _framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
-        call = Call(version, header.client_id or "", unread, address)
+        call = Call(version, header.client_id or "", unread, caller.address, caller)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         try:

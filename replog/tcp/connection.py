@@ -76,6 +76,19 @@ class ConnectionLimits(Struct, frozen=True):
     stalled_s: float = 60.0
 
 
+class Caller:
+    """The client of one connection: the same object for all requests that come over it.
+
+    Attributes:
+        address: The address of the client.
+    """
+
+    __slots__ = ("address",)
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+
 class Successor(Protocol):
     """The object that takes over a connection which does not go on with requests and answers."""
 
@@ -117,13 +130,13 @@ class RequestServer(NamedTuple):
     """Answers the requests of a connection.
 
     Attributes:
-        serve: The function that answers a request, without its size, of the client's address; None: it has no answer.  It
+        serve: The function that answers a request, without its size, of a client; None: it has no answer.  It
             raises `MalformedFrameError` where the bytes are no request, and nothing else.
         may_overlap: The function that says whether a request may be in flight beside others.
         carries_records: The function that says whether a request brings records.
     """
 
-    serve: Callable[[memoryview, str], Awaitable[Answer | None]]
+    serve: Callable[[memoryview, Caller], Awaitable[Answer | None]]
     may_overlap: Callable[[memoryview], bool]
     carries_records: Callable[[memoryview], bool]
 
@@ -186,7 +199,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         spares: SpareBuffers,
     ) -> None:
         self._owner = owner
-        self._address = ""
+        self._caller = Caller("")
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._limits = limits
@@ -225,8 +238,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Begins."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._address = str(peer[0]) if peer else "an unknown address"
-        if reason := self._owner.admit(self, self._address):
+        self._caller.address = str(peer[0]) if peer else "an unknown address"
+        if reason := self._owner.admit(self, self._caller.address):
             self.end(reason)
             return
         self._look_later()
@@ -435,7 +448,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     async def _serve(self, number: int, frame: memoryview) -> None:
         try:
-            answer = await self._server.serve(frame, self._address)
+            answer = await self._server.serve(frame, self._caller)
         except MalformedFrameError as error:
             self._end_after_answers(number, str(error))
         except Exception:  # noqa: BLE001 -- one client's connection ends, and nothing else
@@ -524,7 +537,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._check.cancel()
         self._is_ending = True
         self._set_reading(is_reading=True)
-        successor = becomes(self._address)
+        successor = becomes(self._caller.address)
         transport.set_protocol(successor.stream)
         successor.stream.connection_made(transport)
         successor.closed.add_done_callback(lambda _: self.connection_lost(None))
@@ -559,7 +572,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._is_ending = True
         if reason:
-            self._owner.tell(self._address, reason)
+            self._owner.tell(self._caller.address, reason)
         self._transport.abort()
         if self._successor is not None:
             self._successor.cancel()
@@ -567,7 +580,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _end_after_answers(self, number: int, reason: str) -> None:
         """Ends the connection in the place of an answer: those before it are written."""
         if not self._is_ending:
-            self._owner.tell(self._address, reason)
+            self._owner.tell(self._caller.address, reason)
         self._is_ending = True
         self._arrived.clear()
         for ready in self._answers.finish(number, Answer(is_last=True)):

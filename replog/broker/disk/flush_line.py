@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+SHORT: Final = 50
+"""How many logs wait at most where whoever makes more of them wait goes on."""
 
 
 class FlushLine:
@@ -20,6 +25,14 @@ class FlushLine:
     def __init__(self, at_once: int) -> None:
         self._free = at_once
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._on_short: list[Callable[[], None]] = []
+
+    def when_short(self, go_on: Callable[[], None]) -> None:
+        """Calls a function once no more than `SHORT` logs wait: at once where that is so."""
+        if len(self._waiting) <= SHORT:
+            go_on()
+        else:
+            self._on_short.append(go_on)
 
     async def enter(self, *, is_first: bool) -> bool:
         """Waits for a turn; `leave` ends it.
@@ -50,7 +63,14 @@ class FlushLine:
         """Ends a turn, and gives it to the next one."""
         while self._waiting:
             turn = self._waiting.popleft()
+            if len(self._waiting) == SHORT:
+                self._tell_short()
             if not turn.done():  # else whoever waited was cancelled
                 turn.set_result(None)
                 return
         self._free += 1
+
+    def _tell_short(self) -> None:
+        told, self._on_short = self._on_short, []
+        for go_on in told:
+            go_on()

@@ -75,6 +75,10 @@ class LogFlusher:
             return
         self._running[log] = asyncio.create_task(self._flush(log, [done], is_first=is_first), name="log-flush")
 
+    def when_few_wait(self, go_on: Callable[[], None]) -> None:
+        """Calls a function once few logs wait for an fsync: at once where that is so."""
+        self._line.when_short(go_on)
+
     def is_flushing(self, log: Log) -> bool:
         """Whether an fsync of `log` is under way or waiting."""
         return log in self._running

@@ -111,6 +111,10 @@ class ReplicaFlushes:
         """Asks for an fsync of everything that the replica's log holds now."""
         self._flusher.request(replica.log, lambda _: self._driver.submit(lambda: self._flushed(replica)))
 
+    def when_few_wait(self, go_on: Callable[[], None]) -> None:
+        """Calls a function once few logs wait for an fsync: at once where that is so."""
+        self._flusher.when_few_wait(go_on)
+
     async def stop(self) -> None:
         """Waits for the write-backs that are under way."""
         await self._write_backs.stop()

@@ -170,9 +170,9 @@ class LocalKafkaNode:
     ) -> tuple[KnownConfig, ...]:
         return known_configs(self.image, self._parts.config, resource_type, resource_name, own)
 
-    async def produce(self, request: ProduceRequest) -> ProduceResponse:
+    async def produce(self, request: ProduceRequest, caller: object = None) -> ProduceResponse:
         produce = _Produce(self._parts.credits)
-        self._parts.produces.submit(request, produce.answer)
+        self._parts.produces.submit(request, produce.answer, caller)
         try:
             return await produce.answered
         except asyncio.CancelledError:  # the client has gone, and its connection gives back its bytes

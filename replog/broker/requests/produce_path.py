@@ -3,7 +3,8 @@
 Runs on the replica driver.  Only looks into compressed batches, where a topic's rules ask for them, run in threads; later
 batches of the same partition wait behind them.  The record bytes are those of the received message.  Header, CRC and, in plain
 records, the lengths are checked; the bytes are written with one `writev` and never decoded.  Batches that came in while the
-driver was busy are one write for each partition.  While the disk is several dirty windows behind, batches are held back here
+driver was busy are one write for each partition.  Clients have their turns, one after the other, so that one which names
+thousands of partitions does not keep others waiting, neither here nor for the disk.  While the disk is several dirty windows behind, batches are held back here
 and their producers wait.
 """
 
@@ -40,7 +41,7 @@ from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceReque
 
 MAX_WAITING_PRODUCES = 100_000
 
-PARTITIONS_AT_ONCE = 250
+PARTITIONS_AT_ONCE = 100
 """Batches that are checked and appended in one step of the driver: each is a write of its own."""
 
 BYTES_AT_ONCE = 8 << 20
@@ -130,7 +131,8 @@ class ProducePath:
         self._serving = serving
         self._waiting: dict[int, _Waiting] = {}
         self._next_id = 0
-        self._queue: deque[_Open] = deque()  # the first one may be taken up in part
+        self._queues: dict[object, deque[_Open]] = {}  # of each client; the first one may be taken up in part
+        self._turns: deque[object] = deque()  # the clients that have one
         self._held: dict[ReplicaKey, list[_Ready]] = {}
         self._reading: dict[ReplicaKey, asyncio.Task[None]] = {}  # looks into batches that are held
         self.on_begin: Callable[[Sequence[Answer]], None] | None = None
@@ -144,17 +146,29 @@ class ProducePath:
         """Batches that are appended and wait for the high watermark."""
         return len(self._waiting)
 
-    def submit(self, request: ProduceRequest, answer: Answer) -> None:
-        """Queues a request; `answer` is called once, on the loop."""
+    def submit(self, request: ProduceRequest, answer: Answer, caller: object = None) -> None:
+        """Queues a request.
+
+        Args:
+            request: The request.
+            answer: The function that is called once, on the loop.
+            caller: The client, an object for each; the requests of one are taken up in order, those of several in turns.
+        """
         count = len(request.partitions)
-        self._queue.append(_Open(request, answer, [None] * count, count))
-        if len(self._queue) == 1:
+        state = _Open(request, answer, [None] * count, count)
+        if queue := self._queues.get(caller):
+            queue.append(state)
+            return
+        self._queues[caller] = deque((state,))
+        self._turns.append(caller)
+        if len(self._turns) == 1:
             self._stepper.driver.submit(self._produce_queued)
 
     def _produce_queued(self) -> None:
         """Takes up the batches that came in while the driver was busy: those of one partition are appended together.
 
-        Batches beyond the size of one step are left to the next one, in the order in which they came.
+        Batches beyond the size of one step are left to the next ones, which begin with other clients, and come when few
+        logs wait for an fsync.
         """
         taken = self._take_up()
         if self.on_begin is not None:
@@ -168,20 +182,24 @@ class ProducePath:
         self._append_all(ready)
         if self.on_appended is not None:
             self.on_appended([state.answer for state, indexes in taken if indexes.stop == len(state.results)])
-        if self._queue:
-            self._stepper.driver.submit(self._produce_queued)
+        if self._turns:
+            self._stepper.flushes.when_few_wait(partial(self._stepper.driver.submit, self._produce_queued))
 
     def _take_up(self) -> list[tuple[_Open, range]]:
-        """Takes the partitions of one step out of the queue."""
+        """Takes the partitions of one step out of the queues.  A client with more than fits has its next turn behind others."""
         taken, step = list[tuple[_Open, range]](), _Step()
-        while self._queue:
-            state = self._queue[0]
-            indexes = state.take(step)
-            if indexes or not state.results:
-                taken.append((state, indexes))
-            if state.taken < len(state.results):
-                break
-            self._queue.popleft()
+        while self._turns:
+            queue = self._queues[self._turns[0]]
+            while queue:
+                state = queue[0]
+                indexes = state.take(step)
+                if indexes or not state.results:
+                    taken.append((state, indexes))
+                if state.taken < len(state.results):
+                    self._turns.rotate(-1)
+                    return taken
+                queue.popleft()
+            del self._queues[self._turns.popleft()]
         return taken
 
     def _check(

@@ -22,7 +22,9 @@ MAX_OPEN_FETCHES = 4
 class Produces(Protocol):
     """The target of produce requests: the path, or the object that measures it."""
 
-    def submit(self, request: ProduceRequest, answer: Callable[[ProduceResponse], None]) -> None: ...
+    def submit(
+        self, request: ProduceRequest, answer: Callable[[ProduceResponse], None], caller: object = None
+    ) -> None: ...
 
 
 class OpensIncremental(Protocol):

@@ -171,8 +171,13 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def produce(self, request: ProduceRequest) -> ProduceResponse:
-        """Appends, and returns the answer when it is due; with acks=0 that is the answer of the append."""
+    async def produce(self, request: ProduceRequest, caller: object = None) -> ProduceResponse:
+        """Appends, and returns the answer when it is due; with acks=0 that is the answer of the append.
+
+        Args:
+            request: The request.
+            caller: The client, an object for each; the requests of one are taken up in order, those of several in turns.
+        """
         ...
 
     def open_answer(self) -> UnreadAnswer:
@@ -197,12 +202,14 @@ class Call(NamedTuple):
         client_id: The name that the client gives itself.
         unread: The share of the answer in the memory for records; None: it has none in it.
         address: The address of the client; "" where it is not known.
+        caller: The client, an object for each connection; None where it is not known.
     """
 
     version: int
     client_id: str
     unread: UnreadAnswer | None = None
     address: str = ""
+    caller: object = None
 
     @property
     def client_host(self) -> str:

@@ -69,7 +69,8 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
                 request.acks,
                 tuple(batch.partition for batch in batches),
                 tuple(batch.records for batch in batches),
-            )
+            ),
+            call.caller,
         )
         for batch, result in zip(batches, answered.results, strict=True):
             _fill(batch.answer, result, call.version)

@@ -8,7 +8,7 @@ from replog.errors import MalformedFrameError
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
-from replog.tcp.connection import Answer, RequestServer
+from replog.tcp.connection import Answer, Caller, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_port
@@ -47,7 +47,7 @@ class TcpPeerServer:
         reading_room = TransferRoom(READING_BYTES)
         streams = PeerStreams(handlers, self._address, reading_room)
 
-        async def serve(frame: memoryview, _address: str) -> Answer | None:
+        async def serve(frame: memoryview, _caller: Caller) -> Answer | None:
             if not is_opening(frame):
                 raise MalformedFrameError("a request, where only nodes meet: clients come to the port of listeners")
             return Answer(becomes=partial(streams.open, frame))

@@ -104,7 +104,7 @@ async def check_nothing_is_held(it: Running) -> None:
     node: Any = it.node
     paths = node.parts.requests
     produces, fetches = paths.produce_path, paths.fetch_path
-    await wait_until(lambda: not produces._waiting and not produces._queue and produces._ready_count == 0)
+    await wait_until(lambda: not produces._waiting and not produces._turns and produces._ready_count == 0)
     await wait_until(lambda: fetches.waiting_count == 0 and len(fetches.incremental) == 0, timeout_s=60)
     held = paths.handlers._parts.credits
     await wait_until(lambda: held.held_bytes == 0)

@@ -11,8 +11,10 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
+from replog.broker.disk import flush_line
 from replog.broker.requests import produce_path
 from replog.errors import ErrorCode, ReplogError, StorageError
+from replog.log.flush import FlushJob
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
 from replog.records import BatchHeader, Buffer, Codec, encode_batch
 from replog.rpc.messages import ProducePartition, ProduceRequest, ProduceResponse
@@ -126,6 +128,46 @@ async def test_others_have_their_turn_while_many_batches_are_appended(monkeypatc
         assert [end for end in (2, 4, 6) if end in ends] == [2, 4, 6], ends
         told = {answer.correlation_id: [result.base_offset for result in answer.results] for answer in answers}
         assert told == {5: [0, 1, 2, 3, 4], 1: [5]}
+
+
+async def test_clients_have_turns_and_the_batches_of_one_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a client that names thousands of partitions, again and again, keeps no other one waiting."""
+    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    async with rig() as it:
+        await one_replica(it)
+        offsets: dict[str, list[int]] = {"a1": [], "a2": [], "b": [], "c": []}
+
+        def submit(name: str, count: int) -> None:
+            asked = ProduceRequest(1, 1000, 1, (ProducePartition(TOPIC_ID, 0),) * count, (batch(),) * count)
+            it.produce_path.submit(
+                asked, lambda told: offsets[name].extend(one.base_offset for one in told.results), caller=name[0]
+            )
+
+        for name, count in (("a1", 3), ("a2", 3), ("b", 1), ("c", 3)):
+            submit(name, count)
+        await wait_until(lambda: all(offsets.values()))
+        assert offsets == {"a1": [0, 1, 4], "a2": [5, 8, 9], "b": [2], "c": [3, 6, 7]}
+
+
+async def test_one_request_fills_the_line_for_fsyncs_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: whoever comes next waits for some fsyncs, not for one of each of thousands of partitions."""
+    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(flush_line, "SHORT", 1)
+    gate, keys = threading.Event(), [UUID(int=200 + number) for number in range(12)]
+    async with rig() as it:
+        for key in keys:
+            await it.apply(*BROKERS, *topic(name=f"t{key.int}", topic_id=key))
+        monkeypatch.setattr(FlushJob, "run", lambda job, run=FlushJob.run: run(job) if gate.wait(5) else None)
+        answers: list[ProduceResponse] = []
+        partitions = tuple(ProducePartition(key, 0) for key in keys)
+        it.produce_path.submit(ProduceRequest(1, 30_000, -1, partitions, (batch(),) * len(keys)), answers.append, "a")
+        appended = [it.stepper.replicas[key, 0].log for key in keys]
+        await wait_until(lambda: appended[5].log_end_offset)
+        await it.settle()
+        assert [log.log_end_offset for log in appended] == [1] * 6 + [0] * 6  # two are flushed, four wait
+        gate.set()
+        await wait_until(lambda: answers)
+        assert {result.error for result in answers[0].results} == {ErrorCode.NONE}
 
 
 async def test_a_request_for_nothing_is_answered_with_nothing() -> None:

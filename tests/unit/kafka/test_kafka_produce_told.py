@@ -35,7 +35,7 @@ async def test_a_producer_hears_codes_after_which_it_sends_again(
     Java's producer gives up at BROKER_NOT_AVAILABLE; librdkafka and aiokafka give up at THROTTLING_QUOTA_EXCEEDED.
     """
 
-    async def answer(request: NodeRequest) -> NodeResponse:
+    async def answer(request: NodeRequest, _caller: object) -> NodeResponse:
         return NodeResponse(
             0, tuple(ProduceResult(p.topic_id, p.partition_id, error, "why") for p in request.partitions)
         )
