@@ -2,7 +2,7 @@
 
 | what a client does | what happens |
 |---|---|
-| sends faster than the broker takes up | reading pauses: `in_flight_max` requests, room for their bytes, a throttled client's time |
+| sends faster than the broker takes up | reading pauses, a little ahead: `in_flight_max` requests, room for their bytes, a throttled client's time |
 | sends a frame that is none | the answers to earlier frames are written, then the connection ends |
 | reads its answers slowly | nothing more is taken up; without progress for `stalled_s` the connection ends, even if it sends |
 | stops within a frame or trickles it, sends nothing at first, sends nothing for long | `stalled_s`, `first_request_s`, `idle_s` end the connection |
@@ -45,6 +45,10 @@ JOINED_BYTES_MAX = 16 << 10
 
 SMALL_BYTES_MAX = 4 << 10
 """Size of the requests that have room of their own, unless they bring records."""
+
+READ_AHEAD_BYTES = 4 << 10
+"""Size of the requests that wait for those before them, beyond which no more are read.  While a connection is read, its end is
+noticed at once: a client that leaves behind a fetch that waits, or a join, gives back what it holds."""
 
 LARGE_ANSWER_BYTES = 64 << 10
 """Size of the answers that leave at once, even behind others on their way: the kernel takes them."""
@@ -328,7 +332,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._end_after_answers(self._answers.begin(), self._reader.trouble)
         if not self._arrived and self._reader.wanted_bytes and self._may_take_room() and self._may_read_large():
             self._read_large(self._reader.wanted_bytes)
-        self._set_reading(is_reading=not (self._arrived or self._reader.wanted_bytes or self._reader.trouble))
+        is_ahead = sum(map(len, self._arrived)) > READ_AHEAD_BYTES
+        self._set_reading(is_reading=not (is_ahead or self._reader.wanted_bytes or self._reader.trouble))
 
     def _refuse_large(self) -> None:
         """Notes that a frame is too large for one without records."""

@@ -54,6 +54,18 @@ async def test_a_request_that_may_not_overlap_waits_and_is_waited_for() -> None:
         assert await client.answers(5) == [0, 1, 2, 3, 4]
 
 
+async def test_who_leaves_with_requests_behind_one_that_waits_is_missed_at_once() -> None:
+    """Goal: a fetch that waits for a minute holds nothing of a client that has gone."""
+    async with serving() as it:
+        client = await it.client()
+        client.writer.write(b"".join(request(number, kind=ALONE) for number in range(3)))
+        await it.script.until(lambda: it.script.begun)
+        client.writer.close()
+        async with asyncio.timeout(30):
+            await asyncio.wait([it.script.gates[0]])
+        assert (it.script.gates[0].cancelled(), it.script.begun) == (True, [0])
+
+
 async def test_a_request_without_an_answer_is_passed_over() -> None:
     async with serving() as it:
         client = await it.client()
