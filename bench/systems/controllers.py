@@ -31,8 +31,9 @@ from replog.controller.messages import (
     ReplyError,
     Submit,
 )
+from replog.controller.requests import NamedPartition
 from replog.metadata.features import SUPPORTED_FEATURES
-from replog.metadata.records import MetadataRecord
+from replog.metadata.records import ElectionType, MetadataRecord
 
 CLUSTER_ID = "bench"
 _TIMEOUT_MS = 600_000  # the brokers send no heartbeats
@@ -95,6 +96,10 @@ class TimedController:
     def topics_count(self) -> int:
         """Topics that exist."""
         return self._core.status().topics_count
+
+    def elections_needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
+        """The partitions that an election of all is about."""
+        return self._core.elections_needed(election_type)
 
     def start_broker(self, broker_id: int) -> None:
         """Register and unfence one broker."""

@@ -55,7 +55,7 @@ from replog.controller.messages import (
     WatchedBroker,
 )
 from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
-from replog.controller.requests import Heartbeat
+from replog.controller.requests import Heartbeat, NamedPartition
 from replog.controller.state.state import ControllerState
 from replog.controller.status import ControllerStatus
 from replog.errors import (
@@ -71,7 +71,7 @@ from replog.metadata.config_keys import (
     UNCLEAN_LEADER_ELECTION_ENABLE,
     FlushPolicy,
 )
-from replog.metadata.records import AbortTransactionRecord, ConfigRecord, MetadataRecord, ResourceType
+from replog.metadata.records import AbortTransactionRecord, ConfigRecord, ElectionType, MetadataRecord, ResourceType
 from replog_timeline import SnapshotRegistry
 
 __all__ = ["Controller", "ControllerStatus"]
@@ -187,6 +187,10 @@ class Controller:
             drained_brokers=self._managers.drains.remaining(),
             failed_rounds=dict(self._failed_rounds),
         )
+
+    def elections_needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
+        """Returns the partitions that an election of all would elect leaders for, as many as one request elects; none on a standby."""
+        return self._managers.elections.needed(election_type) if self._is_active else ()
 
     def committed_state_hash(self) -> str:
         """Returns a hash, equal on every node with the same committed end offset; costs a walk over the state."""

@@ -39,6 +39,7 @@ from replog.controller.messages import (
     Tick,
     WatchBrokers,
 )
+from replog.controller.request_parts import divided
 from replog.errors import (
     BrokerClosedError,
     InvariantViolationError,
@@ -116,12 +117,30 @@ class ControllerDriver:
     async def submit(self, request: ControllerRequest, *, timeout_ms: int) -> ControllerResponse:
         """Hands a request to the controller, and returns its answer once the request's records are committed.
 
+        A large request is handed over in parts, one after the other (`replog.controller.request_parts`).
+
         Raises:
             NotControllerError: This node is not the active controller, or stopped being it before the commit; or it
                 may have been replaced without knowing, and the request is one whose answer needs no commit.
             RequestTimedOutError: The records were not committed in time; they may still take effect.
             ThrottledError: Too many requests are open.
         """
+        parts = divided(request, self._core.elections_needed)
+        if parts is None:
+            return await self._submit(request, timeout_ms)
+        until_ms = self._clock.now_ms() + timeout_ms
+        outcomes: list[ControllerResponse | ReplogError] = []
+        for part in parts.requests:
+            try:
+                outcomes.append(await self._submit(part, until_ms - self._clock.now_ms()))
+            except ReplogError as error:
+                if not outcomes:
+                    raise
+                outcomes.append(error)
+                break
+        return parts.answer(outcomes)
+
+    async def _submit(self, request: ControllerRequest, timeout_ms: int) -> ControllerResponse:
         if len(self._futures) >= MAX_OPEN_REQUESTS:
             raise ThrottledError(f"the controller has {MAX_OPEN_REQUESTS} open requests; try again later")
         if isinstance(request, Heartbeat) and not self._leading().holds_lease():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from replog.controller.config import ControllerConfig
 from replog.controller.managers.replication import ReplicationControl
@@ -67,6 +68,10 @@ class ElectionControl:
             if request.partitions is not None or code is not ErrorCode.ELECTION_NOT_NEEDED:
                 results.append(PartitionResult(partition.topic, partition.partition_id, code, message))
         return Result(tuple(records), ElectLeadersResponse(tuple(results)))
+
+    def needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
+        """Returns the partitions for which an election may be needed, as many as one request elects leaders for."""
+        return tuple(islice(self._all(election_type), self._config.max_records_per_request))
 
     def _all(self, election_type: ElectionType) -> Iterable[NamedPartition]:
         """Yields the partitions for which an election may be needed."""

@@ -20,7 +20,9 @@ from replog.controller.messages import (
     Reply,
     Submit,
 )
+from replog.controller.requests import NamedPartition
 from replog.errors import NotControllerError
+from replog.metadata.records import ElectionType
 from replog.rpc.messages import Hello
 
 HEARTBEAT = Heartbeat(broker_id=1, broker_epoch=5, metadata_offset=9)
@@ -38,6 +40,9 @@ class Core:
 
     def next_deadline_ms(self) -> int | None:
         return None
+
+    def elections_needed(self, election_type: ElectionType) -> tuple[NamedPartition, ...]:
+        return ()
 
 
 async def answer(request: ControllerRequest, *, holds_lease: bool) -> object:
