@@ -82,9 +82,9 @@ from replog.wire.messages.unregister_broker import UnregisterBrokerRequest
 from replog.wire.messages.update_features import UpdateFeaturesRequest
 from replog.wire.primitives import ELEMENTS_MAX, Reader, Writer
 
-BATCH_ELEMENTS_MAX = 3 * MAX_PARTITIONS
-"""The most elements of a Produce: it is read and begun in one piece, so that none overtakes another.  Java's max.request.size is
-1 MiB, and a batch has 61 bytes at least.  A request with a few more has an answer that says so."""
+BATCH_ELEMENTS_MAX = 2 * MAX_PARTITIONS
+"""The most elements of a Produce: it is read and begun in one piece, so that none overtakes another.  As many as partitions may be,
+each in a topic of its own.  Of fewer topics a request with a few more partitions has an answer that says so."""
 
 READ_AT_ONCE_BYTES = 16 << 10
 """Size up to which a request is read at once; a larger one, with hundreds of names, is left to a thread unless it may overlap."""

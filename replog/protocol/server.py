@@ -120,7 +120,7 @@ class KafkaServer:
         try:
             run = _runner(api, len(frame))
             request = await run(_read, api, reader, version)
-            response = await self._handle(api, request, call, run)
+            response = await self._handle(api, request, call, len(frame))
             if isinstance(request, ProduceRequest) and request.acks == 0:
                 return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
             written = await _written_in_turns(response, version)
@@ -144,7 +144,7 @@ class KafkaServer:
         async def write() -> WrittenAnswer:
             run = _runner(api, len(body))
             request = await run(_read, api, Reader(body, api.elements_max), call.version)
-            response = await self._handle(api, request, call, run)
+            response = await self._handle(api, request, call, len(body))
             is_repeated = api.is_repeated is not None and api.is_repeated(response)
             return WrittenAnswer(await _written_in_turns(response, call.version), is_repeated)
 
@@ -153,10 +153,11 @@ class KafkaServer:
         except ReplogError as error:  # the node does not know the metadata yet
             return await _refused(api, body, call.version, Failure(error.code, str(error)))
 
-    async def _handle(self, api: Served, request: object, call: Call, run: _Run) -> Response:
+    async def _handle(self, api: Served, request: object, call: Call, size: int) -> Response:
         try:
             return await api.handle(self._node, request, call)
         except ReplogError as error:
+            run = _at_once if size <= READ_AT_ONCE_BYTES else asyncio.to_thread
             return await run(api.refuse, request, Failure(error.code, str(error)))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1

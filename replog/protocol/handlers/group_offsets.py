@@ -6,7 +6,8 @@ which topic it means, by its id: that is taken as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
 
 from msgspec import structs
@@ -14,20 +15,19 @@ from msgspec import structs
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
-    CommitOffsetsResponse,
     CommittedOffset,
     DeleteOffsets,
-    DeleteOffsetsResponse,
     FetchOffsets,
     FetchOffsetsResponse,
     OffsetToCommit,
     PartitionOutcome,
     TopicOffsets,
+    TopicOutcome,
     TopicToCommit,
     TopicToFetch,
     TopicToForget,
 )
-from replog.errors import ErrorCode, ReplogError
+from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting, require_few
@@ -63,6 +63,66 @@ _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Groups = OffsetFetchRequest.OffsetFetchRequestGroup
 
+_Asked = TypeVar("_Asked", CommitOffsets, FetchOffsets, DeleteOffsets)
+_Topic = TypeVar("_Topic", TopicToCommit, TopicToFetch, TopicToForget)
+
+_Piece: TypeAlias = list[tuple[int, _Topic]]
+"""What a coordinator is asked in one step: topics, or parts of some, each with its place among all."""
+
+# ---- in pieces --------------------------------------------------------------------------------------------------------
+
+
+def _pieces(topics: Iterable[_Topic]) -> list[_Piece[_Topic]]:
+    """Divides what is asked of a coordinator, so that none of its steps holds the loop.
+
+    There is at least one piece, since the coordinator also checks who asks.
+    """
+    pieces: list[_Piece[_Topic]] = [[]]
+    left = ASKED_AT_ONCE
+    for place, topic in enumerate(topics):
+        for first in range(0, max(1, len(topic.partitions)), ASKED_AT_ONCE):
+            some = topic.partitions[first : first + ASKED_AT_ONCE]
+            if left <= 0:
+                pieces.append([])
+                left = ASKED_AT_ONCE
+            pieces[-1].append((place, structs.replace(topic, partitions=some)))
+            left -= 1 + len(some)
+    return pieces
+
+
+async def _coordinated(
+    node: KafkaNode,
+    asked: _Asked,
+    pieces: Sequence[_Piece[_Topic]],
+    told_if_gone: Callable[[_Topic], Any] | None = None,
+) -> list[Any]:
+    """Returns what the coordinator tells of each topic, asked for one piece after the other.
+
+    Args:
+        node: The node.
+        asked: The request, without its topics.
+        pieces: The topics.
+        told_if_gone: The function that returns what is told of a topic where the group went with an earlier piece; None:
+            that is an error.
+
+    Raises:
+        ReplogError: It refuses a piece; what was asked before is done, and may be asked for again.
+    """
+    found: dict[int, Any] = {}
+    for piece in pieces:
+        topics = tuple(topic for _, topic in piece)
+        try:
+            told = (await node.coordinate(asked.group_id, structs.replace(asked, topics=topics), TIMEOUT_MS)).topics
+        except GroupIdNotFoundError:
+            if told_if_gone is None or not found:
+                raise
+            told = [told_if_gone(topic) for topic in topics]
+        for (place, _), one in zip(piece, told, strict=True):
+            before = found[place].partitions if place in found else ()
+            found[place] = structs.replace(one, partitions=before + one.partitions)
+    return list(found.values())
+
+
 # ---- commit -----------------------------------------------------------------------------------------------------------
 
 
@@ -73,17 +133,17 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Cal
     topics = await beside(0 if may_overlap else count, _all_to_commit, node.image, request.topics)
     asked = CommitOffsets(
         request.group_id,
-        topics,
+        (),
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         request.retention_time_ms,
     )
     try:
-        answer: CommitOffsetsResponse = await node.coordinate(request.group_id, asked, TIMEOUT_MS)
+        told = await _coordinated(node, asked, [list(enumerate(topics))] if may_overlap else _pieces(topics))
     except ReplogError as error:
         return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
-    return await beside(count, _all_committed, request, topics, answer)
+    return await beside(count, _all_committed, request, topics, told)
 
 
 def refuse_offset_commit(request: OffsetCommitRequest, failure: Failure) -> OffsetCommitResponse:
@@ -125,9 +185,9 @@ def _offset(each: OffsetCommitRequest.OffsetCommitRequestPartition) -> OffsetToC
 
 
 def _all_committed(
-    request: OffsetCommitRequest, kept: Iterable[TopicToCommit], answer: CommitOffsetsResponse
+    request: OffsetCommitRequest, kept: Iterable[TopicToCommit], outcomes: Iterable[TopicOutcome]
 ) -> OffsetCommitResponse:
-    told = zip(request.topics, kept, answer.topics, strict=True)
+    told = zip(request.topics, kept, outcomes, strict=True)
     return OffsetCommitResponse(
         topics=[
             _CommitTopic(topic.name, topic.topic_id, _committed(topic, some, outcome.partitions))
@@ -238,33 +298,13 @@ async def _fetched(
     if topics is None:
         every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
         return list(every.topics)
-    found: dict[int, TopicOffsets] = {}
-    for piece in await beside(sum(1 + len(each.partition_indexes) for each in topics), _pieces, image, topics):
-        some = structs.replace(asked, topics=tuple(topic for _, topic in piece))
-        answer: FetchOffsetsResponse = await node.coordinate(asked.group_id, some, TIMEOUT_MS)
-        for (place, _), told in zip(piece, answer.topics, strict=True):
-            before = found[place].partitions if place in found else ()
-            found[place] = structs.replace(told, partitions=before + told.partitions)
-    return list(found.values())
+    count = sum(1 + len(each.partition_indexes) for each in topics)
+    pieces: list[_Piece[TopicToFetch]] = await beside(count, lambda: _pieces(_to_fetch(image, topics)))
+    return await _coordinated(node, asked, pieces)
 
 
-def _pieces(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> list[list[tuple[int, TopicToFetch]]]:
-    """Returns the requests to the coordinator, one after the other, each topic or part of one with its place.
-
-    There is at least one, since the coordinator also checks the member that asks.
-    """
-    pieces: list[list[tuple[int, TopicToFetch]]] = [[]]
-    left = ASKED_AT_ONCE
-    for place, topic in enumerate(topics):
-        topic_id, numbers = _meant_id(image, topic), topic.partition_indexes
-        for first in range(0, max(1, len(numbers)), ASKED_AT_ONCE):
-            some = tuple(numbers[first : first + ASKED_AT_ONCE])
-            if left <= 0:
-                pieces.append([])
-                left = ASKED_AT_ONCE
-            pieces[-1].append((place, TopicToFetch(topic.name, topic_id, some)))
-            left -= 1 + len(some)
-    return pieces
+def _to_fetch(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> Iterable[TopicToFetch]:
+    return (TopicToFetch(each.name, _meant_id(image, each), tuple(each.partition_indexes)) for each in topics)
 
 
 def _meant_id(image: MetadataImage, topic: _FetchedTopic) -> UUID:
@@ -325,12 +365,10 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Cal
     count = sum(1 + len(topic.partitions) for topic in request.topics)
     topics = await beside(count, _to_forget, node.image, request.topics)
     try:
-        answer: DeleteOffsetsResponse = await node.coordinate(
-            request.group_id, DeleteOffsets(request.group_id, topics), TIMEOUT_MS
-        )
+        told = await _coordinated(node, DeleteOffsets(request.group_id, ()), _pieces(topics), _forgotten)
     except ReplogError as error:
         return refuse_offset_delete(request, failure_of(error))
-    return await beside(count, _all_deleted, request, answer)
+    return await beside(count, _all_deleted, request, told)
 
 
 def refuse_offset_delete(_request: OffsetDeleteRequest, failure: Failure) -> OffsetDeleteResponse:
@@ -344,11 +382,15 @@ def _to_forget(
     return tuple(TopicToForget(each.name, tuple(_known(image, each))) for each in topics)
 
 
-def _all_deleted(request: OffsetDeleteRequest, answer: DeleteOffsetsResponse) -> OffsetDeleteResponse:
+def _forgotten(topic: TopicToForget) -> TopicOutcome:
+    return TopicOutcome(topic.topic, NO_TOPIC_ID, tuple(map(PartitionOutcome, topic.partitions)))
+
+
+def _all_deleted(request: OffsetDeleteRequest, outcomes: Iterable[TopicOutcome]) -> OffsetDeleteResponse:
     return OffsetDeleteResponse(
         topics=[
             _DeleteTopic(topic.name, _deleted(topic, outcome.partitions))
-            for topic, outcome in zip(request.topics, answer.topics, strict=True)
+            for topic, outcome in zip(request.topics, outcomes, strict=True)
         ]
     )
 

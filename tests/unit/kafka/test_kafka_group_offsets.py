@@ -231,3 +231,33 @@ async def test_a_coordinator_is_asked_for_many_offsets_some_at_a_time(
             ("t", 0, 5), ("t", 1, 6), ("t", 2, -1), ("t", 0, 5), ("t", 7, -1), ("v", 1, -1),
         ]  # fmt: skip
         assert [each[3] for each in told if (each[2], each[4]) in found] == ["at 5", "at 6", "at 5"]
+
+
+async def test_many_offsets_are_committed_and_forgotten_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a commit of ten thousand offsets does not hold the loop for a twentieth of a second."""
+    monkeypatch.setattr(group_offsets, "ASKED_AT_ONCE", 2)
+    monkeypatch.setattr(group_offsets, "OVERLAPPING_ELEMENTS_MAX", 2)
+    steps: dict[str, list[int]] = {"commit": [], "delete": []}
+
+    def noted(name: str) -> Any:
+        real = getattr(OffsetManager, name)
+
+        def step(me: OffsetManager, asked: Any, *others: Any) -> Any:
+            steps[name].append(sum(len(each.partitions) for each in asked.topics))
+            return real(me, asked, *others)
+
+        return step
+
+    for name in steps:
+        monkeypatch.setattr(OffsetManager, name, noted(name))
+    async with serving() as it:
+        await ready(it)
+        assert await commit(it, 9, *(("t", number % 3, 5 + number) for number in range(6))) == [0, 0, UNKNOWN] * 2
+        assert [each[:3] for each in await fetch(it, 9, None)] == [("t", 0, 8), ("t", 1, 9)]
+        partitions = [OffsetDeleteRequest.OffsetDeleteRequestPartition(number) for number in (0, 1, 2, 1)]
+        topics = [OffsetDeleteRequest.OffsetDeleteRequestTopic("t", partitions)]
+        told = await it.ask(OffsetDeleteRequest("g", topics), 0, OffsetDeleteResponse)
+        assert [each.error_code for each in told.topics[0].partitions] == [0, 0, UNKNOWN, 0]
+        assert await fetch(it, 9, None) == []
+    assert max(*steps["commit"], *steps["delete"]) <= 2
+    assert (sum(steps["commit"]), sum(steps["delete"])) == (4, 3)  # behind the first two there is no group any more

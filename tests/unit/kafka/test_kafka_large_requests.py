@@ -12,6 +12,7 @@ from test_kafka_repeated_answers import Node, image
 from replog.errors import BrokerNotAvailableError, ErrorCode, MalformedFrameError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol import server as server_module
+from replog.protocol.handlers import produce as produce_handler
 from replog.protocol.handlers import topic_partitions
 from replog.protocol.served import BATCH_ELEMENTS_MAX
 from replog.protocol.server import KafkaServer
@@ -71,6 +72,20 @@ async def test_a_produce_of_too_many_batches_is_told_so_for_each() -> None:
     assert {one.error_message for one in told} == {
         "a request names 10,001 partitions, 10,000 may be; ask in several requests"
     }
+
+
+async def test_a_large_produce_that_is_refused_is_answered_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    opened = produce_handler._opened
+
+    def noted(*asked: Any) -> Any:
+        threads.append(threading.get_ident())
+        return opened(*asked)
+
+    monkeypatch.setattr(produce_handler, "_opened", noted)
+    await ask(produce(MAX_PARTITIONS + 1), 9, ProduceResponse)
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 async def test_a_produce_of_many_more_is_not_even_read() -> None:
