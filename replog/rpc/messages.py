@@ -90,9 +90,19 @@ class ProduceResult(Struct, frozen=True):
     keyless: tuple[int, ...] = ()
 
 
+class LeaderEndpoint(Struct, frozen=True):
+    """Where a broker serves clients that a refusal names as the leader."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
 class ProduceResponse(Struct, frozen=True):
     correlation_id: int
     results: tuple[ProduceResult, ...]
+    leaders: Annotated[tuple[LeaderEndpoint, ...], IN_PROCESS] = ()
 
 
 class InitProducerIdRequest(Struct, frozen=True):
@@ -202,6 +212,7 @@ class FetchResponse(Struct, frozen=True):
     correlation_id: int
     results: tuple[FetchResult, ...]
     batches: tuple[Buffer, ...]
+    leaders: Annotated[tuple[LeaderEndpoint, ...], IN_PROCESS] = ()
 
 
 # ---- offsets ---------------------------------------------------------------------------------------------------------

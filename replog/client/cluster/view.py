@@ -3,7 +3,8 @@
 Metadata comes two ways.  A watch stream on one broker pushes every change, which is how a client learns of a new
 leader within milliseconds; when that stream is lost the watch moves to the next broker.  A refresh on demand asks any
 broker, for the time in which the watch itself is cut off without knowing.  Both end in `_adopt`, which only ever moves
-forward: a broker that lags behind cannot take newer knowledge away.
+forward: a broker that lags behind cannot take newer knowledge away.  A third way is for leaders only: a broker that refuses a
+produce or a fetch names the one that leads (`hear_of_leaders`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import math
 import random
 import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import TypeVar
 
@@ -24,6 +25,7 @@ from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.cluster.connections import DATA, ConnectionPool
 from replog.client.cluster.image import ClusterImage
+from replog.client.cluster.leader_hints import LeaderHints, NamedLeader
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
@@ -72,7 +74,7 @@ class ClusterView:
     """Bootstrap servers, newest metadata, connections.  One per client, driven by that client's loop.
 
     Invariants:
-        - the metadata offset never goes back;
+        - the metadata offset never goes back, and the leader epoch of a partition only where a hint proved wrong;
         - metadata of another cluster id is never adopted.
 
     Args:
@@ -100,6 +102,8 @@ class ClusterView:
             rng = transport.new_rng()
         self.rng = rng or random.Random()  # noqa: S311 -- spreads retries, keeps no secret
         self.image = ClusterImage()
+        self._told = self.image
+        self._hints = LeaderHints()
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
         self.home = HomeLoop()
@@ -206,6 +210,11 @@ class ClusterView:
         """Calls `listener` no more; nothing where it is not called."""
         if listener in self._listeners:
             self._listeners.remove(listener)
+
+    def hear_of_leaders(self, named: Iterable[NamedLeader]) -> None:
+        """Takes in the leaders that a broker names as it refuses requests; those that are not newer count nothing."""
+        self._hints.add(named, asyncio.get_running_loop().time())
+        self._show()
 
     def request_refresh(self) -> None:
         """Asks for a refresh soon: something did not fit what is known.  At most one asked for here runs at a time."""
@@ -394,7 +403,7 @@ class ClusterView:
         it knows of no controller: it may be cut off from a cluster that goes on."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(watched_images(connection, self.image, ATTEMPT_TIMEOUT_MS)) as images,
+            aclosing(watched_images(connection, self._told, ATTEMPT_TIMEOUT_MS)) as images,
         ):
             async for watched in images:
                 self._adopt(address, watched.image)
@@ -442,7 +451,7 @@ class ClusterView:
         """Asks one broker for what has changed and adopts it; returns whether that broker knows of a controller."""
         async with (
             self._pool.use(address) as connection,
-            aclosing(watched_images(connection, self.image, limit_ms, follow=False)) as images,
+            aclosing(watched_images(connection, self._told, limit_ms, follow=False)) as images,
         ):
             try:
                 async with asyncio.timeout(limit_ms / 1000):
@@ -460,7 +469,14 @@ class ClusterView:
             )
         self._failures.pop(address, None)
         self.heard_s = asyncio.get_running_loop().time()
-        if image.metadata_offset < self.image.metadata_offset or image == self.image:
+        if image.metadata_offset >= self._told.metadata_offset:
+            self._told = image
+        self._show()
+
+    def _show(self) -> None:
+        """Lets everybody see what is known by now, if that is news."""
+        image = self._hints.over(self._told, asyncio.get_running_loop().time())
+        if image == self.image:
             return
         self.image = image
         for listener in list(self._listeners):  # one may go

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from replog.client.cluster.leader_calls import partition_error
+from replog.client.cluster.leader_hints import NamedLeader, named_leader
 from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
@@ -203,10 +204,15 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
         }
         for state in waiting.values():
             state.is_in_flight = False
+        named: list[NamedLeader] = []
         for result, data in zip(message.results, message.batches, strict=True):
             state_or_none = waiting.get((result.topic_id, result.partition_id))
             if state_or_none is not None and result.fetch_offset == state_or_none.fetch_offset:
                 self._handle_result(state_or_none, result, data)
+                if result.leader_id >= 0:
+                    named.append(named_leader(state_or_none.partition.topic, result, message.leaders))
+        if named:  # last: it moves the partitions
+            self._view.hear_of_leaders(named)
 
     def _handle_result(self, state: PartitionFetch, result: FetchResult, data: Buffer) -> None:
         if result.error is not ErrorCode.NONE:

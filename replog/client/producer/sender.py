@@ -14,6 +14,7 @@ from typing import Self
 from msgspec import Struct
 
 from replog.client.cluster.leader_calls import partition_error
+from replog.client.cluster.leader_hints import NamedLeader, named_leader
 from replog.client.cluster.session import BrokerSession
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
@@ -181,6 +182,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
 
     def _handle_response(self, request: _InFlight, response: ProduceResponse) -> None:
         results = {(result.topic_id, result.partition_id): result for result in response.results}
+        named: list[NamedLeader] = []
         for queue, batch, attempt in request.entries:
             result = results.get((queue.topic_id, queue.partition_id))
             if not _is_current(batch, attempt):
@@ -190,8 +192,12 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
                 self._retry_later(queue, batch, ConnectionLostError(f"{self.address} left {queue} out of its answer"))
             else:
                 self._handle_result(queue, batch, result)
+                if result.leader_id >= 0:
+                    named.append(named_leader(queue.topic, result, response.leaders))
             if queue.has_work:
                 self._pending[queue] = None
+        if named:  # last: it moves the queues
+            self._view.hear_of_leaders(named)
 
     def _handle_result(self, queue: PartitionQueue, batch: ProducerBatch, result: ProduceResult) -> None:
         if result.error in {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:

@@ -80,7 +80,10 @@ class MetadataPolls:
 def topic_infos(answer: MetadataResponse) -> tuple[tuple[BrokerInfo, ...], tuple[TopicInfo, ...]]:
     """Returns the brokers that an answer tells of, and the topics that exist."""
     return (
-        tuple(_broker(broker) for broker in sorted(answer.brokers, key=lambda broker: broker.node_id)),
+        tuple(
+            broker_at(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in sorted(answer.brokers, key=lambda broker: broker.node_id)
+        ),
         tuple(
             _topic(topic)
             for topic in answer.topics
@@ -89,9 +92,10 @@ def topic_infos(answer: MetadataResponse) -> tuple[tuple[BrokerInfo, ...], tuple
     )
 
 
-def _broker(broker: MetadataResponse.MetadataResponseBroker) -> BrokerInfo:
-    at = BrokerEndpoint(CLIENT_LISTENER, broker.host, broker.port)
-    return BrokerInfo(broker.node_id, broker.host, broker.port, -1, fenced=False, rack=broker.rack, endpoints=(at,))
+def broker_at(broker_id: int, host: str, port: int, rack: str | None) -> BrokerInfo:
+    """Returns a broker of which no more is known than where it serves clients."""
+    at = BrokerEndpoint(CLIENT_LISTENER, host, port)
+    return BrokerInfo(broker_id, host, port, -1, fenced=False, rack=rack, endpoints=(at,))
 
 
 def _topic(topic: MetadataResponse.MetadataResponseTopic) -> TopicInfo:

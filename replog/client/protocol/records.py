@@ -18,6 +18,7 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FetchResult,
+    LeaderEndpoint,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
@@ -84,6 +85,7 @@ def produce_response(request: ProduceRequest, answer: KafkaProduced, version: in
             for told in topic.partition_responses
             if (topic_id, told.index) in asked
         ),
+        _endpoints(answer),
     )
 
 
@@ -146,7 +148,7 @@ def fetch_response(request: FetchRequest, answer: KafkaFetched, version: int) ->
                 continue
             results.append(_fetched(question, told))
             batches.append(hide_aborted(told.records or b"", _aborted(told)))
-    return FetchResponse(request.correlation_id, tuple(results), tuple(batches))
+    return FetchResponse(request.correlation_id, tuple(results), tuple(batches), _endpoints(answer))
 
 
 def _aborted(told: KafkaFetched.PartitionData) -> list[AbortedTransaction]:
@@ -177,6 +179,11 @@ def _fetched(asked: FetchPartition, told: KafkaFetched.PartitionData) -> FetchRe
         text_of(told.error_code, told.error_message),
         told.last_stable_offset,
     )
+
+
+def _endpoints(answer: KafkaProduced | KafkaFetched) -> tuple[LeaderEndpoint, ...]:
+    """Returns where the leaders are that an answer names (KIP-951)."""
+    return tuple(LeaderEndpoint(one.node_id, one.host, one.port, one.rack) for one in answer.node_endpoints)
 
 
 def _ids(partitions: Iterable[P]) -> dict[str, UUID]:

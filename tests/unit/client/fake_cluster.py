@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any
 from uuid import UUID
 
@@ -59,6 +59,7 @@ from replog.rpc.messages import (
     Hello,
     InitProducerIdRequest,
     InitProducerIdResponse,
+    LeaderEndpoint,
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
@@ -181,6 +182,7 @@ class FakeNode:
         self.streams: set[MemoryPipe] = set()
         self.is_silent = False
         self.is_mute = False  # of metadata
+        self.names_leaders = False  # as it refuses
         self.watchers = 0  # clients that follow its metadata
         self.offset_watches: list[WatchOffsetsRequest] = []
         self.refuses_watches = False
@@ -360,10 +362,11 @@ class FakeNode:
             kept = tuple(result for result in results if result is not None)
             if request.acks == 0 or not kept or self.is_silent:
                 continue
+            response = ProduceResponse(request.correlation_id, kept, self._leaders(kept))
             if self.hold_replies:
-                self.held.append((stream, [ProduceResponse(request.correlation_id, kept)]))
+                self.held.append((stream, [response]))
             else:
-                await stream.send([ProduceResponse(request.correlation_id, kept)])
+                await stream.send([response])
 
     async def release_held(self, *, newest_first: bool = False) -> None:
         self.hold_replies = False
@@ -382,7 +385,8 @@ class FakeNode:
         if log is None:
             return ProduceResult(*key, ErrorCode.UNKNOWN_TOPIC_ID)
         if log.leader != self.node_id:
-            return ProduceResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            leader = (log.leader, log.leader_epoch) if self.names_leaders else (-1, -1)
+            return ProduceResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER, "", -1, -1, -1, *leader)
         if partition.leader_epoch != log.leader_epoch:
             old = partition.leader_epoch < log.leader_epoch
             return ProduceResult(*key, ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.UNKNOWN_LEADER_EPOCH)
@@ -415,7 +419,12 @@ class FakeNode:
         if self.is_silent:
             return
         results, data = tuple(a[0] for a in answers), tuple(a[1] for a in answers)
-        await stream.send(FetchResponse(request.correlation_id, results, data))
+        await stream.send(FetchResponse(request.correlation_id, results, data, self._leaders(results)))
+
+    def _leaders(self, results: Iterable[ProduceResult | FetchResult]) -> tuple[LeaderEndpoint, ...]:
+        """Where those are that results name as leaders."""
+        named = ((one.leader_id, self.cluster.addresses[one.leader_id]) for one in results if one.leader_id >= 0)
+        return tuple(LeaderEndpoint(node, "127.0.0.1", int(address.split(":")[1])) for node, address in named)
 
     def _fetch(self, partition: FetchPartition) -> tuple[FetchResult, bytes]:
         log = self.cluster.log_by_id(partition.topic_id, partition.partition_id)
@@ -425,7 +434,9 @@ class FakeNode:
         if log is None:
             return replace(base, error=ErrorCode.UNKNOWN_TOPIC_ID), b""
         if log.leader != self.node_id and not self.serves_consumers:
-            return replace(base, error=ErrorCode.NOT_LEADER_OR_FOLLOWER), b""
+            leader = (log.leader, log.leader_epoch) if self.names_leaders else (-1, -1)
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            return replace(base, error=error, leader_id=leader[0], leader_epoch=leader[1]), b""
         if partition.leader_epoch != log.leader_epoch:
             return replace(base, error=ErrorCode.FENCED_LEADER_EPOCH), b""
         if not log.log_start_offset <= partition.fetch_offset <= log.end_offset:

@@ -33,11 +33,19 @@ from replog.client.protocol.connection import (
     KafkaTransport,
 )
 from replog.controller.messages import Heartbeat
-from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError, TopicExistsError
+from replog.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    MalformedFrameError,
+    ReplogError,
+    ThrottledError,
+    TopicExistsError,
+)
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, encoded
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
+    LeaderEndpoint,
     OffsetsUpdate,
     PolledOffsets,
     PollOffsets,
@@ -262,6 +270,30 @@ async def test_produces_are_answered_and_those_without_an_answer_are_not() -> No
         assert [(each.correlation_id, each.results[0].base_offset) for each in got] == [(1, 9), (3, 9)]
         await until(lambda: len(server.requests) == 4)
         await stream.close()
+
+
+async def test_refusals_name_the_leader_and_where_it_is() -> None:
+    async def refusing(peer: Peer, request: Request) -> None:
+        code, leader = ErrorCode.NOT_LEADER_OR_FOLLOWER, (2, 7)
+        if request.key == KafkaProduce.API_KEY:
+            of = KafkaProduced.PartitionProduceResponse(0, code, current_leader=KafkaProduced.LeaderIdAndEpoch(*leader))
+            of_topic = KafkaProduced.TopicProduceResponse(topic_id=TOPIC, partition_responses=[of])
+            peer.answer(request, KafkaProduced([of_topic], 0, [KafkaProduced.NodeEndpoint(2, "::1", 9092, "a")]))
+        else:
+            told = KafkaFetched.PartitionData(0, code, current_leader=KafkaFetched.LeaderIdAndEpoch(*leader))
+            topic = KafkaFetched.FetchableTopicResponse(topic_id=TOPIC, partitions=[told])
+            endpoints = [KafkaFetched.NodeEndpoint(2, "::1", 9092, "a")]
+            peer.answer(request, KafkaFetched(responses=[topic], node_endpoints=endpoints))
+
+    newest = {**VERSIONS, KafkaFetch.API_KEY: 16}
+    async with connected(refusing, versions=newest) as (_, connection):
+        producing, fetching = await connection.open_produce(HELLO), await connection.open_fetch(HELLO)
+        await producing.send(produce(1))
+        await fetching.send(fetch(2))
+        (produced,), fetched = await producing.receive(), await fetching.receive()
+        for answer in (produced, fetched):
+            assert (answer.results[0].leader_id, answer.results[0].leader_epoch) == (2, 7)
+            assert answer.leaders == (LeaderEndpoint(2, "::1", 9092, "a"),)
 
 
 def reader_of(request: Request) -> Any:
