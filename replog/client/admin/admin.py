@@ -200,10 +200,12 @@ class Admin(Operations, GroupOperations):
         going = [result.name for result in results if result.error is ErrorCode.NONE]
 
         def gone() -> bool | None:
-            return True if self._view.cluster_id and self._view.image.topics.keys().isdisjoint(going) else None
+            if self._view.cluster_id and self._view.image.topics.keys().isdisjoint(going):
+                return True
+            self._view.request_refresh()
+            return None
 
         if going:
-            self._view.request_refresh()
             await self._view.wait_for(gone, timeout_ms=within_ms, what="see deleted topics go")
         return results
 
@@ -458,6 +460,8 @@ class Admin(Operations, GroupOperations):
 
         def found() -> TopicInfo | None:
             topic = self._view.image.topics.get(name)
+            if topic is None:
+                self._view.request_refresh()
             return topic if topic is not None and predicate(topic) else None
 
         self._view.open()

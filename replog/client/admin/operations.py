@@ -278,8 +278,14 @@ class Operations:
 
         It raises nothing: what the news are about is committed.
         """
+
+        def heard() -> object | None:
+            if (result := found()) is None:
+                self._view.request_refresh()
+            return result
+
         with contextlib.suppress(ReplogError):
-            await self._view.wait_for(found, timeout_ms=VISIBLE_WITHIN_MS, what=f"hear of {news}")
+            await self._view.wait_for(heard, timeout_ms=VISIBLE_WITHIN_MS, what=f"hear of {news}")
 
     async def reassign_partitions(
         self,

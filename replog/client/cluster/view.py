@@ -419,6 +419,7 @@ class ClusterView:
             self._refresh_wanted.clear()
             if await self._refresh():
                 backoff.reset()
+            self._changed.set()  # whoever waits for something that is not known yet asks again
             await asyncio.sleep(backoff.next_s())
 
     async def _refresh(self) -> bool:

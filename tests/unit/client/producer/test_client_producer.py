@@ -293,6 +293,17 @@ async def test_a_broker_that_is_cut_off_does_not_keep_the_client_from_the_new_le
     assert cluster.logs["t", 0].values() == [b"v", b"w"]
 
 
+async def test_a_topic_that_a_cut_off_broker_does_not_know_is_asked_of_others() -> None:
+    cluster = FakeCluster(2)
+    cluster.create_topic("t")
+    async with make(cluster) as producer:
+        await (await producer.send("t", b"v"))
+        cluster.nodes[1].cut_off()
+        cluster.create_topic("new")
+        assert (await (await producer.send("new", b"w"))).offset == 0
+    assert cluster.logs["new", 0].values() == [b"w"]
+
+
 async def test_no_leader_waits_for_one() -> None:
     cluster = FakeCluster(2)
     cluster.create_topic("t")
