@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
+import pytest
 from kafka_client_kit import TIMEOUT_S, Got
+from kafka_install import OLDEST
 from kafka_node import KafkaNode
 from raw_client import raw_client
 from served_cluster import ServedCluster, run
@@ -45,6 +47,22 @@ class Broker:
         name = f"for-clients-{next(_numbers)}"
         self.create(name, partitions, {key.replace("_", "."): str(value) for key, value in configs.items()})
         return name
+
+
+KAFKA, OLDEST_KAFKA = "kafka", f"kafka-{OLDEST}"
+KINDS = [
+    "replog",
+    pytest.param(KAFKA, marks=pytest.mark.kafka),
+    pytest.param(OLDEST_KAFKA, marks=[pytest.mark.kafka, pytest.mark.campaign]),
+]
+"""Parameters of fixtures for clients of ours, for which Kafka is no proof of the test but what is tested: the newest one runs always."""
+
+
+def broker_of(request: pytest.FixtureRequest) -> Broker:
+    """The brokers of the session of the kind that a fixture's parameter names."""
+    if request.param == "replog":
+        return of_replog(request.getfixturevalue("replog_broker"))
+    return of_kafka(request.getfixturevalue("kafka_broker" if request.param == KAFKA else "oldest_broker"))
 
 
 def of_kafka(node: KafkaNode) -> Broker:

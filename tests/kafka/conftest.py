@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from brokers import Broker, of_kafka, of_replog
+from brokers import Broker, broker_of, of_kafka, of_replog
 from go_programs import GoUnavailableError, build
-from kafka_install import KafkaInstall, KafkaUnavailableError, install
+from kafka_cluster import KafkaCluster, kafka_cluster
+from kafka_install import OLDEST, KafkaInstall, KafkaUnavailableError, install, install_brokers
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
 from member_scripts import Members
@@ -26,9 +27,19 @@ REQUIRE = "REPLOG_REQUIRE_KAFKA"
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[KafkaInstall]:
     """Kafka's classes and a Java to run them; many programs in one JVM."""
+    yield from _installed(install)
+
+
+@pytest.fixture(scope="session")
+def oldest_kafka() -> Iterator[KafkaInstall]:
+    """The same, of the oldest brokers that our clients are for."""
+    yield from _installed(lambda: install_brokers(OLDEST))
+
+
+def _installed(make: Callable[[], KafkaInstall]) -> Iterator[KafkaInstall]:
     pytest.importorskip("cramjam", reason="Kafka's codecs need the extra replog[compression]")
     try:
-        found = install()
+        found = make()
     except KafkaUnavailableError as error:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
@@ -57,12 +68,28 @@ def kafka_run(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> 
 @pytest.fixture(scope="session")
 def kafka_broker(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
     """A real Kafka node that runs."""
-    node = KafkaNode(kafka, tmp_path_factory.mktemp("kafka-broker") / "node")
+    yield from _running(KafkaNode(kafka, tmp_path_factory.mktemp("kafka-broker") / "node"))
+
+
+@pytest.fixture(scope="session")
+def oldest_broker(oldest_kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaNode]:
+    """The same, of the oldest version that our clients are for."""
+    yield from _running(KafkaNode(oldest_kafka, tmp_path_factory.mktemp("oldest-broker") / "node"))
+
+
+def _running(node: KafkaNode) -> Iterator[KafkaNode]:
     try:
         node.start()
         yield node
     finally:
         node.give_up()
+
+
+@pytest.fixture(scope="module")
+def two_kafkas(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """Two brokers of a real Kafka."""
+    with kafka_cluster(kafka, tmp_path_factory.mktemp("kafkas")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="session")
@@ -77,17 +104,13 @@ def replog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCl
 )
 def broker(request: pytest.FixtureRequest) -> Broker:
     """Ours, and Kafka itself, so that a wrong test is seen: in campaigns, and when a file of tests has changed."""
-    if request.param == "kafka":
-        return of_kafka(request.getfixturevalue("kafka_broker"))
-    return of_replog(request.getfixturevalue("replog_broker"))
+    return broker_of(request)
 
 
 @pytest.fixture(scope="session", params=["replog", pytest.param("kafka", marks=pytest.mark.kafka)])
 def serving(request: pytest.FixtureRequest) -> Broker:
     """Ours, and Kafka itself, for clients of ours: always both, since Kafka is no proof of the test but what is tested."""
-    if request.param == "kafka":
-        return of_kafka(request.getfixturevalue("kafka_broker"))
-    return of_replog(request.getfixturevalue("replog_broker"))
+    return broker_of(request)
 
 
 @pytest.fixture(scope="session")
@@ -117,5 +140,5 @@ def members(both: Sides) -> Iterator[Members]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks what needs Kafka itself; tests whose parameters decide that mark these."""
     for item in items:
-        if "kafka" in getattr(item, "fixturenames", ()):
+        if {"kafka", "oldest_kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)

@@ -2,6 +2,7 @@
 
     ~/.cache/replog-tests/kafka-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
                                                                          /classes/*.class
+    ~/.cache/replog-tests/kafka-3.9.1-<the same>/libs/*.jar
     ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
     ~/.cache/replog-tests/kafka-connect-4.1.1-<digest of connect-pom.xml>/libs/*.jar
 
@@ -27,6 +28,9 @@ from tests import short_lived_java
 from tests.kafka.many_calls import ManyCalls
 
 VERSION = "4.1.1"
+OLDEST = "3.9.1"
+"""Of the brokers that our clients are for: the last one before 4.0."""
+
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 CLIENTS_POM = HERE / "clients-pom.xml"
@@ -114,12 +118,21 @@ def install() -> KafkaInstall:
     java, javac = program("java"), program("javac")
 
     def make(making: Path) -> None:
-        _resolve(POM, making / "libs")
+        _resolve(POM, making / "libs", f"-Dversion.of.kafka={VERSION}")
         compile_ = [javac, "-encoding", "UTF-8", "-cp", f"{making}/libs/*", "-d", f"{making}/classes"]
         _must([*compile_, *map(str, SOURCES)], COMPILE_TIMEOUT_S)
 
     folder = _made(f"kafka-{VERSION}-{_digest(POM, *SOURCES)}", make)
     return KafkaInstall(java, f"{folder}/classes:{folder}/libs/*")
+
+
+def install_brokers(version: str) -> KafkaInstall:
+    """Finds or makes an installation of Kafka's brokers of another version, beside our programs.
+
+    Raises:
+        KafkaUnavailableError: as for `install`.
+    """
+    return _beside_programs(f"kafka-{version}-{_digest(POM)}", POM, f"-Dversion.of.kafka={version}")
 
 
 def install_clients(version: str) -> KafkaInstall:
@@ -128,11 +141,13 @@ def install_clients(version: str) -> KafkaInstall:
     Raises:
         KafkaUnavailableError: as for `install`.
     """
+    name = f"kafka-clients-{version}-{_digest(CLIENTS_POM)}"
+    return _beside_programs(name, CLIENTS_POM, f"-Dversion.of.clients={version}")
+
+
+def _beside_programs(name: str, pom: Path, *settings: str) -> KafkaInstall:
     programs = install().class_path.partition(":")[0]
-    folder = _made(
-        f"kafka-clients-{version}-{_digest(CLIENTS_POM)}",
-        lambda making: _resolve(CLIENTS_POM, making / "libs", f"-Dversion.of.clients={version}"),
-    )
+    folder = _made(name, lambda making: _resolve(pom, making / "libs", *settings))
     return KafkaInstall(program("java"), f"{programs}:{folder}/libs/*")
 
 

@@ -1,4 +1,7 @@
-"""One Kafka node (broker and controller in one process) on ports of its own, and Kafka's clients beside it."""
+"""Kafka nodes on ports of their own, and Kafka's clients beside them.
+
+A node is broker and controller in one process, or a broker of the cluster of another node.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +27,11 @@ STOP_TIMEOUT_S = 60
 BROKER_JVM = ("-Xms128m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", *UTF_8)
 
 CONFIG = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node_id}
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{broker},CONTROLLER://127.0.0.1:{controller}
+listeners={listeners}
 advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
 log.dirs={data}
@@ -56,19 +59,34 @@ class KafkaNode:
 
     Attributes:
         settings: Keys of its file beside `CONFIG`; a key that stands there, too, has the value given here.
+        node_id: Its number; that of a node with the controller is 1.
+        controller: The port of another node's controller, whose cluster this broker joins; 0: it has one itself.
     """
 
     kafka: KafkaInstall
     folder: Path
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    node_id: int = 1
+    controller: int = 0
     port: int = field(init=False)
     _process: subprocess.Popen[bytes] | None = field(init=False, default=None)
     _ports: KeptPorts = field(init=False, default_factory=KeptPorts)
 
     def __post_init__(self) -> None:
-        self.port, controller = self._ports.take(2)
+        (self.port,) = self._ports.take(1)
+        roles, listeners = "broker", f"PLAINTEXT://127.0.0.1:{self.port}"
+        if not self.controller:
+            (self.controller,) = self._ports.take(1)
+            roles, listeners = "broker,controller", f"{listeners},CONTROLLER://127.0.0.1:{self.controller}"
         self.folder.mkdir()
-        text = CONFIG.format(broker=self.port, controller=controller, data=self.data)
+        text = CONFIG.format(
+            roles=roles,
+            node_id=self.node_id,
+            listeners=listeners,
+            broker=self.port,
+            controller=self.controller,
+            data=self.data,
+        )
         text += "".join(f"{key}={_shown(value)}\n" for key, value in self.settings.items())
         self._config.write_text(text)
         self.kafka.run("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self._config))
@@ -83,7 +101,12 @@ class KafkaNode:
         return self.data / f"{topic}-{number}"
 
     def start(self) -> None:
-        """Starts the process and waits until it answers."""
+        """Starts the process and waits until it listens."""
+        self.begin()
+        self.wait_until_listening()
+
+    def begin(self) -> None:
+        """Starts the process; several nodes may be started before any is waited for."""
         with (self.folder / "server.log").open("ab") as output:
             self._process = subprocess.Popen(
                 dying_with_us(self.kafka.command("kafka.Kafka", str(self._config), options=BROKER_JVM)),
@@ -91,6 +114,10 @@ class KafkaNode:
                 stdout=output,
                 stderr=output,
             )
+
+    def wait_until_listening(self) -> None:
+        """Waits until clients can connect to the process that was begun."""
+        assert self._process is not None
         _wait_until_listening(self._process, self.port, self.folder / "server.log")
 
     def stop(self) -> None:

@@ -1,4 +1,7 @@
-"""Our producer and consumer write and read records of Apache Kafka and of a replog broker: only what is committed."""
+"""Our producer and consumer write and read records of Apache Kafka and of a replog broker: only what is committed.
+
+All of it with the oldest Kafka that they are for comes in campaigns (`mark.campaign`), a little of it always.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,10 @@ from typing import Any
 
 import client_functions as functions
 import pytest
-from brokers import Broker
+from brokers import KINDS, OLDEST_KAFKA, Broker, broker_of
 from confluent_kafka import Producer as OtherProducer
 
-from replog.client import Consumer, Producer
+from replog.client import Admin, Consumer, Producer
 from replog.errors import OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
 
 COUNT = 5_000
@@ -19,6 +22,12 @@ COUNT = 5_000
 def served(function: str) -> pytest.MarkDecorator:
     """A cell of docs/KAFKA_CLIENTS.md, in our own column: with both kinds of brokers."""
     return pytest.mark.served(function, client="replog")
+
+
+@pytest.fixture(scope="session", params=KINDS)
+def serving(request: pytest.FixtureRequest) -> Broker:
+    """The brokers, of each kind in its turn."""
+    return broker_of(request)
 
 
 @pytest.fixture
@@ -111,6 +120,25 @@ async def test_a_topic_that_is_not_there_is_an_error_of_its_own(serving: Broker)
     async with Producer(serving.servers) as producer:
         with pytest.raises(UnknownTopicOrPartitionError, match="does not exist"):
             await producer.send("no-such-topic", b"x")
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("serving", [OLDEST_KAFKA], indirect=True)
+async def test_the_oldest_kafka_takes_and_gives_records_and_is_administered(serving: Broker) -> None:
+    async with (
+        Admin(serving.servers) as admin,
+        Producer(serving.servers) as producer,
+        Consumer(serving.servers) as consumer,
+    ):
+        topic = (await admin.create_topic("smoke", 1, 1, {"retention.ms": 5_000_000})).name
+        await admin.create_partitions(topic, 2)
+        await consumer.assign([(topic, 1)])
+        sent = [await producer.send(topic, b"%d" % number, partition=1) for number in range(10)]
+        assert [(await each).offset for each in sent] == list(range(10))
+        assert await read_values(consumer, 10) == [b"%d" % number for number in range(10)]
+        assert (await consumer.end_offsets([(topic, 1)]))[topic, 1] == 10
+        await admin.delete_topic(topic)
+        assert topic not in await admin.list_topics()
 
 
 @pytest.mark.kafka

@@ -1,0 +1,145 @@
+"""Our clients on a cluster of Apache Kafka whose leaders move: nothing is lost, nothing comes twice, all in order."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from kafka_cluster import KafkaCluster
+
+from replog.client import Admin, Consumer, Delivery, Producer
+from replog.client.cluster.image import is_in_sync
+from replog.client.protocol.connection import KafkaConnection, KafkaTransport
+from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
+
+WITHIN_S = 120
+MORE = 100
+"""Records that are acknowledged and read between two steps."""
+
+_numbers = itertools.count(1)
+
+
+async def until(met: Callable[[], object]) -> None:
+    async with asyncio.timeout(WITHIN_S):
+        while not met():
+            await asyncio.sleep(0.02)
+
+
+class Load:
+    """Numbers that are written to the two partitions of a topic in turn, and what is read of them meanwhile."""
+
+    def __init__(self, servers: str, topic: str) -> None:
+        self.read: list[list[tuple[int, int]]] = [[], []]
+        self._servers, self._topic = servers, topic
+        self._sent: list[Delivery] = []
+        self._is_over = False
+
+    async def write(self) -> None:
+        async with Producer(self._servers) as producer:  # acks=all, idempotent
+            while not self._is_over:
+                number = len(self._sent)
+                self._sent.append(await producer.send(self._topic, b"%d" % number, partition=number % 2))
+                await asyncio.sleep(0.005)
+
+    async def follow(self) -> None:
+        async with Consumer(self._servers) as consumer:
+            await consumer.assign([(self._topic, 0), (self._topic, 1)], start="earliest")
+            async for record in consumer:
+                self.read[record.partition].append((record.offset, int(record.value or b"")))
+
+    async def goes_on(self) -> None:
+        """Waits until more was written and read of both partitions than before."""
+        sent, seen = len(self._sent), [len(each) for each in self.read]
+        await until(
+            lambda: len(self._sent) >= sent + MORE and all(each.done() for each in self._sent[sent : sent + MORE])
+        )
+        await until(lambda: all(len(now) >= before + MORE // 2 for now, before in zip(self.read, seen, strict=True)))
+
+    async def end(self) -> list[list[tuple[int, int]]]:
+        """Ends the writing; returns (offset, number) of all that was acknowledged, by partition."""
+        self._is_over = True
+        await until(lambda: all(each.done() for each in self._sent))
+        await until(lambda: sum(map(len, self.read)) >= len(self._sent))
+        placed = [(await each, number) for number, each in enumerate(self._sent)]
+        return [[(at.offset, number) for at, number in placed if at.partition == partition] for partition in (0, 1)]
+
+
+@pytest.fixture
+async def admin(two_kafkas: KafkaCluster) -> AsyncIterator[Admin]:
+    async with Admin(two_kafkas.servers) as found:
+        await found.wait_until_ready(brokers=2)
+        yield found
+
+
+async def led_by(admin: Admin, topic: str, *leaders: int) -> None:
+    """Waits until the partitions are led so."""
+    await admin.wait_for_topic(topic, lambda info: tuple(one.leader for one in info.partitions) == leaders)
+
+
+async def test_nothing_is_lost_or_doubled_while_leaders_move(two_kafkas: KafkaCluster, admin: Admin) -> None:
+    topic = (await admin.create_topic("moved", assignments=[[2, 1], [1, 2]], configs={"min.insync.replicas": 1})).name
+    load = Load(two_kafkas.servers, topic)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(load.write())
+        following = tasks.create_task(load.follow())
+        await load.goes_on()
+        two_kafkas.nodes[2].kill()
+        await led_by(admin, topic, 1, 1)
+        await load.goes_on()
+        two_kafkas.nodes[2].begin()  # in this thread: it would die with another one
+        await admin.wait_for_topic(topic, is_in_sync)
+        await admin.elect_leaders([(topic, 0)])
+        await led_by(admin, topic, 2, 1)
+        await load.goes_on()
+        await admin.reassign_partitions({(topic, 0): [1], (topic, 1): [2]})
+        await led_by(admin, topic, 1, 2)
+        await load.goes_on()
+        acknowledged = await load.end()
+        following.cancel()
+    assert load.read == acknowledged
+    assert all([offset for offset, _ in each] == list(range(len(each))) for each in acknowledged)
+
+
+class _Once(KafkaConnection):
+    """Tells the metadata as they were when they were first asked for."""
+
+    told: list[MetadataUpdate]
+
+    async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
+        if not self.told:
+            self.told += [update async for update in super().watch_metadata(WatchRequest(0, follow=False))]
+        for update in self.told:
+            yield update
+        if request.follow:
+            await asyncio.Event().wait()
+
+
+class _StaleTransport(KafkaTransport):
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: list[MetadataUpdate] = []
+
+    def connect(self, address: str, *, purpose: str) -> KafkaConnection:
+        made = super().connect(address, purpose=purpose)
+        made.__class__ = _Once
+        made.told = self._told  # type: ignore[attr-defined]  # it is one now
+        return made
+
+
+async def test_a_broker_that_refuses_tells_who_leads(two_kafkas: KafkaCluster, admin: Admin) -> None:
+    topic = (await admin.create_topic("named", assignments=[[2, 1]])).name
+    servers = two_kafkas.servers
+    async with (
+        asyncio.timeout(WITHIN_S),
+        Producer(servers, transport=_StaleTransport()) as producer,
+        Consumer(servers, transport=_StaleTransport()) as consumer,
+    ):
+        await consumer.assign([(topic, 0)], start="earliest")
+        for number, leader in enumerate((2, 1)):
+            await led_by(admin, topic, leader)
+            assert (await (await producer.send(topic, b"%d" % number))).offset == number
+            assert (await anext(consumer)).value == b"%d" % number
+            await admin.reassign_partitions({(topic, 0): [1, 2]})
+            await admin.elect_leaders([(topic, 0)])
