@@ -56,7 +56,10 @@ class TopicInfo(Struct, frozen=True):
 
 
 class ClusterMetadata(Struct, frozen=True):
-    """A broker's view of the cluster.  `controller_id` -1: unknown, or the broker is cut off and may tell of the past."""
+    """A broker's view of the cluster.  `controller_id` -1: unknown, or the broker is cut off and may tell of the past.
+
+    `metadata_offset` -1: brokers of Apache Kafka, which do not tell it.
+    """
 
     cluster_id: str
     metadata_offset: int

@@ -152,7 +152,7 @@ class RangeReader:
             self._last_leader = self._state.leader or self._last_leader
             return
         self._pool.leave(self._state)
-        if self._view.image.metadata_offset < self._wanted.metadata_offset:
+        if self._view.image.shared_offset < self._wanted.metadata_offset:
             return  # told by a broker that has just been started: newer ones will come
         self._is_deleted = True
         self._notice()

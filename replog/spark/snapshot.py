@@ -135,7 +135,7 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
             raise UnknownTopicIdError(
                 f"topic {topic} was deleted or created anew while it was looked at; load it again"
             )
-    metadata_offset = view.image.metadata_offset
+    metadata_offset = view.image.shared_offset
     return tuple(
         replace(
             _range(options, topic_ids[p.topic], p, bounds[p], first.get(p), last.get(p)),

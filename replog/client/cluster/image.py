@@ -21,7 +21,8 @@ class ClusterImage(Struct, frozen=True, dict=True):
 
     Attributes:
         cluster_id: The id of the cluster; "" while nothing is known.
-        metadata_offset: The offset that the metadata is up to; -1 while nothing is known.
+        metadata_offset: The offset that the metadata is up to; -1 while nothing is known.  Where brokers tell none, the number of
+            answers with news: it means nothing to another client (`shared_offset`).
         controller_id: The broker id of the active controller; -1 for unknown.
         topics: Topics by name, each with its partitions in the order of their ids.
     """
@@ -37,12 +38,22 @@ class ClusterImage(Struct, frozen=True, dict=True):
     def brokers(self) -> Mapping[int, BrokerInfo]:
         return {broker.broker_id: broker for broker in self.broker_infos}
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether brokers of Apache Kafka have told this: without offsets, and with the brokers that are not fenced only."""
+        return bool(self.broker_infos) and all(broker.broker_epoch < 0 for broker in self.broker_infos)
+
+    @property
+    def shared_offset(self) -> int:
+        """The offset, for comparison with that of other clients; -1 where brokers tell none, or nothing is known."""
+        return -1 if self.is_counted else self.metadata_offset
+
     @cached_property
     def metadata(self) -> ClusterMetadata:
         """All of it as one value, topics in the order of their names."""
         return ClusterMetadata(
             self.cluster_id,
-            self.metadata_offset,
+            self.shared_offset,
             self.controller_id,
             self.controller_epoch,
             self.broker_infos,

@@ -48,19 +48,21 @@ def _topic_ids(view: ClusterView, partitions: Collection[TopicPartition]) -> dic
 async def await_metadata(view: ClusterView, metadata_offset: int, poll_timeout_ms: int | None) -> None:
     """Waits until the metadata are up to an offset: those of a broker that has just been started may be older.
 
+    Those of Apache Kafka tell none, and are new enough.
+
     Raises:
         RequestTimedOutError: No broker told newer ones in time (`poll_timeout_ms`; None: STALL_TIMEOUT_MS).
     """
     timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            while view.image.metadata_offset < metadata_offset:
+            while view.image.shared_offset < metadata_offset and not view.image.is_counted:
                 view.request_refresh()
                 await asyncio.sleep(METADATA_LOOK_S)
     except TimeoutError:
         raise RequestTimedOutError(
             f"the checkpoint was written by metadata up to offset {metadata_offset}, and for {timeout_ms} ms no broker told newer "
-            f"ones than up to {view.image.metadata_offset}. Start the other brokers; where the cluster was set back on purpose, "
+            f"ones than up to {view.image.shared_offset}. Start the other brokers; where the cluster was set back on purpose, "
             "give another checkpointLocation"
         ) from None
 

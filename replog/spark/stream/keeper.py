@@ -106,7 +106,7 @@ class BoundsKeeper:
     def known(self) -> Known:
         """Returns what is known now."""
         untold = frozenset(self._wanted.keys() - self._bounds.keys())
-        return Known(self._view.cluster_id, dict(self._bounds), untold, self.version, self._view.image.metadata_offset)
+        return Known(self._view.cluster_id, dict(self._bounds), untold, self.version, self._view.image.shared_offset)
 
     @property
     def has_trouble(self) -> bool:

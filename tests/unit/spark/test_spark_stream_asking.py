@@ -7,6 +7,7 @@ import random
 from collections.abc import Collection
 
 import pytest
+from msgspec.structs import replace
 
 from replog.client.types import TopicPartition
 from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
@@ -51,6 +52,17 @@ async def test_metadata_that_the_checkpoint_has_seen_are_waited_for() -> None:
         assert list(view.image.topics) == ["t"]
         with pytest.raises(RequestTimedOutError, match=r"written by metadata up to offset 99, .* than up to 2\. Start"):
             await await_metadata(view, 99, 1)
+
+
+async def test_answers_of_kafka_that_another_client_has_counted_are_not_waited_for() -> None:
+    """Goal: a stream that has heard of the metadata 3,600 times goes on with a new process, which hears of them once."""
+    cluster = FakeCluster(1)
+    told = cluster.update()
+    kafkas = tuple(replace(broker, broker_epoch=-1) for broker in told.brokers)
+    cluster.nodes[1].cut_off(since=replace(told, brokers=kafkas))
+    async with open_view(cluster) as view:
+        await await_metadata(view, 3_600, 1)
+        assert (view.image.shared_offset, view.metadata.metadata_offset) == (-1, -1), "nor written down"
 
 
 async def test_the_others_are_asked_about_again() -> None:
