@@ -87,7 +87,7 @@ class QuorumReplica(Struct, frozen=True):
 
 
 class DescribeNodeResponse(Struct, frozen=True):
-    """What one process says about itself; served by every node, also before it is unfenced."""
+    """What one process says about itself; served by every node of ours, also before it is unfenced."""
 
     node_id: int
     incarnation_id: UUID
@@ -102,3 +102,7 @@ class DescribeNodeResponse(Struct, frozen=True):
     replicas: tuple[ReplicaStatus, ...] = ()
     rss_bytes: int = 0
     version: str = ""
+
+
+NO_DETAILS = DescribeNodeResponse(-1, UUID(int=0), "", -1, "", -1, -1, -1, -1, rss_bytes=-1)
+"""In place of the answer of a broker of Apache Kafka, which has no such question: it is there, and tells nothing of itself."""

@@ -1,24 +1,28 @@
-"""Our clients on a cluster of Apache Kafka whose leaders move: nothing is lost, nothing comes twice, all in order."""
+"""Our clients on a cluster of Apache Kafka whose leaders move: nothing is lost, nothing comes twice, all in order; what is told of it."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from kafka_cluster import KafkaCluster
 
+from replog.cli.commands.quorum import summary as quorum_summary
+from replog.cli.views.health import sentence
 from replog.client import Admin, Consumer, Delivery, Producer
+from replog.client.admin.health import BrokerStanding, PartitionTrouble, cluster_health
+from replog.client.admin.partition_description import NOT_TOLD
 from replog.client.cluster.image import is_in_sync
 from replog.client.protocol.connection import KafkaConnection, KafkaTransport
+from replog.metadata.records import ResourceType
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 
 WITHIN_S = 120
 MORE = 100
 """Records that are acknowledged and read between two steps."""
 
-_numbers = itertools.count(1)
+IN_SERVICE = BrokerStanding.IN_SERVICE
 
 
 async def until(met: Callable[[], object]) -> None:
@@ -143,3 +147,47 @@ async def test_a_broker_that_refuses_tells_who_leads(two_kafkas: KafkaCluster, a
             assert (await anext(consumer)).value == b"%d" % number
             await admin.reassign_partitions({(topic, 0): [1, 2]})
             await admin.elect_leaders([(topic, 0)])
+
+
+async def test_what_moves_is_told(two_kafkas: KafkaCluster, admin: Admin) -> None:
+    throttled = {"follower.replication.throttled.replicas": "*", "leader.replication.throttled.replicas": "*"}
+    topic = (await admin.create_topic("slow", assignments=[[1]], configs=throttled)).name
+    for broker in ("1", "2"):
+        rates = dict.fromkeys(("leader.replication.throttled.rate", "follower.replication.throttled.rate"), 1)
+        await admin.alter_configs((ResourceType.BROKER, broker), rates)
+    async with Producer(two_kafkas.servers) as producer:
+        for _ in range(8):
+            await (await producer.send(topic, b"x" * 500_000))
+    await admin.reassign_partitions({(topic, 0): [2]})
+    assert await admin.list_reassignments() == {(topic, 0): (2,)}
+    (partition,) = (await admin.describe_topics([topic]))[topic].partitions
+    assert (partition.adding_replicas, partition.removing_replicas) == ((2,), (1,))
+    described = await admin.describe_partition(topic, 0)
+    assert (described.adding_replicas, {one.state for one in described.replicas}) == ((2,), {NOT_TOLD})
+    (move,) = (await admin.describe_reassignments()).partitions
+    (copy,) = move.copies
+    assert (copy.broker_id, copy.trouble, (copy.needed_bytes or 0) > 4_000_000) == (2, "", True)
+    health = await cluster_health(admin)
+    assert health.moving == (f"{topic}-0",)
+    assert [(one.broker_id, one.state) for one in health.brokers] == [(1, IN_SERVICE), (2, IN_SERVICE)]
+    assert (health.metadata_offset, (await admin.describe_cluster()).controller_id) == (-1, 1)
+    await admin.reassign_partitions({(topic, 0): None})
+    assert await admin.list_reassignments() == {}
+
+
+async def test_a_broker_that_is_down_and_the_topics_that_need_it_are_told(
+    two_kafkas: KafkaCluster, admin: Admin
+) -> None:
+    await admin.create_topic("needs-both", assignments=[[1, 2]], configs={"min.insync.replicas": 2})
+    await admin.wait_until_in_sync("needs-both")
+    two_kafkas.nodes[2].kill()
+    await admin.wait_for_topic("needs-both", lambda info: info.partitions[0].isr == (1,))
+    health = await cluster_health(admin)
+    assert [(one.broker_id, one.state) for one in health.brokers] == [(1, IN_SERVICE), (2, BrokerStanding.DOWN)]
+    (troubled,) = [one for one in health.troubled if one.topic == "needs-both"]
+    assert troubled.trouble is PartitionTrouble.UNDER_MIN_ISR
+    assert "because broker 2 is down" in sentence(health)
+    quorum = await admin.describe_quorum()
+    assert quorum_summary(quorum)[0].endswith("voters from controller.quorum.voters (cannot be changed)")
+    described = await admin.describe_partition("needs-both", 0)
+    assert [one.state for one in described.replicas] == [NOT_TOLD, "down"]

@@ -14,6 +14,7 @@ from brokers import KINDS, OLDEST_KAFKA, Broker, broker_of
 from confluent_kafka import Producer as OtherProducer
 
 from replog.client import Admin, Consumer, Producer
+from replog.client.admin.health import BrokerStanding, cluster_health
 from replog.errors import OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
 
 COUNT = 5_000
@@ -137,6 +138,8 @@ async def test_the_oldest_kafka_takes_and_gives_records_and_is_administered(serv
         assert [(await each).offset for each in sent] == list(range(10))
         assert await read_values(consumer, 10) == [b"%d" % number for number in range(10)]
         assert (await consumer.end_offsets([(topic, 1)]))[topic, 1] == 10
+        health = await cluster_health(admin)
+        assert ([one.state for one in health.brokers], health.is_healthy) == ([BrokerStanding.IN_SERVICE], True)
         await admin.delete_topic(topic)
         assert topic not in await admin.list_topics()
 

@@ -64,20 +64,29 @@ async def _describe(bootstrap_servers: str, topic: str, partition_id: int) -> Pa
 
 def summary(found: PartitionDescription) -> list[str]:
     """Says what holds for the partition as a whole, one thing a line."""
+    from replog.client.admin.partition_description import NOT_TOLD
+
+    is_kafkas = any(replica.state == NOT_TOLD for replica in found.replicas)
     name = f"{found.topic}-{found.partition_id}"
     leader = f"leader {found.leader}" if found.leader >= 0 else "no leader"
-    lines = [f"{name}: {leader}, leader epoch {found.leader_epoch}, partition epoch {found.partition_epoch}"]
+    epoch = f", partition epoch {found.partition_epoch}" if found.partition_epoch >= 0 else ""
+    lines = [f"{name}: {leader}, leader epoch {found.leader_epoch}{epoch}"]
     if found.log_end_offset >= 0:
         waiting = common.counted(found.waiting_produces, "append") if found.waiting_produces > 0 else ""
         lines.append(
             f"log {found.log_start_offset:,} to {found.log_end_offset:,}, high watermark {found.high_watermark:,}"
             + (f", {waiting} not acknowledged yet" if waiting else "")
         )
+    elif is_kafkas:
+        lines.append(
+            "brokers of Apache Kafka do not tell offsets and lags of replicas: `replog log-dirs describe` has their sizes"
+        )
     elif found.leader >= 0:
         lines.append(f"broker {found.leader} does not answer as the leader: offsets and lags are not known")
     maximal = "" if found.maximal_isr == found.isr else f" (being changed: up to {_ids(found.maximal_isr)} count)"
     needed = f"; {found.min_insync_replicas} needed for acks=all" if found.min_insync_replicas >= 0 else ""
-    lines.append(f"isr {_ids(found.isr)}{maximal}{needed}; eligible leaders outside the isr: {_ids(found.elr)}")
+    elr = "" if is_kafkas else f"; eligible leaders outside the isr: {_ids(found.elr)}"
+    lines.append(f"isr {_ids(found.isr)}{maximal}{needed}{elr}")
     if found.adding_replicas or found.removing_replicas:
         lines.append(f"moving: adding {_ids(found.adding_replicas)}, removing {_ids(found.removing_replicas)}")
     if found.is_recovering:

@@ -39,7 +39,7 @@ def describe(
     if as_json:
         typer.echo(common.json_line(quorum))
         return
-    for line in _summary(quorum):
+    for line in summary(quorum):
         typer.echo(line)
     common.out_console().print(_table(quorum))
 
@@ -154,14 +154,22 @@ async def _remove(bootstrap_servers: str, voter_id: int, directory_id: UUID | No
             await admin.remove_voter(voter_id, directory_id, timeout_ms=CHANGE_TIMEOUT_MS)
 
 
-def _summary(quorum: DescribeQuorumResponse) -> list[str]:
+def summary(quorum: DescribeQuorumResponse) -> list[str]:
+    """Says what holds for the quorum as a whole, one thing a line."""
     from replog.client.admin.health import other_directories
     from replog_checkpoints import uuid_to_text
 
-    kind = "in the log (can be changed)" if quorum.is_dynamic else "from the configuration (not all were heard yet)"
+    is_kafkas = quorum.log_start_offset < 0  # it does not tell where its log starts
+    static = (
+        "from controller.quorum.voters (cannot be changed)"
+        if is_kafkas
+        else "from the configuration (not all were heard yet)"
+    )
+    kind = "in the log (can be changed)" if quorum.is_dynamic else static
+    start = "" if is_kafkas else f"{quorum.log_start_offset:,} "
     lines = [
         f"leader {quorum.leader_id}, epoch {quorum.leader_epoch}, voters {kind}",
-        f"log {quorum.log_start_offset:,} to {quorum.log_end_offset:,}, committed to {quorum.high_watermark:,}",
+        f"log {start}to {quorum.log_end_offset:,}, committed to {quorum.high_watermark:,}",
     ]
     lines += [
         f"node {node_id} does not vote: the voter set names another log directory. Where its meta.properties was damaged or "

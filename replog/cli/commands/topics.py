@@ -174,16 +174,19 @@ async def _create(
 
 async def _described(bootstrap_servers: str, name: str | None, *, wants_min_isr: bool) -> tuple[list[TopicInfo], int]:
     """Asks for one topic, or all by name, and for the brokers' min.insync.replicas where it is wanted (else 1)."""
-    from replog.client.admin.health import default_min_insync_replicas
+    from replog.client.admin.health import default_min_insync_replicas, with_min_insync_replicas
+    from replog.client.cluster.image import are_kafkas
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
             default = await default_min_insync_replicas(admin) if wants_min_isr else 1
             if name is not None:
-                topics = await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)
-                return list(topics.values()), default
-            metadata = await admin.describe_cluster()
-            return sorted(metadata.topics, key=lambda topic: topic.name), default
+                topics = list((await admin.describe_topics([name], visible_within_ms=VISIBLE_WITHIN_MS)).values())
+            else:
+                topics = sorted((await admin.describe_cluster()).topics, key=lambda topic: topic.name)
+            if wants_min_isr and are_kafkas((await admin.describe_cluster()).brokers):
+                topics = list(await with_min_insync_replicas(admin, topics))
+            return topics, default
 
 
 async def _delete(bootstrap_servers: str, name: str) -> None:
@@ -249,7 +252,9 @@ def _table(partitions: list[PartitionInfo]) -> RenderableType:
     rows = []
     for p in partitions:
         leader = str(p.leader) if p.leader >= 0 else "none"
-        ids = (",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr))
+        ids = [",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr)]
+        if p.partition_epoch < 0:  # nor do the metadata of Apache Kafka tell these
+            ids[-1] = "not told"
         rows.append([str(p.partition_id), leader, str(p.leader_epoch), *ids])
     headers = (">partition", ">leader", ">leader epoch", "replicas", "isr", "eligible leaders outside the isr")
     return Grid(headers, rows)

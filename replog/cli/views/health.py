@@ -26,6 +26,7 @@ _STATES = {
     BrokerStanding.FENCED: ("is fenced", "are fenced"),
     BrokerStanding.SHUTTING_DOWN: ("is shutting down", "are shutting down"),
     BrokerStanding.UNKNOWN: ("is not registered", "are not registered"),
+    BrokerStanding.AWAY: ("is not in service", "are not in service"),
 }
 
 
@@ -175,12 +176,18 @@ def _facts(health: ClusterHealth) -> Table:
 def facts(health: ClusterHealth) -> list[tuple[str, str]]:
     """Returns (name, what is known) for each line of cluster, quorum, partitions and moves."""
     return [
-        ("cluster", f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"),
+        ("cluster", _cluster(health)),
         *_quorum_facts(health),
         *_partition_facts(health),
         *_change_facts(health),
         *(() if health.groups is None else group_facts(health.groups)),
     ]
+
+
+def _cluster(health: ClusterHealth) -> str:
+    if health.metadata_offset < 0:
+        return f"{health.cluster_id}, of Apache Kafka: its brokers tell neither memory nor version, nor why a replica stands still"
+    return f"{health.cluster_id}, metadata offset {health.metadata_offset:,}"
 
 
 def _quorum_facts(health: ClusterHealth) -> list[tuple[str, str]]:
@@ -238,6 +245,8 @@ def _change_facts(health: ClusterHealth) -> list[tuple[str, str]]:
     draining = (f"broker {b.broker_id}: {counted(b.replicas_count, 'replica')} left" for b in health.draining)
     names = ", ".join(health.moving) + (", ..." if health.moving_count > len(health.moving) else "")
     moving = f"{counted(health.moving_count, 'partition')}: {names}" if health.moving_count else "none"
+    if health.quorum is None and health.metadata_offset < 0:
+        moving = "not known: Kafka's controller tells, and does not answer"
     lines = [("draining", "; ".join(draining) or "none"), ("moving", moving)]
     hosts = {broker.address.rpartition(":")[0] for broker in health.brokers}
     if len(health.brokers) > len(hosts) == 1:

@@ -59,7 +59,7 @@ from replog.rpc.log_dir_messages import (
     MoveReplicaRequest,
     MoveReplicaResponse,
 )
-from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.waiting.ending import Ending
 
@@ -239,8 +239,11 @@ class Admin(Operations, GroupOperations):
         """
         wanted = texts_of("names", names)
         require_limit("visible_within_ms", visible_within_ms)
-        await self.describe_cluster()
-        return {name: await self._view.topic_or_raise(name, within_ms=visible_within_ms) for name in wanted}
+        told = {topic.name: topic for topic in (await self.describe_cluster()).topics}
+        return {
+            name: told.get(name) or await self._view.topic_or_raise(name, within_ms=visible_within_ms)
+            for name in wanted
+        }
 
     async def alter_topic_configs(
         self, topic: str, configs: Mapping[str, object], *, timeout_ms: int | None = None
@@ -312,7 +315,7 @@ class Admin(Operations, GroupOperations):
                 return answer.configs
         known = ", ".join(str(one) for one in sorted(self._view.image.brokers))
         raise BrokerNotAvailableError(
-            f"no broker {node_id} is registered, and the metadata quorum has no such voter. There are brokers: {known or 'none'}; "
+            f"no broker {node_id} is {self._known_are}, and the metadata quorum has no such voter. There are brokers: {known or 'none'}; "
             "`replog quorum describe` shows the voters. Of another node name the listener, as host:port"
         )
 
@@ -474,17 +477,29 @@ class Admin(Operations, GroupOperations):
         if isinstance(broker, str):
             return parse_address("broker", broker)
         require_whole("broker", broker, 'a broker id or "host:port"')
-        metadata = await self._view.ready(self._timeout_ms)
-        if (found := self._view.image.brokers.get(broker)) is None:
-            known = ", ".join(str(one.broker_id) for one in metadata.brokers)
-            raise BrokerNotAvailableError(f"no broker {broker} is registered; there are: {known or 'none'}")
+        if (found := await self._broker(broker)) is None:
+            known = ", ".join(map(str, sorted(self._view.image.brokers)))
+            raise BrokerNotAvailableError(f"no broker {broker} is {self._known_are}; there are: {known or 'none'}")
         return address_of(found)
+
+    @property
+    def _known_are(self) -> str:
+        """What brokers are that are told: Kafka before 4.0 leaves those out that are fenced."""
+        return "in service" if self._view.image.is_counted else "registered"
+
+    async def _broker(self, broker_id: int) -> BrokerInfo | None:
+        """Returns a broker, also one that Apache Kafka has fenced; None: none of this id is told."""
+        await self._view.ready(self._timeout_ms)
+        found = self._view.image.brokers.get(broker_id)
+        if found is None and self._view.image.is_counted:
+            metadata = await self.describe_cluster()
+            found = next((one for one in metadata.brokers if one.broker_id == broker_id), None)
+        return found
 
     async def _node_address(self, node_id: int) -> str | None:
         """Returns the address of a broker, or of a controller only that `bootstrap_servers` names; None: nobody tells it."""
         require_whole("node", node_id, 'a node id or "host:port"')
-        await self._view.ready(self._timeout_ms)
-        if (found := self._view.image.brokers.get(node_id)) is not None:
+        if (found := await self._broker(node_id)) is not None:
             return address_of(found)
         for address in self._view.bootstrap:
             with suppress(ReplogError):

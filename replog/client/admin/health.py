@@ -16,19 +16,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from replog.client.admin.awaited import NOBODY, Awaited, AwaitedBy, awaited, nobody_has_everything
 from replog.client.admin.group_health import GroupsHealth
 from replog.client.admin.operations import CLUSTER
 from replog.client.cluster.addresses import address_of
-from replog.errors import ReplogError
+from replog.client.cluster.image import are_kafkas
+from replog.controller.requests import ConfigEntry
+from replog.errors import ReplogError, UnsupportedVersionError
+from replog.metadata.records import ResourceType
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import DescribeNodeResponse
+from replog.rpc.node_messages import NO_DETAILS, DescribeNodeResponse
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
 if TYPE_CHECKING:
@@ -36,6 +41,9 @@ if TYPE_CHECKING:
 
 MIN_ISR_KEY = "min.insync.replicas"
 ASK_TIMEOUT_MS = 3_000
+CONFIGS_ASKED_MAX = 500
+"""Topics of Apache Kafka whose configurations are asked for."""
+
 NAMED_MAX = 20
 """Partitions that are named; the others are only counted."""
 
@@ -96,14 +104,39 @@ def min_insync_replicas_of(topic: TopicInfo, default: int) -> int:
 async def default_min_insync_replicas(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> int:
     """Asks for the `min.insync.replicas` of topics that do not say it.
 
-    It is set for the cluster, or in the file of the broker that answers, or 1.
+    It is set for the cluster, or in the file of the broker that answers, or 1.  Of Apache Kafka's topics it is not looked up here:
+    see `with_min_insync_replicas`.
 
     Raises:
         RequestTimedOutError: No broker answers.
     """
-    configs = await admin.describe_configs(CLUSTER, timeout_ms=timeout_ms)
-    values = {config.name: config.value for config in configs}
-    return int(values.get(MIN_ISR_KEY) or 1)
+    return int(await _min_insync_replicas(admin, CLUSTER, timeout_ms) or 1)
+
+
+async def _min_insync_replicas(admin: Admin, resource: tuple[ResourceType, str], timeout_ms: int) -> str | None:
+    configs = await admin.describe_configs(resource, timeout_ms=timeout_ms)
+    return next((config.value for config in configs if config.name == MIN_ISR_KEY), None)
+
+
+async def with_min_insync_replicas(
+    admin: Admin, topics: Iterable[TopicInfo], *, timeout_ms: int = ASK_TIMEOUT_MS
+) -> tuple[TopicInfo, ...]:
+    """Returns topics of Apache Kafka with their `min.insync.replicas`, which the metadata leave out.
+
+    It is asked for where a replica is missing, of `CONFIGS_ASKED_MAX` topics at most.
+
+    Raises:
+        ReplogError: No broker answers, or a topic was deleted meanwhile.
+    """
+    topics = tuple(topics)
+    named = [topic.name for topic in topics if any(map(is_under_replicated, topic.partitions))][:CONFIGS_ASKED_MAX]
+    resources = [(ResourceType.TOPIC, name) for name in named]
+    values = await asyncio.gather(*(_min_insync_replicas(admin, one, timeout_ms) for one in resources))
+    found = dict(zip(named, values, strict=True))
+    return tuple(
+        replace(topic, configs=(ConfigEntry(MIN_ISR_KEY, value),)) if (value := found.get(topic.name)) else topic
+        for topic in topics
+    )
 
 
 # ---- the cluster -------------------------------------------------------------------------------------------------------
@@ -120,6 +153,8 @@ class BrokerStanding(StrEnum):
     """The controller still counts on it, and it does not answer us."""
     DOWN = "down"
     UNKNOWN = "not registered"
+    AWAY = "not in service"
+    """It holds replicas, and Apache Kafka does not tell of it: before 4.0 fenced brokers are left out, like those that are gone."""
 
 
 class BrokerHealth(Struct, frozen=True):
@@ -177,6 +212,7 @@ class ClusterHealth(Struct, frozen=True):
     """A cluster at one moment.
 
     Attributes:
+        metadata_offset: The offset that the metadata are up to; -1: brokers of Apache Kafka, which do not tell it.
         quorum: The metadata quorum as its leader tells it; None: there is no leader that answers.
         default_min_insync_replicas: The value for topics that do not say it.
         unavailable_count: Partitions of each trouble; a partition is counted in the worst of its states only.
@@ -263,6 +299,10 @@ async def cluster_health(admin: Admin, *, timeout_ms: int = ASK_TIMEOUT_MS) -> C
     quorum, default = await asyncio.gather(
         _quorum(admin, timeout_ms), default_min_insync_replicas(admin, timeout_ms=timeout_ms)
     )
+    if are_kafkas(metadata.brokers):
+        with suppress(ReplogError):
+            topics = await with_min_insync_replicas(admin, metadata.topics, timeout_ms=timeout_ms)
+            metadata = replace(metadata, topics=topics)
     named = [(topic.name, one.partition_id) for topic, one, _ in _worst_first(metadata, default)[:NAMED_MAX]]
     answers = await asyncio.gather(*(_ask(admin, broker, named, timeout_ms) for broker in metadata.brokers))
     by_broker = {broker.broker_id: answer for broker, answer in zip(metadata.brokers, answers, strict=True)}
@@ -281,6 +321,8 @@ async def _ask(
 ) -> DescribeNodeResponse | None:
     try:
         return await admin.describe_node(address_of(broker), partitions=named, timeout_ms=timeout_ms)
+    except UnsupportedVersionError:  # a broker of Apache Kafka, which has answered that
+        return NO_DETAILS
     except ReplogError:
         return None
 
@@ -300,6 +342,8 @@ def judged(
         answers: The answers of the brokers by id; None, or no entry: no answer.
     """
     brokers = tuple(_broker(broker, metadata, answers.get(broker.broker_id)) for broker in metadata.brokers)
+    if are_kafkas(metadata.brokers):
+        brokers = (*brokers, *(_away(broker_id, metadata) for broker_id in _untold(metadata)))
     looks = _Looks(answers, frozenset(broker.broker_id for broker in brokers if broker.is_up), default_min_isr)
     found = _worst_first(metadata, default_min_isr)
     counts = Counter(trouble for _, _, trouble in found)
@@ -394,6 +438,18 @@ def _broker(broker: BrokerInfo, metadata: ClusterMetadata, answer: DescribeNodeR
         rss_bytes=-1 if answer is None else answer.rss_bytes,
         version="" if answer is None else answer.version,
     )
+
+
+def _untold(metadata: ClusterMetadata) -> list[int]:
+    """Returns the brokers that hold replicas, and of which nothing is told."""
+    partitions = (partition for topic in metadata.topics for partition in topic.partitions)
+    holders = {broker_id for partition in partitions for broker_id in partition.replicas}
+    return sorted(holders - {broker.broker_id for broker in metadata.brokers})
+
+
+def _away(broker_id: int, metadata: ClusterMetadata) -> BrokerHealth:
+    found = _broker(BrokerInfo(broker_id, "", -1, -1, fenced=True), metadata, None)
+    return replace(found, address="-", state=BrokerStanding.AWAY)
 
 
 def _state(broker: BrokerInfo, answer: DescribeNodeResponse | None) -> BrokerStanding:

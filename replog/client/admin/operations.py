@@ -61,7 +61,7 @@ from replog.errors.choices import require_choice
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ElectionType, ResourceType
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
-from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -312,8 +312,13 @@ class Operations:
         return tuple(result for answer in answers for result in answer.partitions)
 
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
-        """Returns the partitions that are moving, and the replicas they will have."""
+        """Returns the partitions that are moving, and the replicas they will have.
+
+        Raises:
+            BrokerNotAvailableError: These are brokers of Apache Kafka, and no controller answers, which alone knows.
+        """
         metadata = await self._view.describe(self._limit_ms(timeout_ms))
+        require_moves(metadata)
         return {
             TopicPartition(topic.name, partition.partition_id): tuple(
                 replica for replica in partition.replicas if replica not in partition.removing_replicas
@@ -435,6 +440,15 @@ class Operations:
             what=f"remove voter {voter_id}",
         )
         expect(response, RemoveVoterResponse)
+
+
+def require_moves(metadata: ClusterMetadata) -> None:
+    """Raises BrokerNotAvailableError where it is not known what moves: Kafka's controller tells, and has not answered."""
+    if metadata.controller_id < 0 and metadata.metadata_offset < 0:
+        raise BrokerNotAvailableError(
+            "no controller answers, which alone knows what is being reassigned; `replog quorum describe` shows the voters. Try "
+            "again when one leads"
+        )
 
 
 def _require_resource(resource: object) -> None:

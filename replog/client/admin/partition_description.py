@@ -14,14 +14,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
+from replog.client.cluster.image import are_kafkas
 from replog.client.cluster.view import ClusterView, expect
 from replog.controller.requests import NamedPartition
-from replog.errors import ReplogError, UnknownTopicOrPartitionError
+from replog.errors import ReplogError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaProgress, ReplicaStatus
+from replog.rpc.node_messages import (
+    NO_DETAILS,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    ReplicaProgress,
+    ReplicaStatus,
+)
 
 NO_ANSWER = "no answer"
+NOT_TOLD = "not told by Apache Kafka"
 DOWN = "down"
+NOT_IN_SERVICE = "not in service"
 NOT_REGISTERED = "not registered"
 
 
@@ -30,7 +39,7 @@ class ReplicaDescription(Struct, frozen=True):
 
     Attributes:
         state: What its broker says ("leader", "follower, fetching", "offline", ...), or "no answer"; "down" where the
-            controller has fenced the broker too, "not registered" where it does not know it.
+            controller has fenced the broker too, "not registered" where it does not know it; Apache Kafka's brokers do not say it.
         reason: Why it stands still, where it does.
         is_in_isr: Whether it is in the ISR, as the metadata says.
         log_end_offset: The log end as its broker says; without an answer, as the leader heard it last.
@@ -59,7 +68,7 @@ class ReplicaDescription(Struct, frozen=True):
     @property
     def is_away(self) -> bool:
         """Whether its broker does not run, as far as anybody knows."""
-        return self.state in {DOWN, NOT_REGISTERED}
+        return self.state in {DOWN, NOT_REGISTERED, NOT_IN_SERVICE}
 
 
 class PartitionDescription(Struct, frozen=True):
@@ -111,18 +120,20 @@ async def describe_partition(
         UnknownTopicOrPartitionError: There is no such partition.
         RequestTimedOutError: No broker tells the metadata.
     """
-    await view.describe(timeout_ms)
-    info = await view.topic_or_raise(topic, within_ms=visible_within_ms)
+    metadata = await view.describe(timeout_ms)
+    info = next((one for one in metadata.topics if one.name == topic), None)
+    info = info or await view.topic_or_raise(topic, within_ms=visible_within_ms)
     partition = next((one for one in info.partitions if one.partition_id == partition_id), None)
     if partition is None:
         raise UnknownTopicOrPartitionError(
             f"{topic} has no partition {partition_id}: it has {len(info.partitions)}, from 0 on"
         )
     name = NamedPartition(topic, partition_id)
+    brokers = {broker.broker_id: broker for broker in metadata.brokers}
     answers = await asyncio.gather(
-        *(_ask(view, view.image.brokers.get(broker_id), name, timeout_ms) for broker_id in partition.replicas)
+        *(_ask(view, brokers.get(broker_id), name, timeout_ms) for broker_id in partition.replicas)
     )
-    return described(info, partition, dict(zip(partition.replicas, answers, strict=True)), view.image.brokers)
+    return described(info, partition, dict(zip(partition.replicas, answers, strict=True)), brokers)
 
 
 async def _ask(
@@ -132,6 +143,8 @@ async def _ask(
         return None
     try:
         response = await view.call(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
+    except UnsupportedVersionError:  # a broker of Apache Kafka
+        return NO_DETAILS
     except ReplogError:
         return None
     return expect(response, DescribeNodeResponse)
@@ -173,7 +186,7 @@ def described(
             _replica(
                 broker_id,
                 partition,
-                _state(answers.get(broker_id), statuses.get(broker_id), brokers.get(broker_id)),
+                _state(broker_id, answers.get(broker_id), statuses.get(broker_id), brokers),
                 answers.get(broker_id),
                 statuses.get(broker_id),
                 progress.get(broker_id),
@@ -183,13 +196,17 @@ def described(
     )
 
 
-def _state(answer: DescribeNodeResponse | None, status: ReplicaStatus | None, broker: BrokerInfo | None) -> str:
+def _state(
+    broker_id: int, answer: DescribeNodeResponse | None, status: ReplicaStatus | None, brokers: Mapping[int, BrokerInfo]
+) -> str:
     if status is not None:
         return status.state
+    if answer is NO_DETAILS:
+        return NOT_TOLD
     if answer is not None:
         return "no replica here yet"
-    if broker is None:
-        return NOT_REGISTERED
+    if (broker := brokers.get(broker_id)) is None:  # Kafka before 4.0 does not tell of fenced ones
+        return NOT_IN_SERVICE if are_kafkas(brokers.values()) else NOT_REGISTERED
     return DOWN if broker.fenced else NO_ANSWER
 
 

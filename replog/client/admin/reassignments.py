@@ -19,11 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from replog.client.admin.operations import require_moves
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView, expect
 from replog.client.types import TopicPartition
 from replog.controller.requests import NamedPartition
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.config_keys import (
     FOLLOWER_REPLICATION_THROTTLED_RATE,
     LEADER_REPLICATION_THROTTLED_RATE,
@@ -31,6 +32,7 @@ from replog.metadata.config_keys import (
 )
 from replog.metadata.records import ResourceType
 from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaStatus
 
@@ -187,10 +189,12 @@ class BrokerSays(Struct, frozen=True):
     Attributes:
         replicas: Replicas by topic and partition; None: it did not answer.
         throttles: Rates in force there, by name.
+        sizes: The sizes of its replicas, where it tells no more: a broker of Apache Kafka.
     """
 
     replicas: Mapping[TopicPartition, ReplicaStatus] | None
     throttles: Mapping[str, int]
+    sizes: Mapping[TopicPartition, int] | None = None
 
 
 SILENT = BrokerSays(None, {})
@@ -238,7 +242,10 @@ def _copy(
     leader_says, says = answers.get(partition.leader, SILENT), answers.get(broker_id, SILENT)
     leader = None if leader_says.replicas is None else leader_says.replicas.get(name)
     own = None if says.replicas is None else says.replicas.get(name)
-    needed_bytes, copied_bytes = _sizes(leader, own, broker_id)
+    if leader_says.sizes is not None:
+        needed_bytes, copied_bytes = _sizes_told(leader_says.sizes, says.sizes, name)
+    else:
+        needed_bytes, copied_bytes = _sizes(leader, own, broker_id)
     given = _rate(leader_says, LEADER_REPLICATION_THROTTLED_RATE)
     taken = _rate(says, FOLLOWER_REPLICATION_THROTTLED_RATE)
     return CopyProgress(
@@ -266,6 +273,16 @@ def _sizes(leader: ReplicaStatus | None, own: ReplicaStatus | None, broker_id: i
     return needed_bytes, None if own_bytes is None else min(needed_bytes, own_bytes)
 
 
+def _sizes_told(
+    leaders: Mapping[TopicPartition, int], own: Mapping[TopicPartition, int] | None, name: TopicPartition
+) -> tuple[int | None, int | None]:
+    """Returns (needed, copied) by the sizes of both logs; None for what nobody could tell."""
+    needed_bytes = leaders.get(name)
+    if needed_bytes is None or own is None:
+        return needed_bytes, None
+    return needed_bytes, min(needed_bytes, own.get(name, 0))
+
+
 def _trouble(
     partition: PartitionInfo,
     leader: ReplicaStatus | None,
@@ -278,7 +295,7 @@ def _trouble(
     if broker is None or broker.fenced:
         return "its broker is down"
     if says.replicas is None:
-        return "its broker does not answer"
+        return "its broker does not answer" if says.sizes is None else ""
     if own is not None and own.reason:
         return own.reason
     if leader is None or leader.leader is None:
@@ -303,8 +320,10 @@ async def describe_reassignments(view: ClusterView, *, timeout_ms: int) -> Reass
 
     Raises:
         RequestTimedOutError: No broker tells the metadata.
+        BrokerNotAvailableError: These are brokers of Apache Kafka, and no controller answers.
     """
     metadata = await view.describe(timeout_ms)
+    require_moves(metadata)
     wanted: dict[int, list[TopicPartition]] = {}
     for topic, partition in moving(metadata):
         for broker_id in {partition.leader, *partition.adding_replicas}:
@@ -323,6 +342,11 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
             request = DescribeNodeRequest(tuple(NamedPartition(*name) for name in part))
             answer = expect(await view.call(address, request, timeout_ms=timeout_ms), DescribeNodeResponse)
             replicas |= {TopicPartition(one.topic, one.partition_id): one for one in answer.replicas}
+    except UnsupportedVersionError:
+        return await _ask_kafka(view, address, timeout_ms)
+    except ReplogError:
+        return SILENT
+    try:
         of_broker = DescribeConfigsRequest(ResourceType.BROKER, str(broker.broker_id))
         configs = expect(await view.call(address, of_broker, timeout_ms=timeout_ms), DescribeConfigsResponse).configs
     except ReplogError:
@@ -331,3 +355,15 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
     return BrokerSays(
         replicas, {one.name: int(one.value) for one in configs if one.name in names_of_rates and one.value}
     )
+
+
+async def _ask_kafka(view: ClusterView, address: str, timeout_ms: int) -> BrokerSays:
+    """Asks a broker of Apache Kafka, which tells no more than the sizes of its replicas."""
+    try:
+        answer = expect(
+            await view.call(address, DescribeLogDirsRequest(), timeout_ms=timeout_ms), DescribeLogDirsResponse
+        )
+    except ReplogError:
+        return SILENT
+    held = (replica for directory in answer.directories for replica in directory.replicas)
+    return BrokerSays(None, {}, {TopicPartition(one.topic, one.partition_id): one.size_bytes for one in held})

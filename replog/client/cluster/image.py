@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.client.cluster.addresses import LeaderAddress, address_of
+from replog.client.protocol.questions.cluster import ClusterDetails, Move
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
 
 
@@ -41,7 +42,7 @@ class ClusterImage(Struct, frozen=True, dict=True):
     @property
     def is_counted(self) -> bool:
         """Whether brokers of Apache Kafka have told this: without offsets, and with the brokers that are not fenced only."""
-        return bool(self.broker_infos) and all(broker.broker_epoch < 0 for broker in self.broker_infos)
+        return are_kafkas(self.broker_infos)
 
     @property
     def shared_offset(self) -> int:
@@ -146,6 +147,36 @@ def _merged(known: TopicInfo | None, update: TopicInfo) -> TopicInfo:
         return replace(update, partitions=known.partitions)
     partitions = {partition.partition_id: partition for partition in (*known.partitions, *update.partitions)}
     return replace(update, partitions=tuple(partition for _, partition in sorted(partitions.items())))
+
+
+def are_kafkas(brokers: Collection[BrokerInfo]) -> bool:
+    """Whether these are brokers of Apache Kafka, as the metadata tell: they have no broker epochs there."""
+    return bool(brokers) and all(broker.broker_epoch < 0 for broker in brokers)
+
+
+def with_details(metadata: ClusterMetadata, details: ClusterDetails) -> ClusterMetadata:
+    """Returns the metadata of Apache Kafka with what they leave out."""
+    brokers = {broker.broker_id: broker for broker in (*details.fenced, *metadata.brokers)}
+    moves = {(one.topic, one.partition_id): one for one in details.moves}
+    moving = {one.topic for one in details.moves}
+    return replace(
+        metadata,
+        controller_id=details.controller_id,
+        brokers=tuple(broker for _, broker in sorted(brokers.items())),
+        topics=tuple(_with_moves(topic, moves) if topic.name in moving else topic for topic in metadata.topics),
+    )
+
+
+def _with_moves(topic: TopicInfo, moves: Mapping[tuple[str, int], Move]) -> TopicInfo:
+    return replace(
+        topic,
+        partitions=tuple(
+            replace(one, adding_replicas=move.adding_replicas, removing_replicas=move.removing_replicas)
+            if (move := moves.get((topic.name, one.partition_id))) is not None
+            else one
+            for one in topic.partitions
+        ),
+    )
 
 
 def is_in_sync(topic: TopicInfo) -> bool:

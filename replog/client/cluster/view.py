@@ -17,18 +17,19 @@ import random
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from msgspec.structs import replace
 
 from replog.client.backoff import Backoff, retry, telling, timed_out
 from replog.client.cluster.addresses import LeaderAddress, parse_bootstrap_servers
 from replog.client.cluster.connections import DATA, ConnectionPool
-from replog.client.cluster.image import ClusterImage
+from replog.client.cluster.image import ClusterImage, with_details
 from replog.client.cluster.leader_hints import LeaderHints, NamedLeader
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
+from replog.client.protocol.questions.cluster import ClusterDetails, ClusterDetailsRequest
 from replog.client.protocol.seam import Connection, SeededTransport, Transport
 from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.errors import (
@@ -58,6 +59,9 @@ ATTEMPT_TIMEOUT_MS = 5_000
 
 REFRESH_TIMEOUT_MS = 1_000
 """The same for metadata, which every broker answers from memory."""
+
+DETAILS_TIMEOUT_MS = 3_000
+"""Limit of what is asked for besides the metadata of Apache Kafka, whose controller may be away."""
 
 VISIBLE_WITHIN_MS = 2_000
 """How long a new topic may take to reach a broker's metadata before it counts as missing."""
@@ -301,7 +305,9 @@ class ClusterView:
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
         """Returns brokers, controller and topics, asked anew; the first answer of all is new enough.
 
-        A broker that knows of no controller is believed when no other tells of one in what is left of `timeout_ms`.
+        A broker that knows of no controller is believed when no other tells of one in what is left of `timeout_ms`.  Apache Kafka's
+        metadata tell neither of fenced brokers nor of reassignments, and name any broker as the controller: its controller is
+        asked for these, and is unknown if it does not answer.
 
         Raises: As `ready`, or as `backoff.retry`.
         """
@@ -315,7 +321,20 @@ class ClusterView:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline_s):
                     knows_controller = await self._refresh()
+        if self.image.is_counted:
+            try:
+                left_ms = max(1, int((deadline_s - loop.time()) * 1000))
+                details = await self._details(min(left_ms, DETAILS_TIMEOUT_MS))
+            except ReplogError as error:
+                _log.warning("fenced brokers and reassignments are not known: %s", error)
+                return replace(self.metadata, controller_id=-1)
+            return with_details(self.metadata, details)
         return self.metadata if knows_controller else replace(self.metadata, controller_id=-1)
+
+    async def _details(self, timeout_ms: int) -> ClusterDetails:
+        request = cast("ClientRequest", ClusterDetailsRequest())  # no broker of ours is asked for it
+        answer = await self.call_any(request, timeout_ms=timeout_ms, what="ask for fenced brokers and reassignments")
+        return expect(answer, ClusterDetails)
 
     async def controller_call(
         self,

@@ -136,7 +136,7 @@ def _topic(topic: MetadataResponse.MetadataResponseTopic) -> TopicInfo:
             partition.partition_index,
             partition.leader_id,
             partition.leader_epoch,
-            partition.leader_epoch,
+            -1,
             tuple(partition.replica_nodes),
             tuple(partition.isr_nodes),
         )

@@ -10,7 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from replog.client.protocol.asking import Broker, Question
+from replog.client.protocol.metadata import broker_at
 from replog.client.protocol.questions.answered import raise_if_refused
 from replog.controller.requests import FeatureUpdate, UnregisterBroker, UpdateFeatures
 from replog.controller.requests import UnregisterBrokerResponse as BrokerUnregistered
@@ -23,6 +27,7 @@ from replog.errors import (
     UnsupportedVersionError,
     VoterNotFoundError,
 )
+from replog.rpc.metadata_messages import BrokerInfo
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,
@@ -34,10 +39,18 @@ from replog.rpc.quorum_messages import DescribeQuorumRequest as MembersAsked
 from replog.rpc.quorum_messages import DescribeQuorumResponse as MembersTold
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from replog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from replog.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+FENCED_FROM: Final = 2
+"""The first version of DescribeCluster that tells of fenced brokers (KIP-1073)."""
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 
@@ -58,6 +71,33 @@ LISTENER: Final = "CONTROLLER"
 PORT_MAX: Final = 65_535
 
 Told = DescribeQuorumResponse.PartitionData
+
+
+class ClusterDetailsRequest(Struct, frozen=True):
+    """Asks a broker of Apache Kafka for what its metadata leave out, and ours tell."""
+
+
+class Move(Struct, frozen=True):
+    """A partition that is being reassigned."""
+
+    topic: str
+    partition_id: int
+    adding_replicas: tuple[int, ...]
+    removing_replicas: tuple[int, ...]
+
+
+class ClusterDetails(Struct, frozen=True):
+    """What Kafka's metadata leave out.
+
+    Attributes:
+        fenced: The registered brokers that are fenced; brokers before 4.0 tell of none.
+        controller_id: The active controller, which need not be a broker.
+        moves: The partitions that are being reassigned.
+    """
+
+    fenced: tuple[BrokerInfo, ...]
+    controller_id: int
+    moves: tuple[Move, ...]
 
 
 # ---- brokers and features --------------------------------------------------------------------------------------------
@@ -113,6 +153,31 @@ async def _finalized(broker: Broker, timeout_ms: int) -> Mapping[str, int]:
     answer = await broker.ask(request, ApiVersionsResponse, timeout_ms=timeout_ms)
     raise_if_refused(answer.error_code, None)
     return {one.name: one.max_version_level for one in answer.finalized_features}
+
+
+async def cluster_details(broker: Broker, _question: ClusterDetailsRequest, timeout_ms: int) -> ClusterDetails:
+    """Returns what only the active controller, or a question of its own, tells: both are asked by way of any broker."""
+    knows_fenced = await broker.version(DescribeClusterRequest) >= FENCED_FROM
+    asked = DescribeClusterRequest(include_fenced_brokers=knows_fenced)
+    answer = await broker.ask(asked, DescribeClusterResponse, timeout_ms=timeout_ms)
+    raise_if_refused(answer.error_code, answer.error_message)
+    request = ListPartitionReassignmentsRequest(timeout_ms)
+    moving = await broker.ask(request, ListPartitionReassignmentsResponse, timeout_ms=timeout_ms)
+    raise_if_refused(moving.error_code, moving.error_message)
+    _, quorum = await _quorum(broker, timeout_ms)
+    return ClusterDetails(
+        tuple(
+            replace(broker_at(one.broker_id, one.host, one.port, one.rack), fenced=True)
+            for one in answer.brokers
+            if one.is_fenced
+        ),
+        quorum.leader_id,
+        tuple(
+            Move(topic.name, one.partition_index, tuple(one.adding_replicas), tuple(one.removing_replicas))
+            for topic in moving.topics
+            for one in topic.partitions
+        ),
+    )
 
 
 # ---- the metadata quorum ---------------------------------------------------------------------------------------------
@@ -212,6 +277,7 @@ async def remove_voter(broker: Broker, question: RemoveVoterRequest, timeout_ms:
 
 
 QUESTIONS: Final[Mapping[type[Any], Question]] = {
+    ClusterDetailsRequest: cluster_details,
     UnregisterBroker: unregister_broker,
     UpdateFeatures: update_features,
     MembersAsked: describe_quorum,

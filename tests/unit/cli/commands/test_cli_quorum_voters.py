@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.commands.quorum import _directory_to_add, _summary
+from replog.cli.commands.quorum import _directory_to_add, summary
 from replog.errors import DuplicateVoterError, InvalidRequestError
 from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
 
@@ -30,7 +30,7 @@ def test_a_node_that_follows_with_another_directory_than_it_votes_with_is_named(
     others = (member(1, OLD, is_voter=True), member(3, NEW, is_voter=False))
 
     def said(*members: QuorumMember) -> list[str]:
-        return _summary(DescribeQuorumResponse(1, 4, 9, 0, 9, is_dynamic=True, members=members))[2:]
+        return summary(DescribeQuorumResponse(1, 4, 9, 0, 9, is_dynamic=True, members=members))[2:]
 
     (line,) = said(*others, silent, follows)
     assert line.startswith("node 2 does not vote")

@@ -10,7 +10,9 @@ from answering_broker import MirrorBroker, ScriptedBroker
 from msgspec import Struct
 from msgspec.structs import replace
 
+from replog.client.cluster.addresses import address_of
 from replog.client.protocol.questions import cluster, configs, replicas, topics
+from replog.client.protocol.questions.cluster import ClusterDetailsRequest, Move
 from replog.controller import requests as asked
 from replog.errors import (
     ErrorCode,
@@ -35,11 +37,16 @@ from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsRes
 from replog.wire.messages.create_partitions import CreatePartitionsRequest
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.delete_topics import DeleteTopicsRequest
+from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from replog.wire.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from replog.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from replog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from replog.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 
@@ -469,3 +476,20 @@ async def test_a_voter_that_is_none_is_not_removed() -> None:
         await put(broker, quorum_messages.RemoveVoterRequest(9))
     with pytest.raises(InvalidRequestError, match="not a valid voter"):
         await put(broker, quorum_messages.RemoveVoterRequest(9, IDS[0]))
+
+
+@pytest.mark.parametrize("version", DescribeClusterRequest.VERSIONS)
+async def test_fenced_brokers_and_moves_are_told_as_far_as_kafka_does(version: int) -> None:
+    broker, topic = DescribeClusterResponse.DescribeClusterBroker, ListPartitionReassignmentsResponse
+    told = [broker(1, "h", 7), broker(2, "h", 8, None, version >= 2)]
+    move = topic.OngoingPartitionReassignment(3, [1, 2], [2], [1])
+    answers: Answers = {
+        DescribeClusterRequest: DescribeClusterResponse(cluster_id="c", brokers=told),
+        ListPartitionReassignmentsRequest: topic(topics=[topic.OngoingTopicReassignment("t", [move])]),
+        DescribeQuorumRequest: quorum(*VOTERS),
+    }
+    asked_broker = ScriptedBroker(answers, {DescribeClusterRequest: version})
+    found = await put(asked_broker, ClusterDetailsRequest())
+    assert asked_broker.asked[0].include_fenced_brokers == (version >= 2)
+    assert [(one.broker_id, address_of(one), one.fenced) for one in found.fenced] == [(2, "h:8", True)] * (version >= 2)
+    assert (found.controller_id, found.moves) == (1, (Move("t", 3, (2,), (1,)),))
