@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.meter import Meter
 from bench.model import Measured, Metric, Params, Scenario, WrongResultError
 from bench.systems.controllers import ControllerSystem, controllers
-from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
+from replog.controller.requests import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode
 
 COMMIT_MS = 2.0

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from bench.meter import Meter
 from bench.model import Measured, Metric, Params, Scenario, WrongResultError
 from bench.systems.controllers import ControllerSystem, TimedController, controllers
-from replog.controller.messages import (
+from replog.controller.request_parts import divided
+from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
     AlterConfigsResource,
@@ -22,7 +23,6 @@ from replog.controller.messages import (
     NewTopic,
     Reassignment,
 )
-from replog.controller.request_parts import divided
 from replog.metadata.records import ElectionType, ResourceType
 
 BROKERS = 4

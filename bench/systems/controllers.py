@@ -17,21 +17,15 @@ from bench.model import System, WrongResultError
 from replog.broker.process import tune_garbage_collector
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
-from replog.controller.messages import (
-    AppendRecords,
-    Claim,
-    CommittedRecords,
+from replog.controller.messages import AppendRecords, Claim, CommittedRecords, Message, Reply, ReplyError, Submit
+from replog.controller.requests import (
     ControllerRequest,
     ControllerResponse,
     Heartbeat,
-    Message,
+    NamedPartition,
     RegisterBroker,
     RegisterBrokerResponse,
-    Reply,
-    ReplyError,
-    Submit,
 )
-from replog.controller.requests import NamedPartition
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ElectionType, MetadataRecord
 

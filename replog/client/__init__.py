@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         RecordMetadata,
         TopicPartition,
     )
-    from replog.controller.messages import NewTopic
+    from replog.controller.requests import NewTopic
     from replog.records import murmur2
     from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.rpc import calls
 from replog.rpc.client_messages import NodeRequest, NodeResponse
 

@@ -8,8 +8,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
-from replog.controller import messages as controller
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller import requests as controller
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
 from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from replog.controller.messages import ControllerResponse
+from replog.controller.requests import ControllerResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,

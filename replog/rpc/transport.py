@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import (

@@ -30,7 +30,7 @@ from msgspec.structs import force_setattr
 
 from replog.client.protocol.seam import Connection
 from replog.config.server import ServerConfig
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.metadata.records import NO_LEADER
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode

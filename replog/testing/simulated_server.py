@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import Any
 
-from replog.controller.messages import ControllerResponse
+from replog.controller.requests import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
 from replog.errors.from_code import error_code_of, error_from_code
 from replog.rpc import calls, frames, quorum_codec

@@ -20,7 +20,7 @@ from cluster_raw import T0_MS, RawClient, hello_to
 from replog.client import Admin, Consumer, Producer
 from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.link import open_link
-from replog.controller.messages import DeleteTopics
+from replog.controller.requests import DeleteTopics
 from replog.errors import (
     ErrorCode,
     InconsistentClusterIdError,

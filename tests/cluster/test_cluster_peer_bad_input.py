@@ -14,7 +14,7 @@ import pytest
 from cluster_bad_input import GARBAGE, TOPIC, check_unharmed, fresh_records, mutate
 from cluster_kit import Cluster
 
-from replog.controller.messages import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
+from replog.controller.requests import AlterConfigs, AlterConfigsResource, CreateTopics, DeleteTopics, NewTopic
 from replog.errors import BrokerIdNotRegisteredError, ErrorCode, InconsistentClusterIdError, InvalidRequestError
 from replog.metadata.records import ResourceType
 from replog.rpc import calls, frames, quorum_codec

@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections.abc import Callable, Coroutine
 
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterPartitionReassignments,
     ControllerRequest,
     DrainBroker,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from replog.controller.messages import (
+from replog.controller.requests import (
     AllocateProducerIds,
     AlterableConfig,
     AlterConfigs,

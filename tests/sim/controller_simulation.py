@@ -34,17 +34,11 @@ from uuid import UUID
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
-    AllocateProducerIdsResponse,
     AppendRecords,
     BrokerGone,
     Claim,
     CommittedRecords,
-    ControllerRequest,
-    ControllerResponse,
-    CreatePartitionsResponse,
-    CreateTopicsResponse,
     Effect,
-    ElectLeaders,
     LoadSnapshot,
     Message,
     Renounce,
@@ -56,6 +50,14 @@ from replog.controller.messages import (
     Tick,
     WatchBrokers,
     WatchedBroker,
+)
+from replog.controller.requests import (
+    AllocateProducerIdsResponse,
+    ControllerRequest,
+    ControllerResponse,
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    ElectLeaders,
 )
 from replog.errors import ErrorCode, InvariantViolationError, TopicExistsError
 from replog.metadata import MetadataDelta, MetadataImage, TopicImage, image_records

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from replog.client import Consumer, ConsumerRecord, Producer
-from replog.controller.messages import (
+from replog.controller.messages import CommittedRecords
+from replog.controller.requests import (
     AlterPartitionReassignments,
-    CommittedRecords,
     ConfigEntry,
     CreateTopics,
     DeleteTopics,

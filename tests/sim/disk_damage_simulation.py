@@ -46,7 +46,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from replog.client.types import TopicPartition
-from replog.controller.messages import AlterPartitionReassignments, ElectLeaders, NamedPartition, Reassignment
+from replog.controller.requests import AlterPartitionReassignments, ElectLeaders, NamedPartition, Reassignment
 from replog.errors import CorruptRecordError, ReplogError
 from replog.metadata.records import ElectionType
 from replog.testing.simulated_node import ClusterObserver, SimulatedNode

@@ -28,8 +28,7 @@ from replog.broker.coordinator.offsets_topic import OffsetsTopic
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
 from replog.client import Producer
-from replog.controller.messages import ElectLeaders, NamedPartition, NewTopic
-from replog.controller.requests import CreatePartitions, NewPartitions
+from replog.controller.requests import CreatePartitions, ElectLeaders, NamedPartition, NewPartitions, NewTopic
 from replog.coordinator.consumers import decisions
 from replog.errors import ReplogError
 from replog.log.segments.index_cache import INDEX_CACHE

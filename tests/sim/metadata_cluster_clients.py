@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
     AlterConfigsResource,

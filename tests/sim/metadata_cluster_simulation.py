@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import ClassVar
 
-from replog.controller.messages import CreateTopics, DeleteTopics, NewTopic
+from replog.controller.requests import CreateTopics, DeleteTopics, NewTopic
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import SimulationError, VirtualLoop
 from tests.sim.campaign import main

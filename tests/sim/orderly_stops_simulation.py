@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from replog.controller.messages import ConfigEntry, CreateTopics, NewTopic
+from replog.controller.requests import ConfigEntry, CreateTopics, NewTopic
 from replog.errors import ReplogError
 from replog.log.repair.repair import repair_log
 from replog.log.segments.index_cache import INDEX_CACHE

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from replog.client import Admin, Consumer, Producer
-from replog.controller.messages import ConfigEntry, CreateTopics, DeleteTopics, NewTopic
+from replog.controller.requests import ConfigEntry, CreateTopics, DeleteTopics, NewTopic
 from replog.log.segments.index_cache import INDEX_CACHE
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 
-from replog.controller.messages import CreateTopics, NewTopic
+from replog.controller.requests import CreateTopics, NewTopic
 from replog.testing.history import History
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.simulated_network import NetworkConditions

@@ -19,7 +19,7 @@ from uuid import UUID
 from replog.broker.clock import Clock
 from replog.broker.controller.channel import ControllerChannel
 from replog.config.server import ServerConfig
-from replog.controller.messages import (
+from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
     Heartbeat,
     HeartbeatResponse,

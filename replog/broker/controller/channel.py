@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from replog.broker.clock import Clock
 from replog.broker.controller.driver import ControllerDriver
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import NotControllerError, RequestTimedOutError, RetriableError
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport

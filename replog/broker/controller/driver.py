@@ -24,10 +24,7 @@ from replog.controller.messages import (
     BrokerGone,
     Claim,
     CommittedRecords,
-    ControllerRequest,
-    ControllerResponse,
     Effect,
-    Heartbeat,
     LoadSnapshot,
     Message,
     Renounce,
@@ -40,6 +37,7 @@ from replog.controller.messages import (
     WatchBrokers,
 )
 from replog.controller.request_parts import divided
+from replog.controller.requests import ControllerRequest, ControllerResponse, Heartbeat
 from replog.errors import (
     BrokerClosedError,
     InvariantViolationError,

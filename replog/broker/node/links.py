@@ -21,7 +21,8 @@ from replog.broker.node.resources import NodeResources
 from replog.broker.quorum.committed_log import LoadedSnapshot
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.replicas.views import has_awaited_ends
-from replog.controller.messages import CommittedRecords, PartitionIsrResult
+from replog.controller.messages import CommittedRecords
+from replog.controller.requests import PartitionIsrResult
 from replog.errors import InvariantViolationError, StorageError
 from replog.log import Log
 from replog.metadata.records import BrokerEndpoint

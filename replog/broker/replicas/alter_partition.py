@@ -14,7 +14,7 @@ from collections.abc import Callable
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.tasks import watched_task
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterPartition,
     AlterPartitionResponse,
     IsrMember,

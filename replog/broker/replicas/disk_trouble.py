@@ -29,7 +29,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.broker.replicas.replica import Replica, ReplicaKey
-from replog.controller.messages import OfflineReplica
+from replog.controller.requests import OfflineReplica
 from replog.errors import (
     ContradictedLogError,
     CorruptCheckpointError,

@@ -22,7 +22,7 @@ from replog.broker.replicas.retirements import Place, Retirements
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import awaited_ends, log_dirs, partition_state, replica_statuses
-from replog.controller.messages import OfflineReplica, ReplicaEnd
+from replog.controller.requests import OfflineReplica, ReplicaEnd
 from replog.errors import LateLeaderEpochError
 from replog.log import LogManager, TailCache
 from replog.metadata.delta import LocalPartition

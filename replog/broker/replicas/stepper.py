@@ -22,7 +22,7 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import ReplicationThrottle
 from replog.broker.side_work import SideWork
 from replog.config.server import ServerConfig
-from replog.controller.messages import PartitionIsrResult
+from replog.controller.requests import PartitionIsrResult
 from replog.errors import ContradictedLogError, CorruptRecordError, DiskFullError, ErrorCode, StorageError
 from replog.log import LogManager, MisfitRecordsError
 from replog.metadata.config_keys import FOLLOWER_REPLICATION_THROTTLED_RATE, LEADER_REPLICATION_THROTTLED_RATE

@@ -10,7 +10,7 @@ from replog.broker.replicas.disk_trouble import UnusableReplica
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
-from replog.controller.messages import ReplicaEnd
+from replog.controller.requests import ReplicaEnd
 from replog.log import Log, LogDirectory, LogManager
 from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState

@@ -21,10 +21,11 @@ from functools import partial
 
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.sessions import FetchSession
-from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.controller.requests import (
     AllocateProducerIds,
     AlterPartition,
+    ControllerRequest,
+    ControllerResponse,
     Heartbeat,
     RegisterBroker,
     RegisterController,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from replog.broker.controller.channel import ControllerChannel
-from replog.controller.messages import AllocateProducerIds, AllocateProducerIdsResponse
+from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse
 from replog.rpc.messages import InitProducerIdResponse
 
 

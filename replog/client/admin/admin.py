@@ -32,16 +32,16 @@ from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, Cl
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
-from replog.controller.messages import (
+from replog.controller.requests import (
     ConfigEntry,
     CreateTopics,
     CreateTopicsResponse,
     DeleteTopics,
     DeleteTopicsResponse,
+    NamedPartition,
     NewTopic,
     TopicResult,
 )
-from replog.controller.requests import NamedPartition
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,

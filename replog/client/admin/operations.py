@@ -25,7 +25,6 @@ from replog.client.arguments import (
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.types import TopicPartition
-from replog.controller.messages import ControllerRequest, ControllerResponse
 from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
@@ -34,6 +33,8 @@ from replog.controller.requests import (
     AlterPartitionReassignments,
     AlterPartitionReassignmentsResponse,
     ConfigOperation,
+    ControllerRequest,
+    ControllerResponse,
     CreatePartitions,
     CreatePartitionsResponse,
     DrainBroker,

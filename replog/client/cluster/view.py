@@ -31,7 +31,7 @@ from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.questions.cluster import ClusterDetails, ClusterDetailsRequest
 from replog.client.protocol.seam import Connection, SeededTransport, Transport
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerIdNotRegisteredError,

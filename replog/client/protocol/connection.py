@@ -18,7 +18,7 @@ from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
 from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError
 from replog.errors.from_code import error_from_number
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateRequest

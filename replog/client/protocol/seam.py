@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from replog.controller.messages import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (
     FetchRequest,

@@ -15,8 +15,7 @@ from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.sync.loop_thread import SyncClient
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
-from replog.controller.messages import NewTopic, TopicResult
-from replog.controller.requests import PartitionResult
+from replog.controller.requests import NewTopic, PartitionResult, TopicResult
 from replog.coordinator.describing.requests import ListedGroup
 from replog.errors import ReplogError
 from replog.metadata.records import ElectionType, ResourceType

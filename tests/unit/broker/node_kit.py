@@ -13,7 +13,7 @@ from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.client.protocol.connection import KafkaConnection, KafkaTransport
 from replog.config.server import ServerConfig
-from replog.controller.messages import CreateTopics, NewTopic
+from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import ErrorCode, StorageError
 from replog.replication.leader import Leader
 from replog.rpc.grpc.transport import GrpcConnection, GrpcTransport

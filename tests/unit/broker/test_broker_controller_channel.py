@@ -17,7 +17,7 @@ from replog.broker.controller.channel import ControllerChannel
 from replog.broker.replicas import alter_partition
 from replog.broker.replicas.alter_partition import PROPOSALS_TOGETHER, AlterPartitionSender
 from replog.broker.replicas.replica import ReplicaKey
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterPartition,
     AlterPartitionResponse,
     CreateTopics,

@@ -10,17 +10,15 @@ from broker_fakes import FakeNetwork
 
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.loop_lag import LoopLag
-from replog.controller.messages import (
+from replog.controller.messages import Message, Reply, Submit
+from replog.controller.requests import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,
     ControllerRequest,
     Heartbeat,
     HeartbeatResponse,
-    Message,
-    Reply,
-    Submit,
+    NamedPartition,
 )
-from replog.controller.requests import NamedPartition
 from replog.errors import NotControllerError
 from replog.metadata.records import ElectionType
 from replog.rpc.messages import Hello

@@ -12,7 +12,7 @@ from replica_kit import on_driver, stored
 
 from replog.broker.replicas import log_keeper
 from replog.broker.replicas.log_keeper import LogKeeper
-from replog.controller.messages import OfflineReplica
+from replog.controller.requests import OfflineReplica
 from replog.errors import ErrorCode, StorageError
 from replog.log import DiskState
 from replog.log.repair.repair import repair_log

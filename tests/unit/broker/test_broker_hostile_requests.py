@@ -15,7 +15,7 @@ from node_kit import Running, config
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
-from replog.controller import messages as controller
+from replog.controller import requests as controller
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType

@@ -13,7 +13,7 @@ import pytest
 from broker_kit import FakeClock, server_config, wait_until
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState, untold_endpoints
-from replog.controller.messages import (
+from replog.controller.requests import (
     Heartbeat,
     HeartbeatResponse,
     OfflineReplica,

@@ -19,15 +19,15 @@ from replog.broker.replicas.log_keeper import LogKeeper
 from replog.broker.replicas.replica_manager import ReplicaManager
 from replog.client.protocol.connection import KafkaTransport
 from replog.config.server import ServerConfig
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
     AlterConfigsResource,
     CreateTopics,
     DeleteTopics,
+    NamedPartition,
     NewTopic,
 )
-from replog.controller.requests import NamedPartition
 from replog.coordinator.describing.requests import ListGroups
 from replog.errors import (
     BrokerNotAvailableError,

@@ -13,7 +13,7 @@ from node_kit import Running, node
 
 from replog.broker.requests import offset_watches
 from replog.broker.requests.offset_watches import OffsetWatch
-from replog.controller.messages import DeleteTopics
+from replog.controller.requests import DeleteTopics
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,

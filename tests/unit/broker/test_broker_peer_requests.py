@@ -11,7 +11,7 @@ from node_kit import Running, config, node
 
 from replog.broker.node.environment import peer_network
 from replog.config.server_keys import InterBrokerTransport
-from replog.controller import messages as controller
+from replog.controller import requests as controller
 from replog.errors import (
     BrokerIdNotRegisteredError,
     InconsistentClusterIdError,

@@ -9,7 +9,7 @@ from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic
 
 from replog.broker.replicas.election_reasons import election_reason
 from replog.broker.replicas.partition_events import IsrChanges
-from replog.controller.messages import PartitionIsrResult
+from replog.controller.requests import PartitionIsrResult
 from replog.errors import ErrorCode
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage

@@ -11,7 +11,7 @@ from replica_kit import BROKERS, follow, lead, on_driver, stored
 
 from replog.broker.replicas.log_keeper import known_high_watermarks
 from replog.broker.replicas.logs import METADATA_TOPIC_ID
-from replog.controller.messages import PartitionIsrResult, ReplicaEnd
+from replog.controller.requests import PartitionIsrResult, ReplicaEnd
 from replog.errors import ErrorCode, StorageError
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import (

@@ -14,7 +14,7 @@ from replog.broker.replicas import moves as moves_module
 from replog.broker.replicas.image_queue import ImageQueue
 from replog.broker.replicas.image_steps import ImageSteps
 from replog.broker.replicas.moves import ReplicaMoves
-from replog.controller.messages import PartitionIsrResult
+from replog.controller.requests import PartitionIsrResult
 from replog.errors import ErrorCode, InvalidRequestError, LogDirNotFoundError, UnknownTopicOrPartitionError
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 import replog_checkpoints as checkpoints
-from replog.controller.messages import CreateTopics, CreateTopicsResponse, DeleteTopics, NewTopic
+from replog.controller.requests import CreateTopics, CreateTopicsResponse, DeleteTopics, NewTopic
 from replog.errors import ErrorCode
 from replog.log import Log
 from replog.records import encode_batch

@@ -15,7 +15,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from replog.controller.messages import (
+from replog.controller.requests import (
+    ConfigEntry,
     ControllerRequest,
     ControllerResponse,
     CreatePartitions,
@@ -29,7 +30,6 @@ from replog.controller.messages import (
     PartitionResult,
     TopicResult,
 )
-from replog.controller.requests import ConfigEntry
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,

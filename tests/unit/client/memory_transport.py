@@ -6,10 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from replog.controller.messages import (
-    ControllerRequest,
-    ControllerResponse,
-)
+from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.rpc.calls import IncomingCall
 from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (

@@ -10,12 +10,7 @@ from controller_kit import Quorum
 from msgspec.structs import asdict
 
 from replog.controller.config import ControllerConfig
-from replog.controller.messages import (
-    CreateTopics,
-    DeleteTopics,
-    NewTopic,
-    UnregisterBroker,
-)
+from replog.controller.requests import CreateTopics, DeleteTopics, NewTopic, UnregisterBroker
 from replog.errors import ErrorCode
 from replog.metadata import PartitionRegistration, awaiting_report
 from replog.metadata.records import ElectionType, PartitionChangeRecord, PartitionRecord, ResourceType

@@ -10,7 +10,7 @@ from controller_kit import CLUSTER_ID, Quorum, alterable
 from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
-from replog.controller.messages import (
+from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
     AlterPartition,

@@ -6,7 +6,7 @@ import pytest
 from controller_kit import Quorum
 from msgspec.structs import replace
 
-from replog.controller.messages import FeatureUpdate, Heartbeat, HeartbeatResponse, UpdateFeatures
+from replog.controller.requests import FeatureUpdate, Heartbeat, HeartbeatResponse, UpdateFeatures
 from replog.errors import InvalidRequestError, StaleBrokerEpochError
 from replog.metadata import MetadataDelta, MetadataImage, image_records
 from replog.metadata.records import (

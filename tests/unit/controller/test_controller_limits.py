@@ -13,12 +13,13 @@ from controller_kit import Quorum, alterable
 from replog.controller.config import ControllerConfig
 from replog.controller.events import offset_control
 from replog.controller.managers import table
-from replog.controller.messages import (
+from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
     AlterConfigs,
     AlterConfigsResource,
     AlterConfigsResponse,
     AlterPartition,
+    AlterPartitionReassignments,
     ConfigEntry,
     ControllerRequest,
     CreatePartitions,
@@ -39,7 +40,6 @@ from replog.controller.messages import (
     ReplicaEnd,
     ReportReplicas,
 )
-from replog.controller.requests import AlterPartitionReassignments
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import ElectionType, MetadataRecord, PartitionRecord, ResourceType, TopicRecord

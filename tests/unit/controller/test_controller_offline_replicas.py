@@ -8,7 +8,7 @@ import pytest
 from controller_kit import Quorum
 
 from replog.controller.config import ControllerConfig
-from replog.controller.messages import Heartbeat, HeartbeatResponse, OfflineReplica
+from replog.controller.requests import Heartbeat, HeartbeatResponse, OfflineReplica
 from replog.errors import ErrorCode
 
 

@@ -10,7 +10,8 @@ from replog.controller.config import ControllerConfig
 from replog.controller.events.deferred import DeferredReplies
 from replog.controller.events.offset_control import OffsetControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats
-from replog.controller.messages import AlterConfigsResponse, CommittedRecords, Reply
+from replog.controller.messages import CommittedRecords, Reply
+from replog.controller.requests import AlterConfigsResponse
 from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
 from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import (

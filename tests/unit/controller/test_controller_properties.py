@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
-from replog.controller.messages import (
+from replog.controller.messages import CommittedRecords
+from replog.controller.requests import (
     AllocateProducerIds,
     AlterConfigs,
     AlterConfigsResource,
     AlterPartition,
     AlterPartitionReassignments,
-    CommittedRecords,
     ConfigEntry,
     CreateTopics,
     DeleteTopics,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from controller_kit import Quorum
 
 from replog.controller.config import ControllerConfig
-from replog.controller.messages import AppendRecords, AppendRefused, CreateTopics, Effect, NewTopic, Submit
+from replog.controller.messages import AppendRecords, AppendRefused, Effect, Submit
+from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import PolicyViolationError
 from replog.metadata.records import AbortTransactionRecord, EndTransactionRecord
 

@@ -9,7 +9,7 @@ from controller_kit import Quorum, directory
 from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
-from replog.controller.messages import (
+from replog.controller.requests import (
     AllocateProducerIds,
     AllocateProducerIdsResponse,
     AlterableConfig,

@@ -17,13 +17,8 @@ from replog.controller.messages import (
     BrokerGone,
     Claim,
     CommittedRecords,
-    ControllerRequest,
-    CreateTopics,
     Effect,
-    Heartbeat,
     LoadSnapshot,
-    NewTopic,
-    RegisterBrokerResponse,
     Renounce,
     Reply,
     ReplyError,
@@ -32,6 +27,7 @@ from replog.controller.messages import (
     Tick,
     WatchedBroker,
 )
+from replog.controller.requests import ControllerRequest, CreateTopics, Heartbeat, NewTopic, RegisterBrokerResponse
 from replog.errors import (
     InvariantViolationError,
     NotControllerError,

@@ -10,12 +10,8 @@ from controller_kit import CLUSTER_ID, Quorum
 from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
-    AllocateProducerIds,
-    AllocateProducerIdsResponse,
     Claim,
     CommittedRecords,
-    CreateTopics,
-    NewTopic,
     Renounce,
     Reply,
     ReplyError,
@@ -23,6 +19,7 @@ from replog.controller.messages import (
     Submit,
     Tick,
 )
+from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse, CreateTopics, NewTopic
 from replog.errors import (
     ErrorCode,
     InvariantViolationError,

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 from uuid import UUID
 
-from replog.controller.messages import CreateTopicsResponse
+from replog.controller.requests import CreateTopicsResponse
 from replog.errors import ErrorCode, InconsistentClusterIdError, UnsupportedVersionError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import defstruct
 from rpc_values import ALL, ON_THE_WIRE, alike, proto_of, sent_fields, values
 
-from replog.controller import messages as controller
+from replog.controller import requests as controller
 from replog.errors import ErrorCode, InvalidRequestError, MalformedFrameError
 from replog.metadata import records
 from replog.pb.v1 import controller_pb2, metadata_pb2, quorum_pb2

@@ -15,7 +15,7 @@ import grpc.aio
 import pytest
 from rpc_handlers import ANSWERED, ASKED, HELLO, Handlers, fetch, fetched
 
-from replog.controller.messages import CreateTopics, CreateTopicsResponse
+from replog.controller.requests import CreateTopics, CreateTopicsResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,

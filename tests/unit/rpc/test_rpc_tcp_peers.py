@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from rpc_handlers import ANSWERED, ASKED, HELLO, Handlers, fetch, fetched
 
-from replog.controller.messages import CreateTopics, CreateTopicsResponse
+from replog.controller.requests import CreateTopics, CreateTopicsResponse
 from replog.errors import (
     ConfigError,
     InconsistentClusterIdError,

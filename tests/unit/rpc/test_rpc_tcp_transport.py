@@ -10,7 +10,7 @@ import pytest
 from rpc_handlers import ANSWERED, ASKED, HELLO
 from tcp_served import serving, until
 
-from replog.controller.messages import CreateTopics, CreateTopicsResponse
+from replog.controller.requests import CreateTopics, CreateTopicsResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerNotAvailableError,

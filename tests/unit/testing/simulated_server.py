@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from replog.controller.messages import CreateTopicsResponse
+from replog.controller.requests import CreateTopicsResponse
 from replog.errors import InconsistentClusterIdError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from replog.client import Admin, Consumer, Producer
-from replog.controller.messages import CreateTopics, CreateTopicsResponse, NewTopic
+from replog.controller.requests import CreateTopics, CreateTopicsResponse, NewTopic
 from replog.errors import ErrorCode, StorageError
 from replog.testing import Operation, simulate
 from replog.testing.simulated_clock import WALL_START_MS

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from replog.controller.messages import CreateTopics, CreateTopicsResponse
+from replog.controller.requests import CreateTopics, CreateTopicsResponse
 from replog.errors import ConfigError, InvariantViolationError, ReplogError, TopicExistsError
 from replog.rpc.messages import Hello
 from replog.rpc.node_messages import DescribeNodeRequest

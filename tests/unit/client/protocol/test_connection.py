@@ -32,7 +32,7 @@ from replog.client.protocol.connection import (
     KafkaConnection,
     KafkaTransport,
 )
-from replog.controller.messages import Heartbeat
+from replog.controller.requests import Heartbeat
 from replog.errors import (
     ErrorCode,
     InvalidRequestError,
