@@ -25,7 +25,6 @@ from replog.controller.requests import (
     ConfigOperation,
     ControllerRequest,
     CreateTopics,
-    CreateTopicsResponse,
     Heartbeat,
     HeartbeatResponse,
     NewTopic,
@@ -36,10 +35,11 @@ from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
 from replog.rpc.grpc.transport import GrpcTransport
-from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest
+from replog.rpc.metadata_messages import MetadataRequest
+from replog.rpc.quorum_messages import DescribeQuorumRequest
 from replog.rpc.transport import PeerConnection
+from replog.waiting.asks import Asks
 
 NODES = 3
 HEARTBEAT_S = 1.0
@@ -194,27 +194,22 @@ class ReplogQuorum(MetadataSystem):
                     continue
                 finally:
                     await connection.close()
-                if isinstance(answer, DescribeQuorumResponse):
-                    return answer.leader_id
+                return answer.leader_id
             await asyncio.sleep(PROBE_PAUSE_S)
 
-    async def call(self, request: Any, answer: type[T]) -> T:
+    async def call(self, request: Asks[T]) -> T:
         """The active controller's answer, from whoever is it by then."""
         while True:
             connection = await self.leader()
             try:
-                response = await connection.controller_call(request, timeout_ms=CALL_TIMEOUT_MS)
+                return await connection.call(request, timeout_ms=CALL_TIMEOUT_MS)
             except RetriableError:
                 self._leader_id = -1
                 await asyncio.sleep(PROBE_PAUSE_S)
-                continue
-            if not isinstance(response, answer):
-                raise WrongResultError(f"{self.name} answered {type(request).__name__} with {response}")
-            return response
 
     async def create_now(self, names: Sequence[str]) -> None:
         request = CreateTopics(tuple(NewTopic(name, 1, self._replication_factor) for name in names))
-        for result in (await self.call(request, CreateTopicsResponse)).topics:
+        for result in (await self.call(request)).topics:
             if result.error not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:  # made by a lost attempt
                 raise WrongResultError(f"{self.name}: {result.name}: {result.message}")
 
@@ -248,8 +243,6 @@ class ReplogQuorum(MetadataSystem):
 
     async def _topics_that_answer(self, names: Sequence[str]) -> set[str]:
         found = await (await self.leader()).call(MetadataRequest(tuple(names)), timeout_ms=CALL_TIMEOUT_MS)
-        if not isinstance(found, ClusterMetadata):
-            raise WrongResultError(f"{self.name} answered a question for topics with {found}")
         led: dict[int, dict[UUID, str]] = {}
         for topic in found.topics:
             led.setdefault(topic.partitions[0].leader, {})[topic.topic_id] = topic.name
@@ -260,10 +253,7 @@ class ReplogQuorum(MetadataSystem):
                 for topic_id, name in led[node_id].items()
             )
             offsets = await self.connection(node_id).call(ListOffsetsRequest(partitions), timeout_ms=CALL_TIMEOUT_MS)
-            if isinstance(offsets, ListOffsetsResponse):
-                answered |= {
-                    led[node_id][result.topic_id] for result in offsets.results if result.error is ErrorCode.NONE
-                }
+            answered |= {led[node_id][result.topic_id] for result in offsets.results if result.error is ErrorCode.NONE}
         return answered
 
     async def _create_at_rate(self, names: Sequence[str], rate_per_s: float) -> list[float]:
@@ -313,11 +303,7 @@ class ReplogQuorum(MetadataSystem):
             with contextlib.suppress(ReplogError):
                 quorum = await (await self.leader()).call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
                 node = await self.connection(behind[0]).call(MetadataRequest(), timeout_ms=PROBE_TIMEOUT_MS)
-                if (
-                    isinstance(quorum, DescribeQuorumResponse)
-                    and isinstance(node, ClusterMetadata)
-                    and node.metadata_offset >= quorum.high_watermark
-                ):
+                if node.metadata_offset >= quorum.high_watermark:
                     behind.pop(0)
 
     async def _first_change(self, connections: Sequence[Connection]) -> None:
@@ -328,7 +314,7 @@ class ReplogQuorum(MetadataSystem):
         while True:
             for connection in connections:
                 try:
-                    await connection.controller_call(request, timeout_ms=PROBE_TIMEOUT_MS)
+                    await connection.call(request, timeout_ms=PROBE_TIMEOUT_MS)
                 except RetriableError:
                     continue
                 return

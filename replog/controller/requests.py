@@ -13,12 +13,13 @@ from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.records import BrokerEndpoint, ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
+from replog.waiting.asks import Asks
 
 REPLICAS_PER_REQUEST_MAX = 10_000
 """Replicas of which a broker may tell in one request; one that has more to tell asks several times."""
 
 
-class RegisterBroker(Struct, frozen=True):
+class RegisterBroker(Asks["RegisterBrokerResponse"], frozen=True):
     """A broker process has started.  `previous_broker_epoch` is what its clean-shutdown marker held, -1 for none.
 
     `supported_features`: a feature that is not named counts as understood at level 1 only.  `unopened_log_dirs`: so many
@@ -43,7 +44,7 @@ class RegisterBrokerResponse(Struct, frozen=True):
     broker_epoch: int
 
 
-class UnregisterBroker(Struct, frozen=True):
+class UnregisterBroker(Asks["UnregisterBrokerResponse"], frozen=True):
     """Forget a broker that is gone for good: it must be fenced and hold no replica (drain it first)."""
 
     broker_id: int
@@ -53,7 +54,7 @@ class UnregisterBrokerResponse(Struct, frozen=True):
     pass
 
 
-class DrainBroker(Struct, frozen=True):
+class DrainBroker(Asks["DrainBrokerResponse"], frozen=True):
     """Move everything off a broker, or, with `drained` false, let it be used again.  Kept until told otherwise."""
 
     broker_id: int
@@ -66,7 +67,7 @@ class DrainBrokerResponse(Struct, frozen=True):
     replicas_count: int
 
 
-class RegisterController(Struct, frozen=True):
+class RegisterController(Asks["RegisterControllerResponse"], frozen=True):
     """A controller process has started and knows who is active."""
 
     controller_id: int
@@ -94,7 +95,7 @@ class OfflineReplica(Struct, frozen=True):
     gave_up: bool = False
 
 
-class Heartbeat(Struct, frozen=True):
+class Heartbeat(Asks["HeartbeatResponse"], frozen=True):
     """`metadata_offset`: end (exclusive) of what the broker has applied of the metadata log.
 
     `offline_replicas`: all of them, in every heartbeat; Kafka names log directories instead (KIP-858), which our partition
@@ -145,7 +146,7 @@ class PartitionIsrChange(Struct, frozen=True):
     leader_recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
 
 
-class AlterPartition(Struct, frozen=True):
+class AlterPartition(Asks["AlterPartitionResponse"], frozen=True):
     """Proposed ISR changes of partitions that the sender leads (docs/KAFKA.md 4.4)."""
 
     broker_id: int
@@ -182,7 +183,7 @@ class NewTopic(Struct, frozen=True):
     configs: tuple[ConfigEntry, ...] = ()
 
 
-class CreateTopics(Struct, frozen=True):
+class CreateTopics(Asks["CreateTopicsResponse"], frozen=True):
     topics: tuple[NewTopic, ...]
     validate_only: bool = False
 
@@ -200,7 +201,7 @@ class CreateTopicsResponse(Struct, frozen=True):
     topics: tuple[TopicResult, ...]
 
 
-class DeleteTopics(Struct, frozen=True):
+class DeleteTopics(Asks["DeleteTopicsResponse"], frozen=True):
     """A topic is named, or meant by its id: one that was created anew since then is another one."""
 
     names: tuple[str, ...]
@@ -233,7 +234,7 @@ class NewPartitions(Struct, frozen=True):
     assignments: tuple[tuple[int, ...], ...] = ()
 
 
-class CreatePartitions(Struct, frozen=True):
+class CreatePartitions(Asks["CreatePartitionsResponse"], frozen=True):
     topics: tuple[NewPartitions, ...]
     validate_only: bool = False
 
@@ -244,7 +245,7 @@ class CreatePartitionsResponse(Struct, frozen=True):
     topics: tuple[TopicResult, ...]
 
 
-class ElectLeaders(Struct, frozen=True):
+class ElectLeaders(Asks["ElectLeadersResponse"], frozen=True):
     """`election_type`: PREFERRED or UNCLEAN.  `partitions` None: all that need it; those that do not are left out."""
 
     election_type: ElectionType
@@ -263,7 +264,7 @@ class Reassignment(Struct, frozen=True):
     replicas: tuple[int, ...] | None
 
 
-class AlterPartitionReassignments(Struct, frozen=True):
+class AlterPartitionReassignments(Asks["AlterPartitionReassignmentsResponse"], frozen=True):
     items: tuple[Reassignment, ...]
     allow_replication_factor_change: bool = True
 
@@ -301,7 +302,7 @@ class AlterConfigsResource(Struct, frozen=True):
     replaces: bool = False
 
 
-class AlterConfigs(Struct, frozen=True):
+class AlterConfigs(Asks["AlterConfigsResponse"], frozen=True):
     """A resource that fails changes nothing, and the others do not mind."""
 
     resources: tuple[AlterConfigsResource, ...]
@@ -327,7 +328,7 @@ class FeatureUpdate(Struct, frozen=True):
     allow_downgrade: bool = False
 
 
-class UpdateFeatures(Struct, frozen=True):
+class UpdateFeatures(Asks["UpdateFeaturesResponse"], frozen=True):
     """All of it or none of it."""
 
     updates: tuple[FeatureUpdate, ...]
@@ -338,7 +339,7 @@ class UpdateFeaturesResponse(Struct, frozen=True):
     pass
 
 
-class AllocateProducerIds(Struct, frozen=True):
+class AllocateProducerIds(Asks["AllocateProducerIdsResponse"], frozen=True):
     broker_id: int
     broker_epoch: int
 
@@ -357,7 +358,7 @@ class ReplicaEnd(Struct, frozen=True):
     log_end_offset: int
 
 
-class ReportReplicas(Struct, frozen=True):
+class ReportReplicas(Asks["ReportReplicasResponse"], frozen=True):
     """A restarted broker tells how far its replicas reach where a `recovered` election waits for it."""
 
     broker_id: int

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.rpc import calls
-from replog.rpc.client_messages import NodeRequest, NodeResponse
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 
 
 class CallingConnection(ABC):

@@ -13,8 +13,8 @@ from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
 from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2
-from replog.rpc.client_messages import NODE_KINDS, NodeRequest, NodeResponse
 from replog.rpc.convert import from_proto, to_proto, unsendable
+from replog.rpc.node_requests import NODE_KINDS, NodeRequest, NodeResponse
 from replog.rpc.request_limits import check_request, check_text
 
 T = TypeVar("T")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from msgspec import Struct
 
 from replog.metadata.records import ResourceType
+from replog.waiting.asks import Asks
 
 
-class DescribeConfigsRequest(Struct, frozen=True):
+class DescribeConfigsRequest(Asks["DescribeConfigsResponse"], frozen=True):
     """`resource_name` of a broker is its id, "" for the cluster's defaults."""
 
     resource_type: ResourceType
@@ -29,7 +30,7 @@ class DescribeConfigsResponse(Struct, frozen=True):
     configs: tuple[ConfigDescription, ...]
 
 
-class DescribeNodeConfigsRequest(Struct, frozen=True):
+class DescribeNodeConfigsRequest(Asks["DescribeNodeConfigsResponse"], frozen=True):
     """Asks for all that a node goes by itself.
 
     Attributes:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from replog.waiting.asks import Asks
 
-class MoveReplicaRequest(Struct, frozen=True):
+
+class MoveReplicaRequest(Asks["MoveReplicaResponse"], frozen=True):
     """Has a replica of the broker asked move to another of its log directories."""
 
     topic: str
@@ -20,7 +22,7 @@ class MoveReplicaResponse(Struct, frozen=True):
     """It is taken down; `DescribeLogDirsRequest` says how far it is."""
 
 
-class DescribeLogDirsRequest(Struct, frozen=True):
+class DescribeLogDirsRequest(Asks["DescribeLogDirsResponse"], frozen=True):
     """The log directories of the broker asked."""
 
 

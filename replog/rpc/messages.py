@@ -15,6 +15,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.errors import ErrorCode
+from replog.waiting.asks import Asks
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -105,7 +106,7 @@ class ProduceResponse(Struct, frozen=True):
     leaders: Annotated[tuple[LeaderEndpoint, ...], IN_PROCESS] = ()
 
 
-class InitProducerIdRequest(Struct, frozen=True):
+class InitProducerIdRequest(Asks["InitProducerIdResponse"], frozen=True):
     pass
 
 
@@ -238,7 +239,7 @@ class ListOffsetsPartition(Struct, frozen=True):
     topic: Annotated[str, IN_PROCESS] = ""
 
 
-class ListOffsetsRequest(Struct, frozen=True):
+class ListOffsetsRequest(Asks["ListOffsetsResponse"], frozen=True):
     partitions: tuple[ListOffsetsPartition, ...]
 
 
@@ -267,7 +268,7 @@ class DeleteRecordsPartition(Struct, frozen=True):
     topic: Annotated[str, IN_PROCESS] = ""
 
 
-class DeleteRecordsRequest(Struct, frozen=True):
+class DeleteRecordsRequest(Asks["DeleteRecordsResponse"], frozen=True):
     partitions: tuple[DeleteRecordsPartition, ...]
 
 
@@ -297,7 +298,7 @@ class EpochEndPartition(Struct, frozen=True):
     topic: Annotated[str, IN_PROCESS] = ""
 
 
-class EpochEndsRequest(Struct, frozen=True):
+class EpochEndsRequest(Asks["EpochEndsResponse"], frozen=True):
     partitions: tuple[EpochEndPartition, ...]
 
 
@@ -328,7 +329,7 @@ class FindCutsPartition(Struct, frozen=True):
     leader_epoch: int = -1
 
 
-class FindCutsRequest(Struct, frozen=True):
+class FindCutsRequest(Asks["FindCutsResponse"], frozen=True):
     """`target_bytes` is the wished size of a part; parts are larger where there would be too many."""
 
     partitions: tuple[FindCutsPartition, ...]

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from replog.controller.requests import ConfigEntry
 from replog.metadata.records import BrokerEndpoint
+from replog.waiting.asks import Asks
 
 
 class BrokerInfo(Struct, frozen=True):
@@ -69,7 +70,7 @@ class ClusterMetadata(Struct, frozen=True):
     topics: tuple[TopicInfo, ...]
 
 
-class MetadataRequest(Struct, frozen=True):
+class MetadataRequest(Asks["ClusterMetadata"], frozen=True):
     """Brokers, controller, and the topics that are named: as many as fit into one answer are for the caller to choose."""
 
     topics: tuple[str, ...] = ()

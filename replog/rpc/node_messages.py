@@ -10,9 +10,10 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.controller.requests import NamedPartition
+from replog.waiting.asks import Asks
 
 
-class DescribeNodeRequest(Struct, frozen=True):
+class DescribeNodeRequest(Asks["DescribeNodeResponse"], frozen=True):
     """`partitions`: only these replicas, with what their leader knows of the others; None: all replicas, without that."""
 
     partitions: tuple[NamedPartition, ...] | None = None

@@ -10,8 +10,10 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.waiting.asks import Asks
 
-class DescribeQuorumRequest(Struct, frozen=True):
+
+class DescribeQuorumRequest(Asks["DescribeQuorumResponse"], frozen=True):
     """The metadata quorum as its leader knows it; any node passes the question on."""
 
 
@@ -50,7 +52,7 @@ class DescribeQuorumResponse(Struct, frozen=True):
     commit_ms_p99: int = -1
 
 
-class AddVoterRequest(Struct, frozen=True):
+class AddVoterRequest(Asks["AddVoterResponse"], frozen=True):
     """Lets an observer vote (KIP-853); it must have caught up."""
 
     voter_id: int
@@ -58,7 +60,7 @@ class AddVoterRequest(Struct, frozen=True):
     endpoint: str
 
 
-class RemoveVoterRequest(Struct, frozen=True):
+class RemoveVoterRequest(Asks["RemoveVoterResponse"], frozen=True):
     """Takes a vote away; `directory_id` None: whichever directory the voter has."""
 
     voter_id: int

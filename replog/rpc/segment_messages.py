@@ -9,11 +9,13 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.waiting.asks import Asks
+
 STILL_WRITTEN = -1
 """In place of a time of modification: the file is the active segment's, and grows."""
 
 
-class LocateSegmentsRequest(Struct, frozen=True):
+class LocateSegmentsRequest(Asks["LocateSegmentsResponse"], frozen=True):
     """Asks a leader or a replica in sync for the files that hold offsets [start, end) of a partition.
 
     Attributes:

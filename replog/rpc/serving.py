@@ -20,7 +20,7 @@ from replog.errors import (
 )
 from replog.rpc import calls
 from replog.rpc.call_stream import CallSession, ItemStream
-from replog.rpc.client_messages import NodeResponse
+from replog.rpc.node_requests import NodeResponse
 from replog.rpc.transport import PeerHandlers, RequestContext
 
 CALL_BYTES_MAX = 16 << 20

@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
-from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     Hello,
 )
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 
 if TYPE_CHECKING:
     from replog.rpc.calls import IncomingCall  # brings protobuf, which a client has no use for

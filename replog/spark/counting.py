@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from replog.client.cluster.view import ClusterView, expect
+from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRequestError
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.config_messages import DescribeConfigsRequest
 from replog.spark.options import ReadOptions, parse_read_options
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from replog.spark.worker_client import ask_cluster, now_ms
@@ -68,9 +68,7 @@ def count(bootstrap_servers: str, *, allow_upper_bound: bool = False, **options:
 async def _require_not_compacted(view: ClusterView, topic: str) -> None:
     request = DescribeConfigsRequest(ResourceType.TOPIC, topic)
     response = await view.call_any(request, timeout_ms=CONFIGS_TIMEOUT_MS, what="describe configs")
-    policies = [
-        each.value for each in expect(response, DescribeConfigsResponse).configs if each.name == "cleanup.policy"
-    ]
+    policies = [each.value for each in response.configs if each.name == "cleanup.policy"]
     if any("compact" in (policy or "") for policy in policies):
         raise InvalidRequestError(
             f"topic {topic} is compacted: not every offset is a record any more. Count it with Spark, or call "

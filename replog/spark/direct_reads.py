@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
 
 from replog.client.cluster.addresses import address_of
-from replog.client.cluster.view import ClusterView, expect
+from replog.client.cluster.view import ClusterView
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.host.host_identity import boot_id
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
@@ -82,8 +82,7 @@ class ReplicaFinder:
         )
         who: Hashable = address
         try:
-            answer = await self._view.call(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
-            located = expect(answer, LocateSegmentsResponse)
+            located = await self._view.call(address, request, timeout_ms=LOCATE_TIMEOUT_MS)
             if not located.refusal:
                 return located
             why, pause_s = located.refusal, ELSEWHERE_S

@@ -25,17 +25,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
+from typing import TypeVar
 
 from msgspec.structs import force_setattr
 
 from replog.client.protocol.seam import Connection
 from replog.config.server import ServerConfig
-from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.metadata.records import NO_LEADER
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.simulated_transport import SimulatedClientTransport, SimulatedHost, SimulatedInternet
 from replog.testing.virtual_loop import VirtualLoop
+from replog.waiting.asks import Asks
+
+T = TypeVar("T")
 
 CLUSTER_ID = "simulated-cluster-0000"
 FIRST_PORT = 9_000
@@ -239,9 +242,9 @@ class SimulatedClient:
             self._connections[node_id] = self._transport.connect(address, purpose="client")
         return self._connections[node_id]
 
-    async def ask(self, node_id: int, request: ControllerRequest, *, timeout_ms: int = 5_000) -> ControllerResponse:
+    async def ask(self, node_id: int, request: Asks[T], *, timeout_ms: int = 5_000) -> T:
         """Sends a controller request through the handlers of a node, which passes it on where it must."""
-        return await self.connection(node_id).controller_call(request, timeout_ms=timeout_ms)
+        return await self.connection(node_id).call(request, timeout_ms=timeout_ms)
 
 
 def _peer_address(node_id: int) -> str:

@@ -11,8 +11,8 @@ from replog.controller.requests import ControllerResponse
 from replog.errors import InvariantViolationError, MalformedFrameError, ReplogError
 from replog.errors.from_code import error_code_of, error_from_code
 from replog.rpc import calls, frames, quorum_codec
-from replog.rpc.client_messages import NodeResponse
 from replog.rpc.messages import Hello
+from replog.rpc.node_requests import NodeResponse
 from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
 from replog.testing.simulated_network import CallEnd, SimulatedCall, SimulatedNetwork
 from replog.testing.simulated_stream import SimulatedStream, within_limit

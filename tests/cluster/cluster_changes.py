@@ -73,7 +73,7 @@ class Changes:
         value = FIRST_VALUE + self._number
         try:
             leader = await self._find_leader()
-            answer = await leader.controller_call(_request(value), timeout_ms=ATTEMPT_TIMEOUT_MS)
+            answer = await leader.call(_request(value), timeout_ms=ATTEMPT_TIMEOUT_MS)
         except RetriableError as error:
             self._leader = None
             self.errors[type(error).__name__] += 1

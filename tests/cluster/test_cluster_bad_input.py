@@ -201,7 +201,7 @@ async def test_wrong_cluster_id(cluster: Cluster) -> None:
         with pytest.raises(InconsistentClusterIdError):
             await connection.call(MetadataRequest(), timeout_ms=20_000, cluster_id="another-cluster")
         with pytest.raises(InconsistentClusterIdError):
-            await connection.controller_call(DeleteTopics((TOPIC,)), timeout_ms=20_000, cluster_id="another-cluster")
+            await connection.call(DeleteTopics((TOPIC,)), timeout_ms=20_000, cluster_id="another-cluster")
     finally:
         await connection.close()
     await check_unharmed(cluster, history)

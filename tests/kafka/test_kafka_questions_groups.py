@@ -13,6 +13,7 @@ from sides import UNKNOWN_ID, Side, Sides
 
 from replog.client.backoff import Backoff, retry
 from replog.client.protocol.connection import KafkaConnection, KafkaTransport
+from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, DeleteGroup
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -36,7 +37,6 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.errors import ReplogError
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 
 TIMEOUT_MS = 10_000
 SETTLED_MS = 60_000
@@ -109,7 +109,7 @@ async def told(side: Side, group: str, script: Script) -> list[Any]:
     asker = Asker(side, group)
     try:
         found = await asker.settled(FindCoordinator(group))
-        assert found == FindCoordinatorResponse(1)
+        assert found == 1
         await asker.settled(FetchOffsets(group))
         return [await asker.ask(question) for question in script(asker)]
     finally:

@@ -11,8 +11,8 @@ from msgspec import Struct
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
 from replog.errors import InvalidRequestError, NotControllerError
-from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
     AddVoterResponse,

@@ -60,7 +60,6 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.config_messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
@@ -86,6 +85,7 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext

@@ -38,8 +38,8 @@ from replog.errors import (
     StaleBrokerEpochError,
 )
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import NodeRequest, NodeResponse
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transport import RequestContext, Stream
 

@@ -28,16 +28,14 @@ from replog.client.arguments import (
 from replog.client.cluster.addresses import address_of, parse_address
 from replog.client.cluster.image import has_leaders, is_in_sync, is_ready
 from replog.client.cluster.offsets import delete_records, epoch_ends, list_offsets
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.requests import (
     ConfigEntry,
     CreateTopics,
-    CreateTopicsResponse,
     DeleteTopics,
-    DeleteTopicsResponse,
     NamedPartition,
     NewTopic,
     TopicResult,
@@ -51,13 +49,11 @@ from replog.errors import (
 from replog.errors.choices import require_at_least
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
+from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
     LogDir,
     MoveReplicaRequest,
-    MoveReplicaResponse,
 )
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
@@ -132,9 +128,7 @@ class Admin(Operations, GroupOperations):
                 raise wrong_type("an item of topics", topic, "a NewTopic")
         requests = [CreateTopics(part, validate_only=validate_only) for part in in_parts(wanted, _records_of)]
         fate = Fate()
-        answers = await self._ask_all(
-            requests, CreateTopicsResponse, self._limit_ms(timeout_ms), what="create topics", on_retry=fate.note
-        )
+        answers = await self._ask_all(requests, self._limit_ms(timeout_ms), what="create topics", on_retry=fate.note)
         results = tuple(result for answer in answers for result in answer.topics)
         if not fate.unknown or validate_only:
             return results
@@ -185,7 +179,6 @@ class Admin(Operations, GroupOperations):
         fate = Fate()
         answers = await self._ask_all(
             [DeleteTopics(part) for part in in_parts(wanted) if part],
-            DeleteTopicsResponse,
             within_ms,
             what=f"delete topic {wanted[0]}" if len(wanted) == 1 else "delete topics",
             on_retry=fate.note,
@@ -280,8 +273,7 @@ class Admin(Operations, GroupOperations):
         chosen = None if partitions is None else partitions_of("partitions", partitions)
         named = None if chosen is None else tuple(NamedPartition(*one) for one in chosen)
         address = await self._address(broker)
-        response = await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
-        return expect(response, DescribeNodeResponse)
+        return await self._view.call(address, DescribeNodeRequest(named), timeout_ms=within_ms)
 
     async def describe_node_configs(
         self, node: int | str, *, timeout_ms: int | None = None
@@ -302,15 +294,13 @@ class Admin(Operations, GroupOperations):
         address = parse_address("node", node) if isinstance(node, str) else await self._node_address(node)
         if address is None:
             return await self._configs_of_voter(int(node), within_ms)
-        response = await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)
-        return expect(response, DescribeNodeConfigsResponse).configs
+        return (await self._view.call(address, DescribeNodeConfigsRequest(), timeout_ms=within_ms)).configs
 
     async def _configs_of_voter(self, node_id: int, timeout_ms: int) -> tuple[ConfigDescription, ...]:
         """Lets a broker ask a node that is a controller only: clients need not reach those."""
         request, what = DescribeNodeConfigsRequest(node_id), f"describe the configuration of node {node_id}"
         with suppress(InvalidRequestError):  # it is no voter
-            found = await self._view.call_any(request, timeout_ms=timeout_ms, what=what)
-            answer = expect(found, DescribeNodeConfigsResponse)
+            answer = await self._view.call_any(request, timeout_ms=timeout_ms, what=what)
             if answer.node_id == node_id:  # brokers of before answer for themselves
                 return answer.configs
         known = ", ".join(str(one) for one in sorted(self._view.image.brokers))
@@ -333,7 +323,7 @@ class Admin(Operations, GroupOperations):
         address = await self._address(broker)
         request = DescribeLogDirsRequest()
         response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
-        return expect(response, DescribeLogDirsResponse).directories
+        return response.directories
 
     async def move_replica(
         self, topic: str, partition: int, *, broker: int | str, path: str, timeout_ms: int | None = None
@@ -364,8 +354,7 @@ class Admin(Operations, GroupOperations):
         require_text("path", path)
         address = await self._address(broker)
         request = MoveReplicaRequest(topic, partition, path)
-        response = await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
-        expect(response, MoveReplicaResponse)
+        await self._view.call(address, request, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))
 
     async def describe_partition(
         self, topic: str, partition: int, *, timeout_ms: int | None = None, visible_within_ms: int = VISIBLE_WITHIN_MS

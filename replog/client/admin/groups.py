@@ -27,30 +27,24 @@ from replog.client.backoff import Backoff, retry
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.offsets import first_records, list_offsets
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.types import TopicPartition
-from replog.coordinator.consumers.requests import DeleteGroup, DeleteGroupResponse
+from replog.coordinator.consumers.requests import DeleteGroup
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
-    DescribedConsumerGroup,
-    DescribedGroup,
     DescribeGroup,
     GroupType,
     ListedGroup,
     ListGroups,
-    ListGroupsResponse,
 )
 from replog.coordinator.offsets.requests import (
     NO_OFFSET,
     NO_TOPIC_ID,
     CommitOffsets,
-    CommitOffsetsResponse,
     CommittedOffset,
     DeleteOffsets,
-    DeleteOffsetsResponse,
     FetchOffsets,
-    FetchOffsetsResponse,
     OffsetToCommit,
     TopicOutcome,
     TopicToCommit,
@@ -64,8 +58,8 @@ from replog.errors import (
     RetriableError,
     UnknownMemberIdError,
 )
-from replog.rpc.client_messages import GroupRequest
 from replog.rpc.messages import LATEST_TIMESTAMP
+from replog.waiting.asks import Asks
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -114,7 +108,7 @@ class GroupOperations:
             within_ms = min(remaining_ms, ATTEMPT_TIMEOUT_MS)
             asked = [self._view.call(address, request, timeout_ms=within_ms) for address in addresses]
             answers = _all_or_raise(await asyncio.gather(*asked, return_exceptions=True))
-            return {one.group_id: one for answer in answers for one in expect(answer, ListGroupsResponse).groups}
+            return {one.group_id: one for answer in answers for one in answer.groups}
 
         deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
         await self._view.describe(deadline.left_ms)
@@ -152,7 +146,7 @@ class GroupOperations:
     async def _committed(self, group: str, deadline: _Deadline) -> dict[TopicPartition, CommittedOffset]:
         ids = {topic.name: topic.topic_id for topic in (await self._view.describe(deadline.left_ms)).topics}
         what = f"fetch the offsets of group {group}"
-        answer, _ = await self._ask_group(group, FetchOffsets(group), FetchOffsetsResponse, deadline, what)
+        answer, _ = await self._ask_group(group, FetchOffsets(group), deadline, what)
         if not answer.topics:
             await self.describe_groups([group], timeout_ms=deadline.left_ms)
         return {
@@ -217,7 +211,7 @@ class GroupOperations:
             request = CommitOffsets(group, _to_commit(part, ids))
             try:
                 what = f"commit offsets of group {group}"
-                answer, _ = await self._ask_group(group, request, CommitOffsetsResponse, deadline, what)
+                answer, _ = await self._ask_group(group, request, deadline, what)
             except UnknownMemberIdError as error:
                 raise _has_members(group) from error
             _all_or_raise(list(_outcomes(answer.topics).values()))
@@ -256,7 +250,7 @@ class GroupOperations:
         what = f"delete offsets of group {group}"
         for part in in_parts(wanted):
             request = DeleteOffsets(group, _to_forget(part))
-            answer, _ = await self._ask_group(group, request, DeleteOffsetsResponse, deadline, what)
+            answer, _ = await self._ask_group(group, request, deadline, what)
             found |= _outcomes(answer.topics)
         return found
 
@@ -265,8 +259,7 @@ class GroupOperations:
     async def _ask_group(
         self,
         group: str,
-        request: GroupRequest,
-        response: type[T],
+        request: Asks[T],
         deadline: _Deadline,
         what: str,
         on_retry: Callable[[ReplogError], None] = lambda _: None,
@@ -276,7 +269,7 @@ class GroupOperations:
 
         async def attempt(remaining_ms: int) -> T:
             try:
-                return await coordinator.call(request, response, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
+                return await coordinator.call(request, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
             except RetriableError as error:
                 on_retry(error)
                 raise
@@ -288,15 +281,14 @@ class GroupOperations:
     async def _describe_group(self, name: str, topics: Mapping[UUID, str], deadline: _Deadline) -> GroupDescription:
         what = f"describe group {name}"
         try:
-            of_consumers = DescribeConsumerGroup(name)
-            found, broker_id = await self._ask_group(name, of_consumers, DescribedConsumerGroup, deadline, what)
+            found, broker_id = await self._ask_group(name, DescribeConsumerGroup(name), deadline, what)
         except GroupIdNotFoundError:
             return await self._describe_classic_group(name, deadline, what)
         return consumer_group(found, broker_id, topics)
 
     async def _describe_classic_group(self, name: str, deadline: _Deadline, what: str) -> GroupDescription:
         try:
-            found, broker_id = await self._ask_group(name, DescribeGroup(name), DescribedGroup, deadline, what)
+            found, broker_id = await self._ask_group(name, DescribeGroup(name), deadline, what)
         except GroupIdNotFoundError as error:
             raise _no_group(name) from error
         return classic_group(found, broker_id)
@@ -306,7 +298,7 @@ class GroupOperations:
         fate = Fate()
         what = f"delete group {name}"
         try:
-            await self._ask_group(name, DeleteGroup(name), DeleteGroupResponse, deadline, what, fate.note)
+            await self._ask_group(name, DeleteGroup(name), deadline, what, fate.note)
         except GroupIdNotFoundError:
             return name, None if fate.unknown else _no_group(name)
         except ReplogError as error:

@@ -23,33 +23,24 @@ from replog.client.arguments import (
     wrong_type,
 )
 from replog.client.cluster.addresses import address_of
-from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.types import TopicPartition
 from replog.controller.requests import (
     AlterableConfig,
     AlterConfigs,
     AlterConfigsResource,
-    AlterConfigsResponse,
     AlterPartitionReassignments,
-    AlterPartitionReassignmentsResponse,
     ConfigOperation,
-    ControllerRequest,
-    ControllerResponse,
     CreatePartitions,
-    CreatePartitionsResponse,
     DrainBroker,
-    DrainBrokerResponse,
     ElectLeaders,
-    ElectLeadersResponse,
     FeatureUpdate,
     NamedPartition,
     NewPartitions,
     PartitionResult,
     Reassignment,
     UnregisterBroker,
-    UnregisterBrokerResponse,
     UpdateFeatures,
-    UpdateFeaturesResponse,
 )
 from replog.errors import (
     BrokerIdNotRegisteredError,
@@ -61,17 +52,16 @@ from replog.errors import (
 from replog.errors.choices import require_choice
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ElectionType, ResourceType
-from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
-    AddVoterResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RemoveVoterRequest,
-    RemoveVoterResponse,
 )
 from replog.rpc.transport import ConnectionLostError
+from replog.waiting.asks import Asks
 
 RECORDS_TOGETHER = 1_000
 """Records of the metadata log that one request of this client makes, where it may be cut: the controller handles a request in
@@ -81,7 +71,6 @@ CLUSTER = (ResourceType.BROKER, "")
 """The resource that holds the cluster-wide defaults."""
 
 
-R = TypeVar("R", bound=ControllerResponse)
 T = TypeVar("T")
 
 
@@ -104,21 +93,19 @@ class Operations:
 
     async def _ask_all(
         self,
-        requests: Iterable[ControllerRequest],
-        answer: type[R],
+        requests: Iterable[Asks[T]],
         timeout_ms: int | None,
         *,
         what: str,
         on_retry: Callable[[ReplogError], None] | None = None,
-    ) -> list[R]:
+    ) -> list[T]:
         """Makes requests one after the other, within one time-out, and returns the answers; the first error ends it."""
         now_s = asyncio.get_running_loop().time
         deadline_s = now_s() + self._limit_ms(timeout_ms) / 1000
-        answers: list[R] = []
+        answers: list[T] = []
         for request in requests:
             left_ms = max(1, round((deadline_s - now_s()) * 1000))
-            response = await self._view.controller_call(request, timeout_ms=left_ms, what=what, on_retry=on_retry)
-            answers.append(expect(response, answer))
+            answers.append(await self._view.call_any(request, timeout_ms=left_ms, what=what, on_retry=on_retry))
         return answers
 
     def _limit_ms(self, timeout_ms: int | None) -> int:
@@ -154,10 +141,10 @@ class Operations:
         request = AlterConfigs((AlterConfigsResource(*resource, _alterable(configs)),), validate_only=validate_only)
         what, within_ms = f"alter configs of {resource[1] or 'the cluster'}", self._limit_ms(timeout_ms)
         broker = await self._broker_named(resource, within_ms)
-        response = await self._view.controller_call(
+        response = await self._view.call_any(
             request, timeout_ms=within_ms, what=what, first="" if broker is None else address_of(broker)
         )
-        for result in expect(response, AlterConfigsResponse).resources:
+        for result in response.resources:
             if result.error is not ErrorCode.NONE:
                 raise error_from_code(result.error, result.message)
 
@@ -185,7 +172,7 @@ class Operations:
                 raise BrokerNotAvailableError(
                     f"broker {broker.broker_id} does not answer, and nobody else knows what its file says: {error}"
                 ) from error
-        return expect(response, DescribeConfigsResponse).configs
+        return response.configs
 
     async def _broker_named(self, resource: tuple[ResourceType, str], within_ms: int) -> BrokerInfo | None:
         resource_type, name = resource
@@ -221,12 +208,12 @@ class Operations:
         require_text("topic", topic)
         require_whole("count", count)
         wanted = NewPartitions(topic, count, assignments_of(assignments))
-        response = await self._view.controller_call(
+        response = await self._view.call_any(
             CreatePartitions((wanted,), validate_only=validate_only),
             timeout_ms=self._limit_ms(timeout_ms),
             what=f"add partitions to {topic}",
         )
-        (result,) = expect(response, CreatePartitionsResponse).topics
+        (result,) = response.topics
         if result.error is not ErrorCode.NONE:
             raise error_from_code(result.error, result.message)
         if not validate_only:
@@ -255,7 +242,7 @@ class Operations:
             named = partitions_of("partitions", partitions)
             chosen = [NamedPartition(*one) for one in dict.fromkeys(named)]
             requests = [ElectLeaders(election_type, part) for part in in_parts(chosen)]
-        answers = await self._ask_all(requests, ElectLeadersResponse, timeout_ms, what="elect leaders")
+        answers = await self._ask_all(requests, timeout_ms, what="elect leaders")
         results = tuple(result for answer in answers for result in answer.partitions)
         elected = {(result.topic, result.partition_id) for result in results if result.error is ErrorCode.NONE}
         await self._until_led(elected, by_first=election_type is ElectionType.PREFERRED)
@@ -307,9 +294,7 @@ class Operations:
         """
         items = _reassignments(replicas)
         requests = [AlterPartitionReassignments(part, allow_replication_factor_change) for part in in_parts(items)]
-        answers = await self._ask_all(
-            requests, AlterPartitionReassignmentsResponse, timeout_ms, what="reassign partitions"
-        )
+        answers = await self._ask_all(requests, timeout_ms, what="reassign partitions")
         return tuple(result for answer in answers for result in answer.partitions)
 
     async def list_reassignments(self, *, timeout_ms: int | None = None) -> dict[TopicPartition, tuple[int, ...]]:
@@ -343,10 +328,10 @@ class Operations:
             BrokerIdNotRegisteredError: There is no such broker to be emptied.
         """
         require_whole("broker_id", broker_id)
-        response = await self._view.controller_call(
+        response = await self._view.call_any(
             DrainBroker(broker_id, drained), timeout_ms=self._limit_ms(timeout_ms), what=f"drain broker {broker_id}"
         )
-        return expect(response, DrainBrokerResponse).replicas_count
+        return response.replicas_count
 
     async def unregister_broker(self, broker_id: int, *, timeout_ms: int | None = None) -> None:
         """Forgets a broker that is gone for good.
@@ -358,7 +343,7 @@ class Operations:
         require_whole("broker_id", broker_id)
         fate = Fate()
         try:
-            response = await self._view.controller_call(
+            await self._view.call_any(
                 UnregisterBroker(broker_id),
                 timeout_ms=self._limit_ms(timeout_ms),
                 what=f"unregister broker {broker_id}",
@@ -368,7 +353,6 @@ class Operations:
             if fate.unknown:
                 return  # an earlier attempt, whose answer was lost, has done it
             raise
-        expect(response, UnregisterBrokerResponse)
 
     async def update_features(
         self, levels: Mapping[str, int], *, allow_downgrade: bool = False, timeout_ms: int | None = None
@@ -383,19 +367,17 @@ class Operations:
             require_text("a key of levels", name)
             require_whole(f"levels[{name!r}]", level)
         updates = tuple(FeatureUpdate(name, level, allow_downgrade) for name, level in levels.items())
-        response = await self._view.controller_call(
+        await self._view.call_any(
             UpdateFeatures(updates), timeout_ms=self._limit_ms(timeout_ms), what="update features"
         )
-        expect(response, UpdateFeaturesResponse)
 
     # ---- the metadata quorum -----------------------------------------------------------------------------------------
 
     async def describe_quorum(self, *, timeout_ms: int | None = None) -> DescribeQuorumResponse:
         """Returns the leader, the voters and the observers, as the leader knows them."""
-        response = await self._view.call_any(
+        return await self._view.call_any(
             DescribeQuorumRequest(), timeout_ms=self._limit_ms(timeout_ms), what="describe the quorum"
         )
-        return expect(response, DescribeQuorumResponse)
 
     async def add_voter(
         self, voter_id: int, directory_id: UUID, endpoint: str, *, timeout_ms: int | None = None
@@ -417,12 +399,11 @@ class Operations:
         if not isinstance(directory_id, UUID):
             raise wrong_type("directory_id", directory_id, "a UUID")
         require_text("endpoint", endpoint)
-        response = await self._view.call_any(
+        await self._view.call_any(
             AddVoterRequest(voter_id, directory_id, endpoint),
             timeout_ms=self._limit_ms(timeout_ms),
             what=f"add voter {voter_id}",
         )
-        expect(response, AddVoterResponse)
 
     async def remove_voter(
         self, voter_id: int, directory_id: UUID | None = None, *, timeout_ms: int | None = None
@@ -435,12 +416,11 @@ class Operations:
         require_whole("voter_id", voter_id)
         if directory_id is not None and not isinstance(directory_id, UUID):
             raise wrong_type("directory_id", directory_id, "a UUID or None")
-        response = await self._view.call_any(
+        await self._view.call_any(
             RemoveVoterRequest(voter_id, directory_id),
             timeout_ms=self._limit_ms(timeout_ms),
             what=f"remove voter {voter_id}",
         )
-        expect(response, RemoveVoterResponse)
 
 
 def require_moves(metadata: ClusterMetadata) -> None:

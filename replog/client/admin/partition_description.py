@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.image import are_kafkas
-from replog.client.cluster.view import ClusterView, expect
+from replog.client.cluster.view import ClusterView
 from replog.controller.requests import NamedPartition
 from replog.errors import ReplogError, UnknownTopicOrPartitionError, UnsupportedVersionError
 from replog.rpc.metadata_messages import BrokerInfo, PartitionInfo, TopicInfo
@@ -142,12 +142,11 @@ async def _ask(
     if broker is None:
         return None
     try:
-        response = await view.call(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
+        return await view.call(address_of(broker), DescribeNodeRequest((name,)), timeout_ms=timeout_ms)
     except UnsupportedVersionError:  # a broker of Apache Kafka
         return NO_DETAILS
     except ReplogError:
         return None
-    return expect(response, DescribeNodeResponse)
 
 
 def described(

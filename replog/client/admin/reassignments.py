@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from replog.client.admin.operations import require_moves
 from replog.client.cluster.addresses import address_of
-from replog.client.cluster.view import ClusterView, expect
+from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.controller.requests import NamedPartition
 from replog.errors import ReplogError, UnsupportedVersionError
@@ -31,10 +31,10 @@ from replog.metadata.config_keys import (
     ConfigKey,
 )
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
+from replog.rpc.config_messages import DescribeConfigsRequest
+from replog.rpc.log_dir_messages import DescribeLogDirsRequest
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, ReplicaStatus
+from replog.rpc.node_messages import DescribeNodeRequest, ReplicaStatus
 
 NAMED_MAX = 500
 """Partitions that are named in one question to a broker."""
@@ -340,7 +340,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
         for first in range(0, len(names), NAMED_MAX):
             part = names[first : first + NAMED_MAX]
             request = DescribeNodeRequest(tuple(NamedPartition(*name) for name in part))
-            answer = expect(await view.call(address, request, timeout_ms=timeout_ms), DescribeNodeResponse)
+            answer = await view.call(address, request, timeout_ms=timeout_ms)
             replicas |= {TopicPartition(one.topic, one.partition_id): one for one in answer.replicas}
     except UnsupportedVersionError:
         return await _ask_kafka(view, address, timeout_ms)
@@ -348,7 +348,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
         return SILENT
     try:
         of_broker = DescribeConfigsRequest(ResourceType.BROKER, str(broker.broker_id))
-        configs = expect(await view.call(address, of_broker, timeout_ms=timeout_ms), DescribeConfigsResponse).configs
+        configs = (await view.call(address, of_broker, timeout_ms=timeout_ms)).configs
     except ReplogError:
         return SILENT
     names_of_rates = {LEADER_REPLICATION_THROTTLED_RATE.name, FOLLOWER_REPLICATION_THROTTLED_RATE.name}
@@ -360,9 +360,7 @@ async def _ask(view: ClusterView, broker: BrokerInfo, names: Sequence[TopicParti
 async def _ask_kafka(view: ClusterView, address: str, timeout_ms: int) -> BrokerSays:
     """Asks a broker of Apache Kafka, which tells no more than the sizes of its replicas."""
     try:
-        answer = expect(
-            await view.call(address, DescribeLogDirsRequest(), timeout_ms=timeout_ms), DescribeLogDirsResponse
-        )
+        answer = await view.call(address, DescribeLogDirsRequest(), timeout_ms=timeout_ms)
     except ReplogError:
         return SILENT
     held = (replica for directory in answer.directories for replica in directory.replicas)

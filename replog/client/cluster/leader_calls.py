@@ -20,7 +20,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.errors.from_code import error_from_code
-from replog.rpc.client_messages import ClientRequest, ClientResponse
+from replog.waiting.asks import Asks
 
 _STALE_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
 
@@ -45,7 +45,15 @@ class LeaderResult(Protocol):
 
 
 R = TypeVar("R", bound=LeaderResult)
+R_co = TypeVar("R_co", bound=LeaderResult, covariant=True)
 Members = Sequence[tuple[TopicPartition, LeaderAddress]]
+
+
+class LeaderResults(Protocol[R_co]):
+    """An answer about several partitions."""
+
+    @property
+    def results(self) -> Sequence[R_co]: ...
 
 
 class AttemptFailure(NamedTuple):
@@ -89,8 +97,7 @@ async def require_partitions(view: ClusterView, partitions: Iterable[TopicPartit
 async def ask_leaders(
     view: ClusterView,
     partitions: Iterable[TopicPartition],
-    request_for: Callable[[Members], ClientRequest],
-    results_of: Callable[[ClientResponse], Sequence[R]],
+    request_for: Callable[[Members], Asks[LeaderResults[R]]],
     *,
     timeout_ms: int,
     what: str,
@@ -103,7 +110,6 @@ async def ask_leaders(
         view: An open cluster view.
         partitions: The partitions to ask about.
         request_for: What makes the request to one leader about some of the partitions.
-        results_of: What finds the results in its response.
         timeout_ms: Overall limit.
         what: The name of the operation in errors.
         skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
@@ -125,7 +131,7 @@ async def ask_leaders(
             if partition not in found and not (skips_leaderless and view.leader(*partition) is None)
         ]
         limit_ms = min(remaining_ms, ATTEMPT_TIMEOUT_MS)
-        failures = await _ask_each(view, missing, request_for, results_of, found, limit_ms)
+        failures = await _ask_each(view, missing, request_for, found, limit_ms)
         if failures:
             view.request_refresh()
             errors = [failure.error for failure in failures]
@@ -144,8 +150,7 @@ async def ask_leaders(
 async def _ask_each(
     view: ClusterView,
     wanted: Iterable[TopicPartition],
-    request_for: Callable[[Members], ClientRequest],
-    results_of: Callable[[ClientResponse], Sequence[R]],
+    request_for: Callable[[Members], Asks[LeaderResults[R]]],
     found: dict[TopicPartition, R],
     timeout_ms: int,
 ) -> list[AttemptFailure]:
@@ -164,7 +169,7 @@ async def _ask_each(
         failures.append(AttemptFailure(leaderless[0], None, LeaderNotAvailableError(reasons)))
 
     async def ask(address: str, members: Members) -> Mapping[TopicPartition, R]:
-        results = results_of(await view.call(address, request_for(members), timeout_ms=timeout_ms))
+        results = (await view.call(address, request_for(members), timeout_ms=timeout_ms)).results
         names = {(leader.topic_id, partition.partition): partition for partition, leader in members}
         return {names[key]: result for result in results if (key := (result.topic_id, result.partition_id)) in names}
 

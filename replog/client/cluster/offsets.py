@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from replog.client.cluster.leader_calls import AttemptFailure, Members, ask_leaders
-from replog.client.cluster.view import ClusterView, expect
+from replog.client.cluster.view import ClusterView
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.rpc.messages import (
@@ -13,16 +13,12 @@ from replog.rpc.messages import (
     Cut,
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    DeleteRecordsResponse,
     EpochEndPartition,
     EpochEndsRequest,
-    EpochEndsResponse,
     FindCutsPartition,
     FindCutsRequest,
-    FindCutsResponse,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsResult,
 )
 
@@ -85,7 +81,6 @@ async def list_offset_results(
         view,
         timestamps,
         request_for,
-        lambda response: expect(response, ListOffsetsResponse).results,
         timeout_ms=timeout_ms,
         what="list offsets",
         skips_leaderless=skips_leaderless,
@@ -124,7 +119,6 @@ async def first_records(
             view,
             offsets,
             request_for,
-            lambda response: expect(response, ListOffsetsResponse).results,
             timeout_ms=timeout_ms,
             what="look up times of records",
             skips_leaderless=True,
@@ -169,7 +163,6 @@ async def delete_records(
         view,
         offsets,
         request_for,
-        lambda response: expect(response, DeleteRecordsResponse).results,
         timeout_ms=timeout_ms,
         what="delete records",
     )
@@ -214,7 +207,6 @@ async def epoch_ends(
         view,
         epochs,
         request_for,
-        lambda response: expect(response, EpochEndsResponse).results,
         timeout_ms=timeout_ms,
         what="look up ends of leader epochs",
         give_up=give_up,
@@ -257,7 +249,6 @@ async def find_cuts(
         view,
         bounds,
         request_for,
-        lambda response: expect(response, FindCutsResponse).results,
         timeout_ms=timeout_ms,
         what="find cuts",
     )

@@ -17,7 +17,7 @@ import random
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -31,7 +31,6 @@ from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
 from replog.client.protocol.questions.cluster import ClusterDetails, ClusterDetailsRequest
 from replog.client.protocol.seam import Connection, SeededTransport, Transport
-from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import (
     BrokerClosedError,
     BrokerIdNotRegisteredError,
@@ -46,10 +45,10 @@ from replog.errors import (
 )
 from replog.errors.choices import require_kind
 from replog.host.forks import raise_if_carried
-from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import Hello, client_hello
 from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.transport import ConnectionLostError
+from replog.waiting.asks import Asks
 from replog.waiting.task_ends import end_tasks
 
 T = TypeVar("T")
@@ -288,19 +287,40 @@ class ClusterView:
 
     # ---- calls -----------------------------------------------------------------------------------------------------
 
-    async def call(self, address: str, request: ClientRequest, *, timeout_ms: int) -> ClientResponse:
+    async def call(self, address: str, request: Asks[T], *, timeout_ms: int) -> T:
         """Sends a request to one broker, once, and returns its answer; raises what comes."""
         self.home.enter()
         async with self._pool.use(address) as connection:
             return await connection.call(request, timeout_ms=timeout_ms, cluster_id=self.cluster_id)
 
-    async def call_any(self, request: ClientRequest, *, timeout_ms: int, what: str) -> ClientResponse:
-        """Asks one broker after the other until one answers.  Raises: As `backoff.retry`."""
+    async def call_any(
+        self,
+        request: Asks[T],
+        *,
+        timeout_ms: int,
+        what: str,
+        on_retry: Callable[[ReplogError], None] | None = None,
+        first: str = "",
+    ) -> T:
+        """Asks one broker after the other until one answers; what is for the active controller any of them passes on.
 
-        async def ask(address: str, limit_ms: int) -> ClientResponse:
-            return await self.call(address, request, timeout_ms=limit_ms)
+        Raises: As `backoff.retry`; BrokerIdNotRegisteredError at once.
 
-        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what)
+        Args:
+            on_retry: What is called with each error that may be tried again, for callers to whom it matters that such
+                an attempt may have taken effect.
+            first: The address of the broker that is asked before the others; "": any.
+        """
+
+        async def ask(address: str, limit_ms: int) -> T:
+            try:
+                return await self.call(address, request, timeout_ms=limit_ms)
+            except RetriableError as error:
+                if on_retry is not None and not isinstance(error, _FINAL):
+                    on_retry(error)
+                raise
+
+        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what, first=first)
 
     async def describe(self, timeout_ms: int) -> ClusterMetadata:
         """Returns brokers, controller and topics, asked anew; the first answer of all is new enough.
@@ -332,39 +352,9 @@ class ClusterView:
         return self.metadata if knows_controller else replace(self.metadata, controller_id=-1)
 
     async def _details(self, timeout_ms: int) -> ClusterDetails:
-        request = cast("ClientRequest", ClusterDetailsRequest())  # no broker of ours is asked for it
-        answer = await self.call_any(request, timeout_ms=timeout_ms, what="ask for fenced brokers and reassignments")
-        return expect(answer, ClusterDetails)
-
-    async def controller_call(
-        self,
-        request: ControllerRequest,
-        *,
-        timeout_ms: int,
-        what: str,
-        on_retry: Callable[[ReplogError], None] | None = None,
-        first: str = "",
-    ) -> ControllerResponse:
-        """Gives a request for the active controller to any broker, which passes it on.
-
-        Raises: As `backoff.retry`; BrokerIdNotRegisteredError at once.
-
-        Args:
-            on_retry: What is called with each error that may be tried again, for callers to whom it matters that such
-                an attempt may have taken effect.
-            first: The address of the broker that is asked before the others; "": any.
-        """
-
-        async def ask(address: str, limit_ms: int) -> ControllerResponse:
-            try:
-                async with self._pool.use(address) as connection:
-                    return await connection.controller_call(request, timeout_ms=limit_ms, cluster_id=self.cluster_id)
-            except RetriableError as error:
-                if on_retry is not None and not isinstance(error, _FINAL):
-                    on_retry(error)
-                raise
-
-        return await self._ask_around(ask, timeout_ms=timeout_ms, what=what, first=first)
+        return await self.call_any(
+            ClusterDetailsRequest(), timeout_ms=timeout_ms, what="ask for fenced brokers and reassignments"
+        )
 
     async def _ask_around(
         self, ask: Callable[[str, int], Awaitable[T]], *, timeout_ms: int, what: str, first: str = ""
@@ -529,14 +519,3 @@ class ClusterView:
             return
         if not any(isinstance(error, RetriableError) for error in self._failures.values()):
             raise raised_anew(self._failures[self.bootstrap[0]])
-
-
-def expect(response: object, cls: type[T]) -> T:
-    """Returns `response`, which must be a `cls`.
-
-    Raises:
-        MalformedFrameError: The other side answered with something else.
-    """
-    if not isinstance(response, cls):
-        raise MalformedFrameError(f"expected {cls.__name__} as an answer, got {type(response).__name__}")
-    return response

@@ -15,10 +15,9 @@ from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.membership import PUT_OUT
 from replog.client.groups.progress import Progress
 from replog.client.types import TopicPartition
-from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribedConsumerGroup
+from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
-    CommitOffsetsResponse,
 )
 from replog.errors import BrokerClosedError, CommitStaleError, ReplogError, RetriableError, StaleMemberEpochError
 
@@ -135,7 +134,7 @@ class GroupCommits:
         request = DescribeConsumerGroup(self._settings.group_id)
         try:
             async with asyncio.timeout(OWNER_S):
-                found = await self._coordinator.call(request, DescribedConsumerGroup, int(OWNER_S * 1000))
+                found = await self._coordinator.call(request, int(OWNER_S * 1000))
         except (ReplogError, TimeoutError):
             return ""
         for each in found.members:
@@ -231,7 +230,7 @@ class GroupCommits:
             return
         epoch = self._holder.epoch
         try:
-            response = await self._coordinator.call(self._request(offsets, epoch), CommitOffsetsResponse)
+            response = await self._coordinator.call(self._request(offsets, epoch))
         except ReplogError as error:
             await self._handle_refused(error, epoch)
             return

@@ -48,8 +48,6 @@ from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
 from replog.coordinator.consumers.requests import (
     ConsumerHeartbeat,
-    ConsumerHeartbeatResponse,
-    GroupNews,
     WaitForGroupNews,
 )
 from replog.errors import ReplogError, UnsupportedVersionError
@@ -335,7 +333,7 @@ class GroupMember:
 
     async def _say(self, request: ConsumerHeartbeat) -> Message:
         try:
-            return Answered(await self._coordinator.call(request, ConsumerHeartbeatResponse))
+            return Answered(await self._coordinator.call(request))
         except ReplogError as error:
             return Failed(error.with_traceback(None))
 
@@ -349,7 +347,7 @@ class GroupMember:
             await self._hearing.wait()
             request = WaitForGroupNews(self._settings.group_id, self._member_id, self.epoch, NEWS_WAIT_MS)
             try:
-                news = await self._coordinator.call(request, GroupNews, NEWS_WAIT_MS + ATTEMPT_TIMEOUT_MS)
+                news = await self._coordinator.call(request, NEWS_WAIT_MS + ATTEMPT_TIMEOUT_MS)
             except UnsupportedVersionError as error:
                 _log.debug("group %s: changes come with heartbeats alone: %s", self._settings.group_id, error)
                 await asyncio.sleep(NEWS_WAIT_MS / 1000)

@@ -18,10 +18,8 @@ from replog.coordinator.offsets.requests import (
     NO_OFFSET,
     NO_TOPIC_ID,
     CommitOffsets,
-    CommitOffsetsResponse,
     CommittedOffset,
     FetchOffsets,
-    FetchOffsetsResponse,
     TopicToFetch,
 )
 from replog.errors import NoOffsetError, RecreatedTopicError, ReplogError
@@ -103,7 +101,7 @@ class Openings:
             by_topic.setdefault((each.topic, topic_id), []).append(each.partition)
         topics = tuple(TopicToFetch(*topic, tuple(partitions)) for topic, partitions in by_topic.items())
         request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch)
-        answer = await self._coordinator.call(request, FetchOffsetsResponse)
+        answer = await self._coordinator.call(request)
         return {
             TopicPartition(topic.topic, each.partition): each
             for topic in answer.topics
@@ -170,7 +168,7 @@ class Openings:
             return
         ids = {each.partition: each.topic_id for each in known}
         request = self._request(offsets, ids, member_id, member_epoch)
-        answer = await self._coordinator.call(request, CommitOffsetsResponse)
+        answer = await self._coordinator.call(request)
         for error in errors_of(answer).values():
             if error is not None:
                 raise error

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TypeVar
 
 from replog.client.cluster.addresses import address_of
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.errors import (
     BrokerNotAvailableError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
     RequestTimedOutError,
 )
-from replog.rpc.client_messages import GroupRequest
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.transport import ConnectionLostError
+from replog.waiting.asks import Asks
 
 T = TypeVar("T")
 
@@ -46,12 +46,11 @@ class Coordinator:
         """The broker that was asked last and has not turned out to be another one; -1 while it is not known."""
         return -1 if self._broker_id is None else self._broker_id
 
-    async def call(self, request: GroupRequest, response: type[T], timeout_ms: int = ATTEMPT_TIMEOUT_MS) -> T:
+    async def call(self, request: Asks[T], timeout_ms: int = ATTEMPT_TIMEOUT_MS) -> T:
         """Asks the coordinator, once.
 
         Args:
             request: The request.
-            response: The class of the answer.
             timeout_ms: The longest wait, for each of finding the coordinator and asking it.
 
         Raises:
@@ -60,7 +59,7 @@ class Coordinator:
         """
         try:
             address = await self._address(timeout_ms)
-            return expect(await self._view.call(address, request, timeout_ms=timeout_ms), response)
+            return await self._view.call(address, request, timeout_ms=timeout_ms)
         except _MOVED:
             self._broker_id = None
             raise
@@ -69,8 +68,8 @@ class Coordinator:
         """Returns where the coordinator serves clients."""
         if self._broker_id is None:
             what = f"find the coordinator of group {self._group_id}"
-            found = await self._view.call_any(FindCoordinator(self._group_id), timeout_ms=timeout_ms, what=what)
-            self._broker_id = expect(found, FindCoordinatorResponse).broker_id
+            question = FindCoordinator(self._group_id)
+            self._broker_id = await self._view.call_any(question, timeout_ms=timeout_ms, what=what)
         broker = self._view.image.brokers.get(self._broker_id)
         if broker is None:
             self._view.request_refresh()

@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from replog.client.backoff import Backoff
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView, expect
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import ReplogError
-from replog.rpc.messages import InitProducerIdRequest, InitProducerIdResponse
+from replog.rpc.messages import InitProducerIdRequest
 from replog.waiting.task_ends import end_tasks
 
 
@@ -50,10 +50,9 @@ class IdentitySource:
         backoff = Backoff(self._view.rng)
         while self._waiting:
             try:
-                answer = await self._view.call_any(
+                response = await self._view.call_any(
                     InitProducerIdRequest(), timeout_ms=ATTEMPT_TIMEOUT_MS, what="get a producer id"
                 )
-                response = expect(answer, InitProducerIdResponse)
             except ReplogError as error:
                 for queue in self._waiting:
                     queue.last_error = error.with_traceback(None)

@@ -18,11 +18,9 @@ from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
 from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
-from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError
 from replog.errors.from_code import error_from_number
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateRequest
-from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
@@ -37,6 +35,7 @@ from replog.rpc.messages import (
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata, WatchRequest
 from replog.rpc.transport import ConnectionLostError, Stream
 from replog.tcp.dialing import Connect, create_connection
+from replog.waiting.asks import Asks
 from replog.wire.messages.fetch import FetchRequest as KafkaFetch
 from replog.wire.messages.fetch import FetchResponse as KafkaFetched
 from replog.wire.messages.produce import ProduceRequest as KafkaProduce
@@ -68,6 +67,7 @@ CLIENT_ID: Final = "replog"
 
 M = TypeVar("M")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 class _LinkedBroker:
@@ -338,19 +338,10 @@ class KafkaConnection:
     def address(self) -> str:
         return self._endpoint.address
 
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
-        answer: ClientResponse = await self._ask(request, timeout_ms, cluster_id)
-        return answer
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
-    ) -> ControllerResponse:
-        answer: ControllerResponse = await self._ask(request, timeout_ms, cluster_id)
-        return answer
-
-    async def _ask(self, request: Struct, timeout_ms: int, cluster_id: str) -> Any:
+    async def call(self, request: Asks[T], *, timeout_ms: int, cluster_id: str = "") -> T:
         question = _question(type(request))
-        return await self._calls.call(question, request, timeout_ms=timeout_ms, cluster_id=cluster_id)
+        answer: T = await self._calls.call(question, request, timeout_ms=timeout_ms, cluster_id=cluster_id)
+        return answer
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:
         return ProduceStream(await self._open(hello.cluster_id, hello.client_id), hello.cluster_id)

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from random import Random
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from replog.controller.requests import ControllerRequest, ControllerResponse
-from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
@@ -22,6 +20,9 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.transport import Stream
+from replog.waiting.asks import Asks
+
+A = TypeVar("A")
 
 
 class Connection(Protocol):
@@ -30,11 +31,7 @@ class Connection(Protocol):
     @property
     def address(self) -> str: ...
 
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse: ...
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
-    ) -> ControllerResponse: ...
+    async def call(self, request: Asks[A], *, timeout_ms: int, cluster_id: str = "") -> A: ...
 
     async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
         """Raises: ConnectionLostError, InconsistentClusterIdError, UnsupportedVersionError: The two cannot talk."""

@@ -7,9 +7,10 @@ from typing import Annotated
 from msgspec import Struct
 
 from replog.coordinator.assignors.model import Assignment
+from replog.waiting.asks import Asks
 
 
-class ConsumerHeartbeat(Struct, frozen=True):
+class ConsumerHeartbeat(Asks["ConsumerHeartbeatResponse"], frozen=True):
     """A member joins, stays, or leaves.  A field is None where it is as the member has told before.
 
     Attributes:
@@ -47,7 +48,7 @@ class ConsumerHeartbeatResponse(Struct, frozen=True):
     assignment: Assignment | None = None
 
 
-class WaitForGroupNews(Struct, frozen=True):
+class WaitForGroupNews(Asks["GroupNews"], frozen=True):
     """Tell a member when its next heartbeat will tell it something, another epoch or other partitions.
 
     Attributes:
@@ -67,7 +68,7 @@ class GroupNews(Struct, frozen=True):
     is_news: bool
 
 
-class DeleteGroup(Struct, frozen=True):
+class DeleteGroup(Asks["DeleteGroupResponse"], frozen=True):
     """Forget a group without members, and its offsets."""
 
     group_id: str

@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct, field
 
 from replog.coordinator.assignors.model import Assignment
+from replog.waiting.asks import Asks
 
 
 class GroupType(StrEnum):
@@ -21,7 +22,7 @@ class GroupType(StrEnum):
     CONSUMER = "consumer"
 
 
-class ListGroups(Struct, frozen=True):
+class ListGroups(Asks["ListGroupsResponse"], frozen=True):
     """Tell the groups of a shard.
 
     Attributes:
@@ -75,7 +76,7 @@ class ReadOffsetsResponse(Struct, frozen=True):
     left_out_count: int
 
 
-class DescribeGroup(Struct, frozen=True):
+class DescribeGroup(Asks["DescribedGroup"], frozen=True):
     """Tell a group of the classic protocol (Kafka's DescribeGroups, for one group)."""
 
     group_id: str
@@ -111,7 +112,7 @@ class DescribedGroup(Struct, frozen=True):
     members: tuple[DescribedMember, ...]
 
 
-class DescribeConsumerGroup(Struct, frozen=True):
+class DescribeConsumerGroup(Asks["DescribedConsumerGroup"], frozen=True):
     """Tell a group of KIP-848 (Kafka's ConsumerGroupDescribe, for one group)."""
 
     group_id: str

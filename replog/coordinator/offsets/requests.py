@@ -12,6 +12,7 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.errors import ReplogError
+from replog.waiting.asks import Asks
 
 NO_TOPIC_ID: Final = UUID(int=0)
 NO_OFFSET: Final = -1
@@ -41,7 +42,7 @@ class TopicToCommit(Struct, frozen=True):
     partitions: tuple[OffsetToCommit, ...]
 
 
-class CommitOffsets(Struct, frozen=True):
+class CommitOffsets(Asks["CommitOffsetsResponse"], frozen=True):
     """Keep these offsets.
 
     Attributes:
@@ -88,7 +89,7 @@ class TopicToFetch(Struct, frozen=True):
     partitions: tuple[int, ...]
 
 
-class FetchOffsets(Struct, frozen=True):
+class FetchOffsets(Asks["FetchOffsetsResponse"], frozen=True):
     """Tell the offsets of a group.
 
     Attributes:
@@ -138,7 +139,7 @@ class TopicToForget(Struct, frozen=True):
     partitions: tuple[int, ...]
 
 
-class DeleteOffsets(Struct, frozen=True):
+class DeleteOffsets(Asks["DeleteOffsetsResponse"], frozen=True):
     """Forget the offsets of these partitions, of topics that the group does not read."""
 
     group_id: str

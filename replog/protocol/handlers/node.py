@@ -17,9 +17,9 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
-from replog.rpc.client_messages import NodeRequest
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
+from replog.rpc.node_requests import NodeRequest
 from replog.waiting.unread_answers import UnreadAnswer
 
 A = TypeVar("A")

@@ -75,8 +75,8 @@ class Running:
 
     async def register(self, name: str = "t") -> TopicInfo:
         """Creates a topic that the metadata have."""
-        response = await self.connection.controller_call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=60_000)
-        assert response.topics[0].error is ErrorCode.NONE, response  # type: ignore[union-attr]
+        response = await self.connection.call(CreateTopics((NewTopic(name, 1, 1),)), timeout_ms=60_000)
+        assert response.topics[0].error is ErrorCode.NONE, response
         return await self.topic(name)
 
     def _leads(self, topic: TopicInfo) -> bool:
@@ -85,7 +85,7 @@ class Running:
 
     async def topic(self, name: str = "t") -> TopicInfo:
         metadata = await self.connection.call(MetadataRequest((name,)), timeout_ms=60_000)
-        (found,) = metadata.topics  # type: ignore[union-attr]
+        (found,) = metadata.topics
         return found
 
     async def produce(self, topic: TopicInfo, *, acks: int = -1, timeout_s: float = PATIENCE_S) -> ProduceResult:

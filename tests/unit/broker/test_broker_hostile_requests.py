@@ -21,11 +21,11 @@ from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
-from replog.rpc.client_messages import NodeRequest
 from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.grpc.transport import GrpcConnection
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_requests import NodeRequest
 from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.testing import SimulatedFileSystem
 
@@ -210,7 +210,7 @@ async def test_a_change_that_the_metadata_log_refuses_is_an_answer_to_that_reque
     async with unhurried_node() as it:
         it.node.parts.metadata.quorum._appends._accumulator._max_batch_bytes = 500  # type: ignore[union-attr]
         for _ in range(2):
-            answer: Any = await it.connection.controller_call(
+            answer: Any = await it.connection.call(
                 controller.CreateTopics((controller.NewTopic("large", 100, 1),)), timeout_ms=TIMEOUT_MS
             )
             (refused,) = answer.topics

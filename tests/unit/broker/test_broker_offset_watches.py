@@ -122,10 +122,10 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
         topic, other = await it.create("t"), await it.create("u")
         updates = it.connection.watch_offsets(asked(topic, other))
         await next_update(updates)
-        await it.connection.controller_call(DeleteTopics(("t",)), timeout_ms=5_000)
+        await it.connection.call(DeleteTopics(("t",)), timeout_ms=5_000)
         (gone,) = await next_update(updates)
         assert (gone.topic_id, gone.error) == (topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        await it.connection.controller_call(DeleteTopics(("u",)), timeout_ms=5_000)
+        await it.connection.call(DeleteTopics(("u",)), timeout_ms=5_000)
         await next_update(updates)
         with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
             await next_update(updates)

@@ -99,7 +99,7 @@ async def test_the_port_for_clients_has_no_requests_of_nodes() -> None:
         for broker_id, incarnation_id in ((1, it.node.incarnation_id), (STRANGER, OTHER)):
             for request in of_brokers(broker_id, epoch, incarnation_id):
                 with pytest.raises(InvalidRequestError, match=f"{type(request).__name__} is a request of nodes"):
-                    await it.connection.controller_call(request, timeout_ms=TIMEOUT_MS, cluster_id="c")
+                    await it.connection.call(request, timeout_ms=TIMEOUT_MS, cluster_id="c")
         assert it.node.parts.replicas.publisher.image.brokers == image.brokers
 
 

@@ -40,7 +40,6 @@ from replog.errors import (
 )
 from replog.records import parse_header
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.messages import (
     Cut,
@@ -210,7 +209,7 @@ class FakeNode:
 
     # ---- unary -----------------------------------------------------------------------------------------------------
 
-    async def handle_client_call(self, call: IncomingCall[ClientRequest], context: RequestContext) -> ClientResponse:
+    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         if call.cluster_id and call.cluster_id != self.cluster.cluster_id:
             raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {call.cluster_id}")
         match call.request:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from replog.controller.requests import ControllerRequest, ControllerResponse
+from replog.controller.requests import ControllerRequest
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import ClientRequest, ClientResponse
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
@@ -20,7 +19,10 @@ from replog.rpc.messages import (
 )
 from replog.rpc.metadata_messages import MetadataUpdate, WatchRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext, Stream
+from replog.waiting.asks import Asks
 from replog.waiting.task_ends import end_tasks
+
+T = TypeVar("T")
 
 
 class MemoryPipe:
@@ -44,13 +46,9 @@ class ReachableNode(Protocol):
     is_down: bool
     streams: set[MemoryPipe]
 
-    async def handle_client_call(
-        self, call: IncomingCall[ClientRequest], context: RequestContext
-    ) -> ClientResponse: ...
+    async def handle_client_call(self, call: IncomingCall[Any], context: RequestContext) -> Any: ...
 
-    async def handle_controller_call(
-        self, call: IncomingCall[ControllerRequest], context: RequestContext
-    ) -> ControllerResponse: ...
+    async def handle_controller_call(self, call: IncomingCall[ControllerRequest], context: RequestContext) -> Any: ...
 
     def check_hello(self, hello: Hello) -> Hello: ...
 
@@ -127,16 +125,13 @@ class MemoryConnection:
             raise ConnectionLostError(f"{self._address}: connection refused", refused=True)
         return self._node
 
-    async def call(self, request: ClientRequest, *, timeout_ms: int, cluster_id: str = "") -> ClientResponse:
+    async def call(self, request: Asks[T], *, timeout_ms: int, cluster_id: str = "") -> T:
         await asyncio.sleep(0)
-        return await self._reach().handle_client_call(IncomingCall(request, cluster_id, timeout_ms), self._context)
-
-    async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = ""
-    ) -> ControllerResponse:
-        await asyncio.sleep(0)
-        call = IncomingCall(request, cluster_id, timeout_ms)
-        return await self._reach().handle_controller_call(call, self._context)
+        node, call = self._reach(), IncomingCall[Any](request, cluster_id, timeout_ms)
+        is_of_controller = isinstance(request, ControllerRequest)
+        handle = node.handle_controller_call if is_of_controller else node.handle_client_call
+        answer: T = await handle(call, self._context)
+        return answer
 
     async def watch_metadata(self, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:
         node = self._reach()

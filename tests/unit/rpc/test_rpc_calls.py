@@ -22,9 +22,9 @@ from replog.errors import (
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
 from replog.rpc.calls import IncomingCall
-from replog.rpc.client_messages import NODE_KINDS
 from replog.rpc.metadata_messages import MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_requests import NODE_KINDS
 from replog.rpc.serving import answer_controller_call, answer_node_call
 from replog.rpc.transport import RequestContext
 

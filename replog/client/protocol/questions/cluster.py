@@ -37,6 +37,7 @@ from replog.rpc.quorum_messages import (
 )
 from replog.rpc.quorum_messages import DescribeQuorumRequest as MembersAsked
 from replog.rpc.quorum_messages import DescribeQuorumResponse as MembersTold
+from replog.waiting.asks import Asks
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -73,7 +74,7 @@ PORT_MAX: Final = 65_535
 Told = DescribeQuorumResponse.PartitionData
 
 
-class ClusterDetailsRequest(Struct, frozen=True):
+class ClusterDetailsRequest(Asks["ClusterDetails"], frozen=True):
     """Asks a broker of Apache Kafka for what its metadata leave out, and ours tell."""
 
 

@@ -10,10 +10,9 @@ from replog.client.protocol.questions.group_refusals import lacking, require_ans
 from replog.coordinator.assignors.model import assignment_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import ErrorCode, UnsupportedVersionError
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
+from replog.waiting.asks import Asks
 from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
-from replog.wire.messages.find_coordinator import FindCoordinatorRequest
-from replog.wire.messages.find_coordinator import FindCoordinatorResponse as FoundCoordinators
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 SEVERAL_FROM: Final = 4
 """The first version of FindCoordinator that asks for several groups at once."""
@@ -22,20 +21,26 @@ REGEX_FROM: Final = 1
 """The first version of ConsumerGroupHeartbeat with a regular expression in the place of topics."""
 
 
-async def find_coordinator(broker: Broker, question: FindCoordinator, timeout_ms: int) -> FindCoordinatorResponse:
+class FindCoordinator(Asks[int], frozen=True):
+    """Asks any broker for the id of the one that coordinates a group; where that listens is part of the metadata."""
+
+    group_id: str
+
+
+async def find_coordinator(broker: Broker, question: FindCoordinator, timeout_ms: int) -> int:
     """Asks who coordinates a group."""
     group, what = question.group_id, f"to say who coordinates group {question.group_id!r}"
     if await broker.version(FindCoordinatorRequest) < SEVERAL_FROM:
-        one = await broker.ask(FindCoordinatorRequest(group), FoundCoordinators, timeout_ms=timeout_ms)
+        one = await broker.ask(FindCoordinatorRequest(group), FindCoordinatorResponse, timeout_ms=timeout_ms)
         require_answer(broker, one.error_code, one.error_message, what)
-        return FindCoordinatorResponse(one.node_id)
+        return one.node_id
     request = FindCoordinatorRequest(coordinator_keys=[group])
-    answer = await broker.ask(request, FoundCoordinators, timeout_ms=timeout_ms)
+    answer = await broker.ask(request, FindCoordinatorResponse, timeout_ms=timeout_ms)
     found = next((each for each in answer.coordinators if each.key == group), None)
     if found is None:
         raise lacking(broker, f"the coordinator of group {group!r}")
     require_answer(broker, found.error_code, found.error_message, what)
-    return FindCoordinatorResponse(found.node_id)
+    return found.node_id
 
 
 async def heartbeat(broker: Broker, question: ConsumerHeartbeat, timeout_ms: int) -> ConsumerHeartbeatResponse:

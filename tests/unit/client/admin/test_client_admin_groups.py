@@ -11,6 +11,7 @@ from fake_cluster import FakeCluster, FakeNode
 
 from replog.client import Admin
 from replog.client.admin.operations import RECORDS_TOGETHER
+from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.coordinator.consumers.requests import DeleteGroup, DeleteGroupResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -39,7 +40,6 @@ from replog.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.transport import ConnectionLostError
 
 Answer = Callable[[int, Any], Any]
@@ -55,7 +55,7 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], Admin]:
         async def handle(self: FakeNode, call: Any, context: Any) -> Any:
             found = answer(self.node_id, call.request)
             if found is None and isinstance(call.request, FindCoordinator):
-                found = FindCoordinatorResponse(2)
+                found = 2
             if isinstance(found, Exception):
                 raise found
             return await usual(self, call, context) if found is None else found
@@ -98,7 +98,7 @@ async def test_a_coordinator_that_has_moved_is_looked_for_again(answering: Any) 
     def answer(node_id: int, request: Any) -> Any:
         match request:
             case FindCoordinator():
-                return FindCoordinatorResponse(3 if asked else 1)
+                return 3 if asked else 1
             case DescribeConsumerGroup():
                 asked.append(node_id)
                 return NotCoordinatorError("not me") if node_id == 1 else GroupIdNotFoundError("of another kind")

@@ -26,7 +26,7 @@ class FakeView:
     def __init__(self) -> None:
         self.requests: list[Any] = []
 
-    async def controller_call(self, request: Any, **_: Any) -> Any:
+    async def call_any(self, request: Any, **_: Any) -> Any:
         self.requests.append(request)
         match request:
             case CreateTopics():

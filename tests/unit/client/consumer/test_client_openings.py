@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from replog.client import ClusterView, TopicPartition
@@ -29,7 +29,7 @@ class Kept:
         self.offsets = {int(name[1:]): offset for name, offset in offsets.items()}
         self.asked: list[FetchOffsets] = []
 
-    async def call(self, request: FetchOffsets, response: Any, timeout_ms: int = 0) -> FetchOffsetsResponse:
+    async def call(self, request: FetchOffsets, timeout_ms: int = 0) -> FetchOffsetsResponse:
         self.asked.append(request)
         topics = []
         for topic in request.topics or ():

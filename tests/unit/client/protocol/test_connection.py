@@ -228,7 +228,7 @@ async def test_whoever_waits_when_the_calls_are_closed_is_told_and_opens_nothing
 async def test_what_nodes_ask_one_another_is_no_question_of_a_client() -> None:
     async with connected() as (server, connection):
         with pytest.raises(InvalidRequestError, match=r"a request of nodes, which meet at inter\.broker\.listener"):
-            await connection.controller_call(Heartbeat(1, 1, 1), timeout_ms=1000)
+            await connection.call(Heartbeat(1, 1, 1), timeout_ms=1000)
         assert not server.opened
 
 

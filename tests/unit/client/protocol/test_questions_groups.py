@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from coordinating_broker import CoordinatingBroker, refusing
 
+from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.client.protocol.questions.table import QUESTIONS
 from replog.coordinator.consumers.requests import (
     ConsumerHeartbeat,
@@ -61,7 +62,6 @@ from replog.errors import (
     UnstableOffsetCommitError,
     UnsupportedVersionError,
 )
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from replog.wire.messages.delete_groups import DeleteGroupsResponse
@@ -104,7 +104,7 @@ async def test_the_coordinator_is_found_in_every_version(version: int) -> None:
         return Found(node_id=7, coordinators=[Found.Coordinator("g", 7)])
 
     broker = CoordinatingBroker(answer, newest={FindCoordinatorRequest.API_KEY: version})
-    assert await put(broker, FindCoordinator("g")) == FindCoordinatorResponse(7)
+    assert await put(broker, FindCoordinator("g")) == 7
 
 
 @pytest.mark.parametrize("version", [0, 3, 4])

@@ -1,7 +1,8 @@
-"""Every question that clients and nodes put to a node, and every answer.
+"""Every question that a node itself answers, and every answer.
 
 What clients ask travels in Kafka's messages, or in our own APIs (`replog.client.protocol.questions`, `replog.protocol.private`);
 what nodes ask one another has two messages and a field of each `oneof` in `proto/` (`make proto`), and a row of the table here.
+A class of questions says in its base what answers it (`Asks`).
 """
 
 from __future__ import annotations
@@ -9,37 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from replog.coordinator.consumers.requests import (
-    ConsumerHeartbeat,
-    ConsumerHeartbeatResponse,
-    DeleteGroup,
-    DeleteGroupResponse,
-    GroupNews,
-    WaitForGroupNews,
-)
-from replog.coordinator.describing.requests import (
-    DescribeConsumerGroup,
-    DescribedConsumerGroup,
-    DescribedGroup,
-    DescribeGroup,
-    ListGroups,
-    ListGroupsResponse,
-)
-from replog.coordinator.offsets.requests import (
-    CommitOffsets,
-    CommitOffsetsResponse,
-    DeleteOffsets,
-    DeleteOffsetsResponse,
-    FetchOffsets,
-    FetchOffsetsResponse,
-)
 from replog.rpc.config_messages import (
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     DescribeNodeConfigsRequest,
     DescribeNodeConfigsResponse,
 )
-from replog.rpc.group_messages import FindCoordinator, FindCoordinatorResponse
 from replog.rpc.log_dir_messages import (
     DescribeLogDirsRequest,
     DescribeLogDirsResponse,
@@ -58,7 +34,6 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from replog.rpc.metadata_messages import ClusterMetadata, MetadataRequest
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.quorum_messages import (
     AddVoterRequest,
@@ -69,66 +44,6 @@ from replog.rpc.quorum_messages import (
     RemoveVoterResponse,
 )
 from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
-
-GroupRequest: TypeAlias = (
-    ConsumerHeartbeat
-    | WaitForGroupNews
-    | CommitOffsets
-    | FetchOffsets
-    | DeleteOffsets
-    | DeleteGroup
-    | DescribeGroup
-    | DescribeConsumerGroup
-)
-"""What the coordinator of a group is asked."""
-
-ClientRequest: TypeAlias = (
-    MetadataRequest
-    | ListOffsetsRequest
-    | InitProducerIdRequest
-    | DescribeNodeRequest
-    | DescribeQuorumRequest
-    | AddVoterRequest
-    | RemoveVoterRequest
-    | DescribeConfigsRequest
-    | DeleteRecordsRequest
-    | EpochEndsRequest
-    | FindCutsRequest
-    | MoveReplicaRequest
-    | DescribeLogDirsRequest
-    | DescribeNodeConfigsRequest
-    | LocateSegmentsRequest
-    | FindCoordinator
-    | ListGroups
-    | GroupRequest
-)
-ClientResponse: TypeAlias = (
-    ClusterMetadata
-    | ListOffsetsResponse
-    | InitProducerIdResponse
-    | DescribeNodeResponse
-    | DescribeQuorumResponse
-    | AddVoterResponse
-    | RemoveVoterResponse
-    | DescribeConfigsResponse
-    | DeleteRecordsResponse
-    | EpochEndsResponse
-    | FindCutsResponse
-    | MoveReplicaResponse
-    | DescribeLogDirsResponse
-    | DescribeNodeConfigsResponse
-    | LocateSegmentsResponse
-    | FindCoordinatorResponse
-    | ConsumerHeartbeatResponse
-    | GroupNews
-    | CommitOffsetsResponse
-    | FetchOffsetsResponse
-    | DeleteGroupResponse
-    | DeleteOffsetsResponse
-    | ListGroupsResponse
-    | DescribedGroup
-    | DescribedConsumerGroup
-)
 
 NodeRequest: TypeAlias = (
     ListOffsetsRequest
