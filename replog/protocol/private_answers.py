@@ -11,7 +11,7 @@ from msgspec import Struct
 from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
-from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateCall, encoded
+from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
 from replog.rpc.messages import PollOffsets
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.request_limits import check_request
@@ -39,13 +39,11 @@ async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call)
 
 
 async def _drain_broker(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
-    api = PRIVATE_APIS[DrainBroker]
-    return PrivateAnswer(parts=[encoded(await node.change(asked.question, api.answer, asked.timeout_ms))])
+    return PrivateAnswer(parts=[encoded(await node.change(asked.question, asked.timeout_ms))])
 
 
 async def _ask_node(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
-    api = PRIVATE_APIS[type(asked.question)]
-    answer: Struct = await node.call(asked.question, api.answer, asked.timeout_ms)
+    answer: Struct = await node.call(asked.question, asked.timeout_ms)
     return PrivateAnswer(parts=[await asyncio.to_thread(encoded, answer) if _is_long(answer) else encoded(answer)])
 
 

@@ -14,8 +14,7 @@ from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.metadata_views import EncodedNews
 from replog.broker.requests.refusals import Refusal
-from replog.controller.requests import ControllerRequest
-from replog.errors import InvariantViolationError, ReplogError, RequestTimedOutError
+from replog.errors import ReplogError, RequestTimedOutError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ResourceType
@@ -25,14 +24,13 @@ from replog.protocol.handlers.node import Failure
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
-from replog.rpc.node_requests import NodeRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.quorum_messages import DescribeQuorumRequest
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
+from replog.waiting.asks import Asks
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog.waiting.unread_answers import UnreadAnswer
 
-Q = TypeVar("Q")
 R = TypeVar("R")
 
 WAIT_MAX_MS = 60_000
@@ -107,20 +105,21 @@ class LocalKafkaNode:
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else broker.endpoint(CLIENT_LISTENER)
 
-    async def call(self, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
-        return _checked(await self._handled(request, self._handlers.handle_node_call, timeout_ms), answer)
+    async def call(self, request: Asks[R], timeout_ms: int) -> R:
+        return await self._handled(request, self._handlers.handle_node_call, timeout_ms)
 
-    async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
-        return _checked(await self._handled(request, self._handlers.handle_controller_call, timeout_ms), answer)
+    async def change(self, request: Asks[R], timeout_ms: int) -> R:
+        return await self._handled(request, self._handlers.handle_controller_call, timeout_ms)
 
     async def _handled(
-        self, request: Q, handle: Callable[[IncomingCall[Q], RequestContext], Awaitable[object]], timeout_ms: int
-    ) -> object:
+        self, request: Asks[R], handle: Callable[[IncomingCall[Any], RequestContext], Awaitable[Any]], timeout_ms: int
+    ) -> R:
         check_request(request)
         within_ms = self._within_ms(timeout_ms)
         try:
             async with asyncio.timeout(within_ms / 1000):
-                return await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+                answer: R = await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+                return answer
         except (TimeoutError, ConnectionLostError) as error:  # which have no code of Kafka's
             raise RequestTimedOutError(str(error) or f"there was no answer within {within_ms} ms; try again") from error
 
@@ -135,7 +134,7 @@ class LocalKafkaNode:
         return await self._parts.fetch_path.watches.poll(request)
 
     async def catch_up(self, timeout_ms: int) -> None:
-        quorum = await self.call(DescribeQuorumRequest(), DescribeQuorumResponse, timeout_ms)
+        quorum = await self.call(DescribeQuorumRequest(), timeout_ms)
         try:
             async with asyncio.timeout(self._within_ms(timeout_ms) / 1000):
                 async for _ in self._parts.publisher.changes():
@@ -226,9 +225,3 @@ def _answer(answered: asyncio.Future[R], response: R) -> None:
     """Hands an answer over, unless its caller has stopped waiting."""
     if not answered.done():
         answered.set_result(response)
-
-
-def _checked(response: object, answer: type[R]) -> R:
-    if not isinstance(response, answer):
-        raise InvariantViolationError(f"{type(response).__name__} is no answer where {answer.__name__} is awaited")
-    return response

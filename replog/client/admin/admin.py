@@ -32,14 +32,7 @@ from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, Cl
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
-from replog.controller.requests import (
-    ConfigEntry,
-    CreateTopics,
-    DeleteTopics,
-    NamedPartition,
-    NewTopic,
-    TopicResult,
-)
+from replog.controller.requests import ConfigEntry, CreateTopics, DeleteTopics, NamedPartition, NewTopic, TopicResult
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,

@@ -16,9 +16,7 @@ from replog.client.groups.membership import PUT_OUT
 from replog.client.groups.progress import Progress
 from replog.client.types import TopicPartition
 from replog.coordinator.describing.requests import DescribeConsumerGroup
-from replog.coordinator.offsets.requests import (
-    CommitOffsets,
-)
+from replog.coordinator.offsets.requests import CommitOffsets
 from replog.errors import BrokerClosedError, CommitStaleError, ReplogError, RetriableError, StaleMemberEpochError
 
 NO_MEMBER = 0

@@ -46,10 +46,7 @@ from replog.client.groups.messages import (
 )
 from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
-from replog.coordinator.consumers.requests import (
-    ConsumerHeartbeat,
-    WaitForGroupNews,
-)
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.waiting.task_ends import end_tasks

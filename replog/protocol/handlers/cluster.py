@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from replog.controller.requests import FeatureUpdate, UnregisterBroker, UpdateFeatures
-from replog.controller.requests import UnregisterBrokerResponse as BrokerUnregistered
-from replog.controller.requests import UpdateFeaturesResponse as FeaturesUpdated
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, reachable, told_controller
@@ -60,7 +58,7 @@ def _broker(node: KafkaNode, broker_id: int, at: BrokerEndpoint) -> DescribeClus
 
 async def unregister_broker(node: KafkaNode, request: UnregisterBrokerRequest, _call: Call) -> UnregisterBrokerResponse:
     """Forgets a broker that is gone for good."""
-    await node.change(UnregisterBroker(request.broker_id), BrokerUnregistered, request.timeout_ms)
+    await node.change(UnregisterBroker(request.broker_id), request.timeout_ms)
     return UnregisterBrokerResponse(error_message=None)
 
 
@@ -76,7 +74,7 @@ async def update_features(node: KafkaNode, request: UpdateFeaturesRequest, call:
         for one in request.feature_updates
     )
     if updates:
-        await node.change(UpdateFeatures(updates, request.validate_only), FeaturesUpdated, request.timeout_ms)
+        await node.change(UpdateFeatures(updates, request.validate_only), request.timeout_ms)
     results = [UpdateFeaturesResponse.UpdatableFeatureResult(one.name, error_message=None) for one in updates]
     return UpdateFeaturesResponse(error_message=None, results=results)
 

@@ -16,7 +16,6 @@ from replog.controller.requests import (
     AlterConfigsResult,
     ConfigOperation,
 )
-from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
 from replog.errors import (
     ConfigError,
     InvalidRequestError,
@@ -215,7 +214,7 @@ async def _altered(node: KafkaNode, wish: _Wish, answer: Callable[[int, str | No
     asked = tuple(one for one in judged if isinstance(one, AlterConfigsResource))
     results: Iterator[AlterConfigsResult] = iter(())
     if asked:
-        altered = await node.change(AlterConfigs(asked, wish.validate_only), ConfigsAltered, wish.timeout_ms)
+        altered = await node.change(AlterConfigs(asked, wish.validate_only), wish.timeout_ms)
         results = iter(altered.resources)
     told = (_outcome(next(results)) if isinstance(one, AlterConfigsResource) else one for one in judged)
     return [

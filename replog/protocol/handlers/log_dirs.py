@@ -9,8 +9,7 @@ from replog.log import METADATA_TOPIC
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, fitting, require_few
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest as DirectoriesAsked
-from replog.rpc.log_dir_messages import DescribeLogDirsResponse as DirectoriesTold
-from replog.rpc.log_dir_messages import LogDir, MoveReplicaRequest, MoveReplicaResponse
+from replog.rpc.log_dir_messages import LogDir, MoveReplicaRequest
 from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 
@@ -52,7 +51,7 @@ def refuse_describe_log_dirs(_request: DescribeLogDirsRequest, failure: Failure)
 
 
 async def _directories(node: KafkaNode) -> tuple[LogDir, ...]:
-    return (await node.call(DirectoriesAsked(), DirectoriesTold, NO_TIMEOUT)).directories
+    return (await node.call(DirectoriesAsked(), NO_TIMEOUT)).directories
 
 
 def describe_directory(directory: LogDir, wanted: Mapping[str, Collection[int]] | None) -> Directory:
@@ -123,7 +122,7 @@ def _held(directory: LogDir | None) -> Collection[tuple[str, int]]:
 
 async def _move(node: KafkaNode, topic: str, number: int, path: str) -> tuple[ErrorCode, str]:
     try:
-        await node.call(MoveReplicaRequest(topic, number, path), MoveReplicaResponse, NO_TIMEOUT)
+        await node.call(MoveReplicaRequest(topic, number, path), NO_TIMEOUT)
     except UnknownTopicOrPartitionError as error:
         code = ErrorCode.REPLICA_NOT_AVAILABLE if _is_elsewhere(node.image, topic, number) else error.code
         return code, str(error)

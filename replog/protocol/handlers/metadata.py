@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 from uuid import UUID
 
-from replog.controller.requests import CreateTopics, CreateTopicsResponse, NewTopic
+from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.records import NO_LEADER, BrokerEndpoint
@@ -163,7 +163,7 @@ async def _create(node: KafkaNode, names: Sequence[str]) -> dict[str, ErrorCode]
         return {}
     wanted = CreateTopics(tuple(map(NewTopic, own[:CREATED_MAX])))
     try:
-        created = await node.change(wanted, CreateTopicsResponse, min(CREATION_WAIT_MS, node.request_timeout_ms))
+        created = await node.change(wanted, min(CREATION_WAIT_MS, node.request_timeout_ms))
     except ReplogError:  # the client asks again
         return {}
     return {result.name: _told_of_new(result.error) for result in created.topics}

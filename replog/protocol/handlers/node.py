@@ -10,7 +10,6 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from replog.controller.requests import ControllerRequest
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
@@ -19,7 +18,7 @@ from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
-from replog.rpc.node_requests import NodeRequest
+from replog.waiting.asks import Asks
 from replog.waiting.unread_answers import UnreadAnswer
 
 A = TypeVar("A")
@@ -91,12 +90,11 @@ class KafkaNode(Protocol):
         """Returns the endpoint at which Kafka's clients reach a broker; None: it has none, or is fenced."""
         ...
 
-    async def call(self, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
+    async def call(self, request: Asks[R], timeout_ms: int) -> R:
         """Returns this node's answer to a call.
 
         Args:
             request: The request.
-            answer: The class of the answer.
             timeout_ms: The time within which the caller wants it; 0 or less: `request_timeout_ms`.
 
         Raises:
@@ -104,7 +102,7 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def change(self, request: ControllerRequest, answer: type[R], timeout_ms: int) -> R:
+    async def change(self, request: Asks[R], timeout_ms: int) -> R:
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
         ...
 

@@ -19,12 +19,10 @@ from replog.rpc.messages import (
     LATEST_TIMESTAMP,
     EpochEndPartition,
     EpochEndsRequest,
-    EpochEndsResponse,
     ListOffsetsPartition,
     ListOffsetsResult,
 )
 from replog.rpc.messages import ListOffsetsRequest as NodeRequest
-from replog.rpc.messages import ListOffsetsResponse as NodeResponse
 from replog.rpc.request_limits import check_partitions
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
@@ -77,7 +75,7 @@ async def list_offsets(node: KafkaNode, request: ListOffsetsRequest, call: Call)
     if listings:
         asked = NodeRequest(tuple(listing.partition for listing in listings))
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else node.request_timeout_ms
-        found = await node.call(asked, NodeResponse, timeout_ms)
+        found = await node.call(asked, timeout_ms)
         for listing, result in zip(listings, found.results, strict=True):
             _fill_listed(listing, result, call.version)
     return response
@@ -178,7 +176,7 @@ async def offset_for_leader_epoch(
                 endings.append(_Ending(answer, asked))
     if endings:
         ends = EpochEndsRequest(tuple(ending.partition for ending in endings))
-        found = await node.call(ends, EpochEndsResponse, node.request_timeout_ms)
+        found = await node.call(ends, node.request_timeout_ms)
         for ending, result in zip(endings, found.results, strict=True):
             ending.answer.error_code, ending.answer.error_message = (
                 told_code(result.error),

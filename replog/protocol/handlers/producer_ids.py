@@ -10,7 +10,6 @@ from __future__ import annotations
 from replog.errors import ErrorCode, RetriableError
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
 from replog.rpc.messages import InitProducerIdRequest as NodeRequest
-from replog.rpc.messages import InitProducerIdResponse as NodeResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 LAST_VERSION = 5
@@ -29,7 +28,7 @@ async def init_producer_id(node: KafkaNode, request: InitProducerIdRequest, call
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         )  # as Produce does; there is no field for a text
     try:
-        given = await node.call(NodeRequest(), NodeResponse, min(TIMEOUT_MS, node.request_timeout_ms))
+        given = await node.call(NodeRequest(), min(TIMEOUT_MS, node.request_timeout_ms))
     except RetriableError as error:
         # clients give up for good at other codes that mean "later"
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error))

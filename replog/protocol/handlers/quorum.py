@@ -7,13 +7,7 @@ from collections.abc import Iterable, Mapping
 from replog.errors import ErrorCode, InconsistentClusterIdError, InvalidRequestError
 from replog.log import METADATA_TOPIC
 from replog.protocol.handlers.node import NO_TIMEOUT, NO_TOPIC_ID, Call, Failure, KafkaNode, beside
-from replog.rpc.quorum_messages import (
-    AddVoterRequest,
-    AddVoterResponse,
-    QuorumMember,
-    RemoveVoterRequest,
-    RemoveVoterResponse,
-)
+from replog.rpc.quorum_messages import AddVoterRequest, QuorumMember, RemoveVoterRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest as MembersAsked
 from replog.rpc.quorum_messages import DescribeQuorumResponse as MembersTold
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
@@ -39,7 +33,7 @@ async def describe_quorum(node: KafkaNode, request: DescribeQuorumRequest, _call
     wanted = await beside(count, _wanted, request.topics)
     told = None
     if 0 in wanted.get(METADATA_TOPIC, ()):
-        told = await node.call(MembersAsked(), MembersTold, NO_TIMEOUT)
+        told = await node.call(MembersAsked(), NO_TIMEOUT)
     return DescribeQuorumResponse(
         error_message="",
         nodes=[] if told is None else [_node(member) for member in told.members if member.endpoint],
@@ -124,7 +118,7 @@ async def add_raft_voter(node: KafkaNode, request: AddRaftVoterRequest, _call: C
     """Makes an observer a voter."""
     _check_cluster(node, request.cluster_id)
     voter = AddVoterRequest(request.voter_id, request.voter_directory_id, _endpoint(request.listeners))
-    await node.call(voter, AddVoterResponse, request.timeout_ms)
+    await node.call(voter, request.timeout_ms)
     return AddRaftVoterResponse(error_message=None)
 
 
@@ -138,7 +132,7 @@ async def remove_raft_voter(node: KafkaNode, request: RemoveRaftVoterRequest, _c
     _check_cluster(node, request.cluster_id)
     directory_id = request.voter_directory_id
     voter = RemoveVoterRequest(request.voter_id, None if directory_id == NO_DIRECTORY else directory_id)
-    await node.call(voter, RemoveVoterResponse, request.timeout_ms)
+    await node.call(voter, request.timeout_ms)
     return RemoveRaftVoterResponse(error_message=None)
 
 

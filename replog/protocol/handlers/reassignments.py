@@ -11,8 +11,6 @@ from replog.controller.requests import (
     PartitionResult,
     Reassignment,
 )
-from replog.controller.requests import AlterPartitionReassignmentsResponse as ReassignmentsAltered
-from replog.controller.requests import ElectLeadersResponse as LeadersElected
 from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.image import TopicImage
 from replog.metadata.records import ElectionType
@@ -49,7 +47,7 @@ async def elect_leaders(node: KafkaNode, request: ElectLeadersRequest, _call: Ca
     count = sum(len(one.partitions) for one in request.topic_partitions or ())
     require_few(count, "partitions", PolicyViolationError)
     named = None if request.topic_partitions is None else tuple(_named(request))
-    elected = await node.change(ElectLeaders(election, named), LeadersElected, request.timeout_ms)
+    elected = await node.change(ElectLeaders(election, named), request.timeout_ms)
     return ElectLeadersResponse(
         replica_election_results=[
             ElectedTopic(topic, [ElectedPartition(one.partition_id, one.error, text(one.message)) for one in results])
@@ -87,9 +85,7 @@ async def alter(
     require_few(count, "partitions", PolicyViolationError)
     items = await beside(count, _wishes, request)
     may_change_factor = request.allow_replication_factor_change
-    altered = await node.change(
-        AlterPartitionReassignments(items, may_change_factor), ReassignmentsAltered, request.timeout_ms
-    )
+    altered = await node.change(AlterPartitionReassignments(items, may_change_factor), request.timeout_ms)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor,
         error_message=None,

@@ -17,9 +17,6 @@ from replog.controller.requests import (
     NewTopic,
     TopicResult,
 )
-from replog.controller.requests import CreatePartitionsResponse as PartitionsCreated
-from replog.controller.requests import CreateTopicsResponse as TopicsCreated
-from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
 from replog.errors import (
     BrokerNotAvailableError,
     ErrorCode,
@@ -47,7 +44,6 @@ from replog.protocol.handlers.node import (
 from replog.protocol.handlers.partitions import named_topic
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsResult
 from replog.rpc.messages import DeleteRecordsRequest as RecordsToDelete
-from replog.rpc.messages import DeleteRecordsResponse as RecordsDeleted
 from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -80,7 +76,7 @@ async def create_topics(node: KafkaNode, request: CreateTopicsRequest, call: Cal
     wanted, answers = await beside(count, _new_topics, request.topics)
     if wanted:
         asked = CreateTopics(tuple(wanted), request.validate_only)
-        created = await node.change(asked, TopicsCreated, request.timeout_ms)
+        created = await node.change(asked, request.timeout_ms)
         made = zip(wanted, created.topics, strict=True)
         for answer in await in_steps(made, lambda one: _created(node, *one, call.version)):
             answers[answer.name] = answer
@@ -169,9 +165,7 @@ async def create_partitions(node: KafkaNode, request: CreatePartitionsRequest, _
     wanted = await beside(count, _new_partitions, request.topics, repeated)
     answers = [GrownTopicAnswer(name, ErrorCode.INVALID_REQUEST, GIVEN_TWICE) for name in repeated]
     if wanted:
-        grown = await node.change(
-            CreatePartitions(wanted, request.validate_only), PartitionsCreated, request.timeout_ms
-        )
+        grown = await node.change(CreatePartitions(wanted, request.validate_only), request.timeout_ms)
         answers += [GrownTopicAnswer(one.name, one.error, text(one.message)) for one in grown.topics]
     return CreatePartitionsResponse(results=answers)
 
@@ -206,7 +200,7 @@ async def delete_topics(node: KafkaNode, request: DeleteTopicsRequest, call: Cal
     names = tuple(state.name for state in named if state.name is not None)
     topic_ids = tuple(state.topic_id for state in named if state.name is None)
     if named:
-        deleted = await node.change(DeleteTopics(names, topic_ids), TopicsDeleted, request.timeout_ms)
+        deleted = await node.change(DeleteTopics(names, topic_ids), request.timeout_ms)
         answers += [_deleted(result) for result in deleted.topics]
     return DeleteTopicsResponse(responses=answers)
 
@@ -246,7 +240,7 @@ async def delete_records(node: KafkaNode, request: DeleteRecordsRequest, _call: 
     response, known = await beside(count, _opened, node.image, request)
     if known:
         asked = RecordsToDelete(tuple(partition for partition, _ in known))
-        deleted = await node.call(asked, RecordsDeleted, request.timeout_ms)
+        deleted = await node.call(asked, request.timeout_ms)
         for (_, answer), result in zip(known, deleted.results, strict=True):
             _fill(answer, result)
     return response

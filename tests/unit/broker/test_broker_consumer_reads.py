@@ -23,7 +23,6 @@ from replog.rpc.messages import (
     AbortedTransaction,
     ListOffsetsPartition,
     ListOffsetsRequest,
-    ListOffsetsResponse,
     ListOffsetsResult,
 )
 from replog.testing import SimulatedFileSystem
@@ -245,7 +244,7 @@ async def test_a_request_for_many_offsets_leaves_the_broker_its_turns(monkeypatc
 
         monkeypatch.setattr(look_ups, "list_offset", looked_up)
         asked = ListOffsetsRequest((ListOffsetsPartition(topic.topic_id, 0, 1),) * 1_000)
-        found = await it.node.parts.requests.kafka_node.call(asked, ListOffsetsResponse, 5_000)
+        found = await it.node.parts.requests.kafka_node.call(asked, 5_000)
         assert [result.offset for result in found.results] == [0] * 1_000
         assert seen.index("somebody else") < 1_000
 

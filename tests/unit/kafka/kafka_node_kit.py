@@ -11,7 +11,7 @@ from uuid import UUID
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.config.server import ServerConfig
-from replog.controller.requests import ConfigEntry, CreateTopics, CreateTopicsResponse, NewTopic
+from replog.controller.requests import ConfigEntry, CreateTopics, NewTopic
 from replog.errors import ErrorCode
 from replog.protocol.handlers.node import KafkaNode
 from replog.records import encode_batch
@@ -61,7 +61,7 @@ class Served:
         """Makes a topic; returns its id."""
         entries = tuple(ConfigEntry(key.replace("_", "."), value) for key, value in configs.items())
         asked = CreateTopics((NewTopic(name, partitions, 1, configs=entries),))
-        made = await self.kafka.change(asked, CreateTopicsResponse, 5000)
+        made = await self.kafka.change(asked, 5000)
         assert made.topics[0].error is ErrorCode.NONE, made
         await self.until(lambda: name in self.kafka.image.topics_by_name)
         topic_id = self.kafka.image.topics_by_name[name].topic_id

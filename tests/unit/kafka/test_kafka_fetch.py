@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kafka_node_kit import Served, batch, serving
 
-from replog.controller.requests import DeleteTopics, DeleteTopicsResponse
+from replog.controller.requests import DeleteTopics
 from replog.errors import ErrorCode
 from replog.protocol.handlers.node import NO_TOPIC_ID
 from replog.records import decode_batch, encode_batch, encode_end_transaction_marker, scan
@@ -136,7 +136,7 @@ async def test_a_topic_that_is_gone_is_unknown_within_a_session() -> None:
     async with serving() as it:
         topic_id = await it.create()
         begun = await fetched(it, asking(at(0), topic_id=topic_id, session_epoch=0), BY_ID)
-        await it.kafka.change(DeleteTopics(("t",)), DeleteTopicsResponse, 5000)
+        await it.kafka.change(DeleteTopics(("t",)), 5000)
         await it.until(lambda: "t" not in it.kafka.image.topics_by_name)
         request = asking(session_id=begun.session_id, session_epoch=1, max_wait_ms=LONG_MS)
         assert (await one(it, request, BY_ID)).error_code == ErrorCode.UNKNOWN_TOPIC_ID

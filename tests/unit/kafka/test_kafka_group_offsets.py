@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 from kafka_node_kit import PRODUCE_VERSION, Served, batch, serving
 
-from replog.controller.requests import (
-    CreatePartitions,
-    CreatePartitionsResponse,
-    DeleteTopics,
-    DeleteTopicsResponse,
-    NewPartitions,
-)
+from replog.controller.requests import CreatePartitions, DeleteTopics, NewPartitions
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import FetchOffsets, FetchOffsetsResponse
 from replog.errors import ErrorCode
@@ -146,7 +140,7 @@ async def test_offsets_go_with_their_topic(it: Served) -> None:
     await commit(it, 9, ("t", 0, 5))
     await it.create("u")
     await commit(it, 9, ("u", 0, 7))
-    await it.kafka.change(DeleteTopics(("t",)), DeleteTopicsResponse, 5_000)
+    await it.kafka.change(DeleteTopics(("t",)), 5_000)
     while await fetch(it, 9, None) != [("u", 0, 7, "at 7", 0)]:
         await it.kafka.catch_up(5_000)
 
@@ -189,12 +183,10 @@ async def test_the_offsets_topic_is_the_clusters_own(it: Served) -> None:
     )
     (told,) = (await it.ask(asked, PRODUCE_VERSION, ProduceResponse)).responses[0].partition_responses
     assert (told.error_code, "coordinators" in told.error_message) == (ErrorCode.INVALID_TOPIC_EXCEPTION, True)
-    deleted = await it.kafka.change(DeleteTopics((OFFSETS_TOPIC,)), DeleteTopicsResponse, 5_000)
+    deleted = await it.kafka.change(DeleteTopics((OFFSETS_TOPIC,)), 5_000)
     assert deleted.topics[0].error is ErrorCode.INVALID_TOPIC_EXCEPTION
     grown = CreatePartitions((NewPartitions(OFFSETS_TOPIC, 9),))
-    assert (await it.kafka.change(grown, CreatePartitionsResponse, 5_000)).topics[
-        0
-    ].error is ErrorCode.INVALID_PARTITIONS
+    assert (await it.kafka.change(grown, 5_000)).topics[0].error is ErrorCode.INVALID_PARTITIONS
     metadata = await it.ask(MetadataRequest(None), 12, MetadataResponse)
     assert {topic.name: topic.is_internal for topic in metadata.topics} == {"t": False, OFFSETS_TOPIC: True}
 

@@ -89,14 +89,13 @@ class MirrorBroker(ScriptedBroker):
         except ReplogError as error:
             return api.refuse(request, Failure(error.code, str(error)))
 
-    async def change(self, request: Any, answer: type[Any], timeout_ms: int) -> Any:
+    async def change(self, request: Any, timeout_ms: int) -> Any:
         """Answers as the controller."""
         self.structs.append(request)
         self.within_ms = timeout_ms
         outcome = self._outcomes.pop(0)
         if isinstance(outcome, ReplogError):
             raise outcome
-        assert isinstance(outcome, answer)
         return outcome
 
     call = change
