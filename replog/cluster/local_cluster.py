@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
@@ -434,10 +433,6 @@ class LocalCluster:
             await asyncio.gather(*map(wait, specs))
         finally:
             self._ports.release()
-
-    def remove_files(self) -> None:
-        """Deletes the cluster directory."""
-        shutil.rmtree(self.directory, ignore_errors=True)
 
     async def __aenter__(self) -> Self:
         return self

@@ -300,7 +300,7 @@ class Controller:
         self._offsets.begin_load()
         for offset, record in enumerate(message.records):
             self._state.replay(record, offset)
-        self._offsets.end_load(message.end_offset, message.epoch)
+        self._offsets.end_load(message.end_offset)
 
     def _append(self, records: tuple[MetadataRecord, ...], now_ms: int) -> None:
         """Replays `records`, then has them appended."""

@@ -69,7 +69,6 @@ class LoadSnapshot(Struct, frozen=True):
     """
 
     end_offset: int
-    epoch: int
     records: tuple[MetadataRecord, ...]
 
 

@@ -315,14 +315,6 @@ class MetadataDelta:
             for partition_id, partition in topic.partitions.items()
         }
 
-    def removed_partitions(self) -> dict[tuple[UUID, int], PartitionRegistration]:
-        """Returns the last state of every partition of the image that went with its topic."""
-        return {
-            (topic_id, partition_id): partition
-            for topic_id, topic in self.removed_topics.items()
-            for partition_id, partition in topic.partitions.items()
-        }
-
     def local_changes(self, broker_id: int) -> LocalChanges:
         """Returns what this broker has to delete, lead and follow."""
         deletes = [

@@ -109,12 +109,6 @@ class BatchHeader(NamedTuple):
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) % SEQUENCE_MODULUS
 
-    def sequence_at(self, offset: int) -> int:
-        """Returns the sequence of the record at `offset`, wrapping as `last_sequence` does; -1 without idempotence."""
-        if self.base_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return (self.base_sequence + offset - self.base_offset) % SEQUENCE_MODULUS
-
     @property
     def codec(self) -> Codec:
         """Compression of the records.

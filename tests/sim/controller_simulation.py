@@ -283,7 +283,7 @@ class Simulation:
         if choices:
             end_offset = self.rng.choice(choices)
             image = self.images[end_offset]
-            self.step(node, LoadSnapshot(end_offset, image.epoch, tuple(image_records(image))))
+            self.step(node, LoadSnapshot(end_offset, tuple(image_records(image))))
             node.applied_count = ends.index(end_offset) + 1
 
     def gone(self) -> None:

@@ -160,8 +160,7 @@ class ControllerDriver:
     # ---- called by the quorum, on the loop: order matters more than batching, so they step the core at once -----------
 
     def on_snapshot(self, snapshot: LoadedSnapshot) -> None:
-        end_offset, epoch = snapshot.snapshot_id
-        self._step(LoadSnapshot(end_offset, epoch, tuple(snapshot.replay())))
+        self._step(LoadSnapshot(snapshot.snapshot_id.end_offset, tuple(snapshot.replay())))
 
     def on_committed(self, batch: CommittedRecords) -> None:
         self._step(batch)

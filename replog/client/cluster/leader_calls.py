@@ -44,6 +44,7 @@ class LeaderResult(Protocol):
     def message(self) -> str: ...
 
 
+P = TypeVar("P")
 R = TypeVar("R", bound=LeaderResult)
 R_co = TypeVar("R_co", bound=LeaderResult, covariant=True)
 Members = Sequence[tuple[TopicPartition, LeaderAddress]]
@@ -97,7 +98,8 @@ async def require_partitions(view: ClusterView, partitions: Iterable[TopicPartit
 async def ask_leaders(
     view: ClusterView,
     partitions: Iterable[TopicPartition],
-    request_for: Callable[[Members], Asks[LeaderResults[R]]],
+    asked: Callable[[TopicPartition, LeaderAddress], P],
+    request: Callable[[tuple[P, ...]], Asks[LeaderResults[R]]],
     *,
     timeout_ms: int,
     what: str,
@@ -109,7 +111,8 @@ async def ask_leaders(
     Args:
         view: An open cluster view.
         partitions: The partitions to ask about.
-        request_for: What makes the request to one leader about some of the partitions.
+        asked: What makes of a partition and its leader what is asked about it.
+        request: What makes the request to one leader of what is asked about some of the partitions.
         timeout_ms: Overall limit.
         what: The name of the operation in errors.
         skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
@@ -123,6 +126,9 @@ async def ask_leaders(
     wanted = tuple(dict.fromkeys(partitions))
     await require_partitions(view, wanted)
     found: dict[TopicPartition, R] = {}
+
+    def request_for(members: Members) -> Asks[LeaderResults[R]]:
+        return request(tuple(asked(partition, leader) for partition, leader in members))
 
     async def attempt(remaining_ms: int) -> dict[TopicPartition, R] | ReplogError:
         missing = [

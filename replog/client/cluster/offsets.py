@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from replog.client.cluster.leader_calls import AttemptFailure, Members, ask_leaders
+from replog.client.cluster.addresses import LeaderAddress
+from replog.client.cluster.leader_calls import AttemptFailure, ask_leaders
 from replog.client.cluster.view import ClusterView
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.errors import ReplogError, UnsupportedVersionError
@@ -29,7 +30,6 @@ async def list_offsets(
     *,
     timeout_ms: int,
     skips_leaderless: bool = False,
-    give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp]:
     """Asks the leaders for one offset per partition; retries across leader changes.
 
@@ -39,17 +39,14 @@ async def list_offsets(
             watermark, exclusive) or EARLIEST_TIMESTAMP (the log start).
         timeout_ms: Overall limit.
         skips_leaderless: Whether the result may lack partitions that have no leader; else a leader is waited for.
-        give_up: What looks at the failures of each attempt; an error that it returns ends the call.
 
     Raises:
         UnknownTopicOrPartitionError: A partition does not exist.
         RequestTimedOutError: Some leader did not answer in time; it names the last cause.
-        ReplogError: What a leader answered that is not worth a retry, or what `give_up` returned.
+        ReplogError: What a leader answered that is not worth a retry.
     """
 
-    found = await list_offset_results(
-        view, timestamps, timeout_ms=timeout_ms, skips_leaderless=skips_leaderless, give_up=give_up
-    )
+    found = await list_offset_results(view, timestamps, timeout_ms=timeout_ms, skips_leaderless=skips_leaderless)
     return {partition: OffsetAndTimestamp(result.offset, result.timestamp) for partition, result in found.items()}
 
 
@@ -61,26 +58,20 @@ async def list_offset_results(
     skips_leaderless: bool = False,
     give_up: Callable[[Sequence[AttemptFailure]], ReplogError | None] | None = None,
 ) -> dict[TopicPartition, ListOffsetsResult]:
-    """Asks as `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead."""
+    """Asks as `list_offsets` does; returns the leaders' whole answers, which say in which epoch they lead.
 
-    def request_for(members: Members) -> ListOffsetsRequest:
-        return ListOffsetsRequest(
-            tuple(
-                ListOffsetsPartition(
-                    leader.topic_id,
-                    partition.partition,
-                    timestamps[partition],
-                    leader.leader_epoch,
-                    topic=partition.topic,
-                )
-                for partition, leader in members
-            )
-        )
+    `give_up` looks at the failures of each attempt; an error that it returns ends the call.
+    """
+
+    def asked(partition: TopicPartition, leader: LeaderAddress) -> ListOffsetsPartition:
+        timestamp, topic = timestamps[partition], partition.topic
+        return ListOffsetsPartition(leader.topic_id, partition.partition, timestamp, leader.leader_epoch, topic=topic)
 
     return await ask_leaders(
         view,
         timestamps,
-        request_for,
+        asked,
+        ListOffsetsRequest,
         timeout_ms=timeout_ms,
         what="list offsets",
         skips_leaderless=skips_leaderless,
@@ -99,26 +90,22 @@ async def first_records(
     Raises as `list_offsets` does.
     """
 
-    def request_for(members: Members) -> ListOffsetsRequest:
-        return ListOffsetsRequest(
-            tuple(
-                ListOffsetsPartition(
-                    leader.topic_id,
-                    partition.partition,
-                    FROM_OFFSET_TIMESTAMP,
-                    leader.leader_epoch,
-                    from_offset=offsets[partition],
-                    topic=partition.topic,
-                )
-                for partition, leader in members
-            )
+    def asked(partition: TopicPartition, leader: LeaderAddress) -> ListOffsetsPartition:
+        return ListOffsetsPartition(
+            leader.topic_id,
+            partition.partition,
+            FROM_OFFSET_TIMESTAMP,
+            leader.leader_epoch,
+            from_offset=offsets[partition],
+            topic=partition.topic,
         )
 
     try:
         found = await ask_leaders(
             view,
             offsets,
-            request_for,
+            asked,
+            ListOffsetsRequest,
             timeout_ms=timeout_ms,
             what="look up times of records",
             skips_leaderless=True,
@@ -149,20 +136,15 @@ async def delete_records(
         RequestTimedOutError: The records were not deleted everywhere in time; what was asked happens all the same.
     """
 
-    def request_for(members: Members) -> DeleteRecordsRequest:
-        return DeleteRecordsRequest(
-            tuple(
-                DeleteRecordsPartition(
-                    leader.topic_id, partition.partition, offsets[partition], leader.leader_epoch, partition.topic
-                )
-                for partition, leader in members
-            )
-        )
+    def asked(partition: TopicPartition, leader: LeaderAddress) -> DeleteRecordsPartition:
+        offset, topic = offsets[partition], partition.topic
+        return DeleteRecordsPartition(leader.topic_id, partition.partition, offset, leader.leader_epoch, topic)
 
     found = await ask_leaders(
         view,
         offsets,
-        request_for,
+        asked,
+        DeleteRecordsRequest,
         timeout_ms=timeout_ms,
         what="delete records",
     )
@@ -193,20 +175,15 @@ async def epoch_ends(
         ReplogError: The error that `give_up` returned.
     """
 
-    def request_for(members: Members) -> EpochEndsRequest:
-        return EpochEndsRequest(
-            tuple(
-                EpochEndPartition(
-                    leader.topic_id, partition.partition, epochs[partition], leader.leader_epoch, partition.topic
-                )
-                for partition, leader in members
-            )
-        )
+    def asked(partition: TopicPartition, leader: LeaderAddress) -> EpochEndPartition:
+        epoch, topic = epochs[partition], partition.topic
+        return EpochEndPartition(leader.topic_id, partition.partition, epoch, leader.leader_epoch, topic)
 
     found = await ask_leaders(
         view,
         epochs,
-        request_for,
+        asked,
+        EpochEndsRequest,
         timeout_ms=timeout_ms,
         what="look up ends of leader epochs",
         give_up=give_up,
@@ -238,17 +215,14 @@ async def find_cuts(
         RequestTimedOutError: Some leader did not answer in time; it names the last cause.
     """
 
-    def request_for(members: Members) -> FindCutsRequest:
-        asked = (
-            FindCutsPartition(leader.topic_id, partition.partition, *bounds[partition], leader.leader_epoch)
-            for partition, leader in members
-        )
-        return FindCutsRequest(tuple(asked), target_bytes)
+    def asked(partition: TopicPartition, leader: LeaderAddress) -> FindCutsPartition:
+        return FindCutsPartition(leader.topic_id, partition.partition, *bounds[partition], leader.leader_epoch)
 
     found = await ask_leaders(
         view,
         bounds,
-        request_for,
+        asked,
+        lambda partitions: FindCutsRequest(partitions, target_bytes),
         timeout_ms=timeout_ms,
         what="find cuts",
     )

@@ -42,7 +42,6 @@ class OffsetControl:
 
     Attributes:
         committed_end_offset: The end of what a majority has.
-        committed_epoch: The leader epoch of the last batch that committed.
         stable_end_offset: The end of what counts.
     """
 
@@ -55,7 +54,6 @@ class OffsetControl:
         self._measured: tuple[Sequence[MetadataRecord], int] = (), 0
         self._unstable: list[CommittedRecords] = []  # committed, but reaching beyond the stable end
         self.committed_end_offset = 0
-        self.committed_epoch = -1
         self.stable_end_offset = 0
         registry.get_or_create_snapshot(0)
 
@@ -177,7 +175,6 @@ class OffsetControl:
         if is_active:
             self._take_own_ends(end_offset)
         self.committed_end_offset = end_offset
-        self.committed_epoch = batch.epoch
         stable_end_offset = self._stable_end()
         if stable_end_offset < end_offset:
             self._unstable.append(batch)
@@ -258,7 +255,7 @@ class OffsetControl:
         self._transactions.clear()
         self._unstable.clear()
 
-    def end_load(self, end_offset: int, epoch: int) -> None:
+    def end_load(self, end_offset: int) -> None:
         """Ends the replay of a snapshot: the state is that of everything below `end_offset`.
 
         Raises:
@@ -268,4 +265,3 @@ class OffsetControl:
             raise InvariantViolationError(f"the snapshot at {end_offset} holds marks of a transaction")
         self._registry.get_or_create_snapshot(end_offset)
         self.committed_end_offset = self.stable_end_offset = end_offset
-        self.committed_epoch = epoch

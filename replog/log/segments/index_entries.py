@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Protocol
 
 from replog_checkpoints import Buffer
-
-MAX_TARGET: Final = 2**63 - 1
 
 
 class Entries(Protocol):

@@ -39,7 +39,6 @@ from replog.log.segments.transaction_index import AbortedTransaction, Transactio
 from replog.records import SegmentScan
 from replog_checkpoints import Buffer, File, FileSystem, OpenMode
 
-POSITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
 
 

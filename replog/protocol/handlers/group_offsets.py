@@ -44,9 +44,6 @@ NEW_MEMBERS_FROM = 9
 SEVERAL_FROM = 8
 """The first version of OffsetFetch that may ask for several groups."""
 
-GROUP_ERROR_FROM = 2
-"""The first version of OffsetFetch with a field for an error of the whole group."""
-
 OVERLAPPING_BYTES_MAX = 16 << 10
 """Size of the largest commit that may be in flight beside others of its connection."""
 

@@ -236,18 +236,6 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
         """Tells the client that it is served, where the first message may be long in coming."""
         self._write(Tag.PONG, 0, ())
 
-    async def wait_heard(self) -> None:
-        """Waits until something has come: the kernel connects to a process that is stopped, too.
-
-        Raises:
-            ConnectionLostError: The stream has ended.
-            ReplogError: What the other side ended it with.
-        """
-        while not self._has_heard:
-            if self._end is not None:
-                raise self._why_ended()
-            await self._wait_received()
-
     async def _wait_received(self) -> None:
         self._receiver = self._loop.create_future()
         try:

@@ -132,7 +132,7 @@ class Quorum:
         batches = self.log[: self.committed_count]
         if from_snapshot:
             image = self.image
-            node.step(LoadSnapshot(image.end_offset, image.epoch, tuple(image_records(image))), self.now_ms)
+            node.step(LoadSnapshot(image.end_offset, tuple(image_records(image))), self.now_ms)
             batches = []
         for batch in batches:
             assert node.step(batch, self.now_ms) == ()

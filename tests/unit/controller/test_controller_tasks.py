@@ -274,21 +274,21 @@ def test_a_snapshot_is_the_state(quorum: Quorum) -> None:
 def test_a_snapshot_replaces_what_a_standby_had(quorum: Quorum) -> None:
     quorum.create("flights", 1)
     image = quorum.image
-    quorum.nodes[2].step(LoadSnapshot(image.end_offset, image.epoch, tuple(image_records(image))), 0)
+    quorum.nodes[2].step(LoadSnapshot(image.end_offset, tuple(image_records(image))), 0)
     assert quorum.nodes[2].committed_state_hash() == quorum.leader.committed_state_hash()
 
 
 def test_a_snapshot_that_cannot_be_stops_the_node(quorum: Quorum) -> None:
     image = quorum.image
-    snapshot = LoadSnapshot(image.end_offset, image.epoch, tuple(image_records(image)))
+    snapshot = LoadSnapshot(image.end_offset, tuple(image_records(image)))
     with pytest.raises(InvariantViolationError, match="leading is True"):
         quorum.leader.step(snapshot, 0)
     with pytest.raises(InvariantViolationError):
-        quorum.nodes[2].step(LoadSnapshot(1, 1, ()), 0)
+        quorum.nodes[2].step(LoadSnapshot(1, ()), 0)
     begin = BeginTransactionRecord("t")
     for marks in ((begin,), (begin, EndTransactionRecord()), (begin, AbortTransactionRecord("no"))):
         with pytest.raises(InvariantViolationError, match="marks of a transaction"):
-            new_controller().step(LoadSnapshot(3, 1, marks), 0)
+            new_controller().step(LoadSnapshot(3, marks), 0)
 
 
 ALL = frozenset({1, 2, 3})

@@ -127,12 +127,6 @@ def test_sequences_wrap_after_31_bits(base: int, count: int, last: int) -> None:
     assert r.parse_header(batch(count, base_sequence=base)).last_sequence == last
 
 
-def test_each_records_sequence_wraps_too() -> None:
-    header = r.parse_header(batch(3, base_offset=10, base_sequence=2**31 - 2))
-    assert [header.sequence_at(offset) for offset in (10, 11, 12)] == [2**31 - 2, 2**31 - 1, 0]
-    assert r.parse_header(batch(3)).sequence_at(2) == -1
-
-
 def test_another_producer_is_all_that_differs() -> None:
     """Goal: a batch that is stamped afterwards is, byte for byte, one that was encoded so."""
     plain = batch(3)
