@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Never
 from uuid import UUID
 
-from replog.client.admin.admin import DEFAULT_TIMEOUT_MS, Admin
+from replog.client.admin.admin import Admin
 from replog.client.admin.group_descriptions import GroupDescription, PartitionLag
 from replog.client.admin.partition_description import PartitionDescription
 from replog.client.admin.reassignments import Reassignments
 from replog.client.cluster.view import VISIBLE_WITHIN_MS
-from replog.client.protocol.seam import Transport
-from replog.client.settings import refuse_unknown
-from replog.client.sync.loop_thread import SyncClient
+from replog.client.sync.loop_thread import SyncClient, made_like
 from replog.client.types import EpochEndOffset, OffsetAndTimestamp, TopicPartition
 from replog.controller.requests import NewTopic, PartitionResult, TopicResult
 from replog.coordinator.describing.requests import ListedGroup
@@ -29,17 +26,9 @@ from replog.rpc.quorum_messages import DescribeQuorumResponse
 class SyncAdmin(SyncClient[Admin]):
     """`Admin` without async; arguments and errors are the same."""
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        *,
-        client_id: str = "replog-admin",
-        timeout_ms: int = DEFAULT_TIMEOUT_MS,
-        transport: Transport | None = None,
-        **unknown: Never,
-    ) -> None:
-        refuse_unknown(type(self), unknown)
-        super().__init__(Admin(bootstrap_servers, client_id=client_id, timeout_ms=timeout_ms, transport=transport))
+    @made_like(Admin)
+    def __init__(self, client: Admin) -> None:
+        super().__init__(client)
 
     def close(self) -> None:
         """Closes the connections, as `Admin.close` does.  Calling it again does nothing."""

@@ -13,23 +13,20 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Never, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_max_records
 from replog.client.consumer.consumer import (
-    CONNECT_TIMEOUT_MS,
     POLL_RECORDS_MAX,
     POLL_TIMEOUT_MS,
     Consumer,
 )
 from replog.client.consumer.fetcher import FetchSettings
-from replog.client.consumer.group_settings import AUTO_COMMIT_INTERVAL_MS, MAX_POLL_INTERVAL_MS, AssignmentListener
-from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset
+from replog.client.consumer.group_settings import AssignmentListener
+from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS
 from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
-from replog.client.protocol.seam import Transport
-from replog.client.settings import refuse_unknown
-from replog.client.sync.loop_thread import SyncClient
+from replog.client.sync.loop_thread import SyncClient, made_like
 from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
 from replog.errors import BrokerClosedError, InvalidRequestError
 
@@ -54,50 +51,9 @@ class SyncConsumer(SyncClient[Consumer]):
         - what was handed out is what lies below `position`, also after a KeyboardInterrupt in any call.
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        *,
-        group_id: str | None = None,
-        group_instance_id: str | None = None,
-        auto_offset_reset: OffsetReset = "raise",
-        enable_auto_commit: bool = True,
-        auto_commit_interval_ms: int = AUTO_COMMIT_INTERVAL_MS,
-        max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
-        fetch_max_wait_ms: int = _DEFAULTS.max_wait_ms,
-        fetch_min_bytes: int = _DEFAULTS.min_bytes,
-        fetch_max_bytes: int = _DEFAULTS.max_bytes,
-        max_partition_fetch_bytes: int = _DEFAULTS.max_partition_bytes,
-        buffer_memory_bytes: int = _DEFAULTS.buffer_memory_bytes,
-        request_timeout_ms: int = _DEFAULTS.request_timeout_ms,
-        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
-        client_rack: str = "",
-        client_id: str = "replog-consumer",
-        transport: Transport | None = None,
-        **unknown: Never,
-    ) -> None:
-        refuse_unknown(type(self), unknown)
-        super().__init__(
-            Consumer(
-                bootstrap_servers,
-                group_id=group_id,
-                group_instance_id=group_instance_id,
-                auto_offset_reset=auto_offset_reset,
-                enable_auto_commit=enable_auto_commit,
-                auto_commit_interval_ms=auto_commit_interval_ms,
-                max_poll_interval_ms=max_poll_interval_ms,
-                fetch_max_wait_ms=fetch_max_wait_ms,
-                fetch_min_bytes=fetch_min_bytes,
-                fetch_max_bytes=fetch_max_bytes,
-                max_partition_fetch_bytes=max_partition_fetch_bytes,
-                buffer_memory_bytes=buffer_memory_bytes,
-                request_timeout_ms=request_timeout_ms,
-                connect_timeout_ms=connect_timeout_ms,
-                client_rack=client_rack,
-                client_id=client_id,
-                transport=transport,
-            )
-        )
+    @made_like(Consumer)
+    def __init__(self, client: Consumer) -> None:
+        super().__init__(client)
         self._turn = asyncio.Lock()  # in the loop: an interrupted call ends before the next one begins
         self._offer: Found = ()  # set in the loop's thread, taken in the caller's
         self._left: list[ConsumerRecord] = []  # polled for an iteration and not handed out, last first

@@ -18,10 +18,11 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Coroutine
-from functools import partial
+from functools import partial, update_wrapper
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from replog.client.settings import refuse_unknown
 from replog.errors import BrokerClosedError, InvalidRequestError
 from replog.host.forks import FORKED_TEXT
 
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from replog.client.consumer.consumer import Consumer
     from replog.client.producer.producer import Producer
 
+S = TypeVar("S")
 T = TypeVar("T")
+P = ParamSpec("P")
 Client = TypeVar("Client", bound="Admin | Producer | Consumer")
 
 _CLOSED_TEXT = "this client was closed; make a new one"
@@ -326,6 +329,28 @@ async def _wind_down() -> None:
     loop = asyncio.get_running_loop()
     await loop.shutdown_asyncgens()
     await loop.shutdown_default_executor()
+
+
+def made_like(
+    client: Callable[P, Client],
+) -> Callable[[Callable[[S, Client], None]], Callable[Concatenate[S, P], None]]:
+    """Gives a class the constructor of a client: its own is called with a client that has been made with the arguments.
+
+    Args:
+        client: The class of the client.
+    """
+    constructor: Any = client.__init__
+    known = {"bootstrap_servers", *constructor.__kwdefaults__}
+
+    def decorate(initialize: Callable[[S, Client], None]) -> Callable[Concatenate[S, P], None]:
+        def initialize_with(self: S, /, *args: P.args, **settings: P.kwargs) -> None:
+            refuse_unknown(type(self), {name: settings[name] for name in settings if name not in known})
+            initialize(self, client(*args, **settings))
+
+        update_wrapper(initialize_with, constructor)  # what it shows is the signature of the client
+        return initialize_with
+
+    return decorate
 
 
 class SyncClient(Generic[Client]):

@@ -9,21 +9,17 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Never, TypeVar
+from typing import TypeVar
 
 from replog.client.arguments import require_records
 from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
 from replog.client.producer.bulk import RecordLike
-from replog.client.producer.config import Acks
-from replog.client.producer.partitioner import Partitioner
-from replog.client.producer.producer import DEFAULTS, NO_HEADERS, Producer
+from replog.client.producer.producer import NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
-from replog.client.protocol.seam import Transport
-from replog.client.settings import refuse_unknown
-from replog.client.sync.loop_thread import LoopThread, SyncClient
+from replog.client.sync.loop_thread import LoopThread, SyncClient, made_like
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
-from replog.records import Buffer, CodecName, Columns, Header
+from replog.records import Buffer, Columns, Header
 
 T = TypeVar("T")
 
@@ -75,54 +71,9 @@ class SyncProducer(SyncClient[Producer]):
     stderr, as what an unclosed `Producer` leaves when its event loop is closed.
     """
 
-    def __init__(
-        self,
-        bootstrap_servers: str | Sequence[str],
-        *,
-        acks: Acks = "all",
-        enable_idempotence: bool | None = None,
-        batch_size_bytes: int = DEFAULTS.batch_size_bytes,
-        linger_ms: float = DEFAULTS.linger_ms,
-        max_request_bytes: int = DEFAULTS.max_request_bytes,
-        buffer_memory_bytes: int = DEFAULTS.buffer_memory_bytes,
-        delivery_timeout_ms: int = DEFAULTS.delivery_timeout_ms,
-        request_timeout_ms: int = DEFAULTS.request_timeout_ms,
-        max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
-        fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
-        connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
-        compression: CodecName = DEFAULTS.compression,
-        compression_gzip_level: int = DEFAULTS.compression_gzip_level,
-        compression_lz4_level: int = DEFAULTS.compression_lz4_level,
-        compression_zstd_level: int = DEFAULTS.compression_zstd_level,
-        client_id: str = "replog-producer",
-        partitioner: Partitioner | None = None,
-        transport: Transport | None = None,
-        **unknown: Never,
-    ) -> None:
-        refuse_unknown(type(self), unknown)
-        super().__init__(
-            Producer(
-                bootstrap_servers,
-                acks=acks,
-                enable_idempotence=enable_idempotence,
-                batch_size_bytes=batch_size_bytes,
-                linger_ms=linger_ms,
-                max_request_bytes=max_request_bytes,
-                buffer_memory_bytes=buffer_memory_bytes,
-                delivery_timeout_ms=delivery_timeout_ms,
-                request_timeout_ms=request_timeout_ms,
-                max_in_flight_per_partition=max_in_flight_per_partition,
-                fail_below_min_isr=fail_below_min_isr,
-                connect_timeout_ms=connect_timeout_ms,
-                compression=compression,
-                compression_gzip_level=compression_gzip_level,
-                compression_lz4_level=compression_lz4_level,
-                compression_zstd_level=compression_zstd_level,
-                client_id=client_id,
-                partitioner=partitioner,
-                transport=transport,
-            )
-        )
+    @made_like(Producer)
+    def __init__(self, client: Producer) -> None:
+        super().__init__(client)
 
     def start(self) -> None:
         """Connects, as `Producer.start` does."""
