@@ -26,8 +26,8 @@ from replog.client.consumer.group_settings import AssignmentListener
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS
 from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
-from replog.client.sync.loop_thread import SyncClient, made_like
-from replog.client.types import ConsumerRecord, FetchedBatches, OffsetAndTimestamp, TopicPartition
+from replog.client.sync.loop_thread import SyncClient, made_like, without_async
+from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import BrokerClosedError, InvalidRequestError
 
 T = TypeVar("T")
@@ -67,9 +67,7 @@ class SyncConsumer(SyncClient[Consumer]):
         """The consumer in the loop's thread, for listeners alone: ``await consumer.in_loop.commit()``."""
         return self._client
 
-    def start(self) -> None:
-        """Connects, as `Consumer.start` does."""
-        self._run(self._client.start)
+    start = without_async(Consumer.start)
 
     def close(self) -> None:
         """Leaves the group, stops fetching and closes the connections, as `Consumer.close` does.
@@ -157,15 +155,9 @@ class SyncConsumer(SyncClient[Consumer]):
         """Goes to a place that is named, as `Consumer.seek_to` does."""
         self._change(lambda: self._client.seek_to(place, *partitions, timeout_ms=timeout_ms))
 
-    def beginning_offsets(
-        self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[TopicPartition, int]:
-        """Asks the leaders for the first offset of each partition, as `Consumer.beginning_offsets` does."""
-        return self._run(lambda: self._client.beginning_offsets(partitions, timeout_ms=timeout_ms))
+    beginning_offsets = without_async(Consumer.beginning_offsets)
 
-    def end_offsets(self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> dict[TopicPartition, int]:
-        """Asks the leaders for the high watermark of each partition, as `Consumer.end_offsets` does."""
-        return self._run(lambda: self._client.end_offsets(partitions, timeout_ms=timeout_ms))
+    end_offsets = without_async(Consumer.end_offsets)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Hands out nothing of these partitions until they are resumed, as `Consumer.pause` does."""
@@ -187,11 +179,7 @@ class SyncConsumer(SyncClient[Consumer]):
         """Returns the partitions that are paused, as `Consumer.paused` does."""
         return self._client.paused()
 
-    def offsets_for_times(
-        self, timestamps: Mapping[tuple[str, int], int], *, timeout_ms: int = DEFAULT_TIMEOUT_MS
-    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Asks the leaders for the first record at or after a time, as `Consumer.offsets_for_times` does."""
-        return self._run(lambda: self._client.offsets_for_times(timestamps, timeout_ms=timeout_ms))
+    offsets_for_times = without_async(Consumer.offsets_for_times)
 
     # ---- groups ----------------------------------------------------------------------------------------------------
 
@@ -222,9 +210,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
         self._change(commit, _NONE)
 
-    def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
-        """Returns the offset that the group has committed of a partition, as `Consumer.committed` does."""
-        return self._run(lambda: self._client.committed(partition, timeout_ms))
+    committed = without_async(Consumer.committed)
 
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Returns how many offsets lie between the position and the high watermark, as `Consumer.lag` does."""

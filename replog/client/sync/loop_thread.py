@@ -444,3 +444,13 @@ class SyncClient(Generic[Client]):
         if thread is not None and not thread.is_forked:
             text = f"a {type(self).__name__} was never closed; use `with` or call close()"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+
+
+def without_async(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[Any, P], T]:
+    """Returns a method of a client without async that does what one of its client does, with the same arguments."""
+
+    def call(self: SyncClient[Any], /, *args: P.args, **others: P.kwargs) -> T:
+        return self._run(lambda: method(self._client, *args, **others))
+
+    update_wrapper(call, method)
+    return call

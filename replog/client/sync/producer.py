@@ -16,7 +16,7 @@ from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
 from replog.client.producer.bulk import RecordLike
 from replog.client.producer.producer import NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
-from replog.client.sync.loop_thread import LoopThread, SyncClient, made_like
+from replog.client.sync.loop_thread import LoopThread, SyncClient, made_like, without_async
 from replog.client.types import DeliveredRange, RecordMetadata
 from replog.errors import BrokerClosedError
 from replog.records import Buffer, Columns, Header
@@ -75,9 +75,7 @@ class SyncProducer(SyncClient[Producer]):
     def __init__(self, client: Producer) -> None:
         super().__init__(client)
 
-    def start(self) -> None:
-        """Connects, as `Producer.start` does."""
-        self._run(self._client.start)
+    start = without_async(Producer.start)
 
     def close(self, *, timeout_ms: int | None = None) -> None:
         """Flushes, then closes, as `Producer.close` does.  Calling it again does nothing."""
@@ -126,13 +124,9 @@ class SyncProducer(SyncClient[Producer]):
         )
         return SyncBulkDelivery(self, delivery)
 
-    def flush(self) -> None:
-        """Waits until everything sent so far is acknowledged or has failed, as `Producer.flush` does."""
-        self._run(self._client.flush)
+    flush = without_async(Producer.flush)
 
-    def partitions_for(self, topic: str) -> list[int]:
-        """Returns the numbers of the topic's partitions, as `Producer.partitions_for` does."""
-        return self._run(lambda: self._client.partitions_for(topic))
+    partitions_for = without_async(Producer.partitions_for)
 
     def outcome(self, delivery: BatchOutcome[T], timeout_s: float | None) -> T:
         """Waits for a delivery of this producer; a closed producer's deliveries are all decided."""
