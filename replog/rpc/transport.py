@@ -1,6 +1,6 @@
 """The seam between nodes: how another node is reached, over gRPC (`grpc`) or TCP (`tcp`), and what it serves.
 
-A simulated network implements the same protocols, and no core and no shell knows.
+A simulated cluster runs the TCP side as it is, over a simulated network below it.
 
 Streams carry messages in order, both ways, and end with `ConnectionLostError`; replies name the request they answer
 and may overtake one another.

@@ -3,7 +3,7 @@
 ============================================== ======================================================================
 `simulate`                                     your own client code against a whole cluster in virtual time
 `SimulatedCluster`                             its nodes: `crash`, `stop`, `pause`, `isolate`, `cut_client`, disks, clocks
-`NetworkConditions`                            delays, stragglers, lost calls, broken connections
+`NetworkConditions`                            delays, stragglers, lost packets, broken connections
 `ClusterObserver`                              is told what the nodes learn
 `SimulationError`                              the simulation is stuck, or never rests
 `History`, `Anomaly`, `AnomaliesFoundError`    what clients were promised, checked

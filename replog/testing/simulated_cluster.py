@@ -32,6 +32,7 @@ from msgspec.structs import force_setattr
 from replog.client.protocol.seam import Connection
 from replog.config.server import ServerConfig
 from replog.metadata.records import NO_LEADER
+from replog.rpc.tcp.wire import StreamKind
 from replog.testing.simulated_network import NetworkConditions, SimulatedNetwork
 from replog.testing.simulated_node import ClusterObserver, ObservedNode, SimulatedNode
 from replog.testing.simulated_transport import SimulatedClientTransport, SimulatedHost, SimulatedInternet
@@ -45,8 +46,6 @@ FIRST_PORT = 9_000
 FIRST_PEER_PORT = 19_000
 LOG_DIRECTORY = "/data"
 POLL_S = 0.01
-METADATA_METHOD = "Quorum"
-"""Metadata are fetched on the streams of this method, on connections of their own."""
 
 
 class SimulatedCluster:
@@ -136,8 +135,8 @@ class SimulatedCluster:
         name = self.nodes[node_id].host.name
         for other_id, other in self.nodes.items():
             if other_id != node_id:
-                self.network.cut(name, other.host.name, METADATA_METHOD)
-                self.network.cut(other.host.name, name, METADATA_METHOD)
+                self.network.cut(name, other.host.name, StreamKind.QUORUM)
+                self.network.cut(other.host.name, name, StreamKind.QUORUM)
 
     def cut_client(self, name: str, node_id: int) -> None:
         """Cuts both ways between what runs on the host `name` and a node."""

@@ -8,7 +8,7 @@ from functools import partial
 from random import Random
 from uuid import UUID
 
-from replog.broker.node.environment import NodeEnvironment, PeerNetwork
+from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.links import PartLinks
 from replog.broker.node.node import Node
 from replog.broker.node.resources import NodeResources
@@ -156,12 +156,12 @@ class SimulatedNode:
         self.clock = self.clock.of_new_process(rng.randrange(MONOTONIC_START_MAX_MS))
         self.host.is_off = False
         process = self.process = loop.new_process(f"node-{self.node_id}.{self.lives}")
-        process.on_kill.append(self.host.lose_process)
+        process.on_kill.append(self.host.tcp.lose_process)
         self.fs.faults.on_power_cut = self._power_was_cut
         environment = NodeEnvironment(
             fs=self.fs,
             clock=self.clock,
-            peers=lambda _: PeerNetwork(self.host, self.host.bind),
+            peers=lambda _: self.host.peer_network(),
             bind_tcp=self.host.tcp.bind,
             rng=Random(rng.getrandbits(64)),  # noqa: S311 -- a simulation must be repeatable
             threads=lambda count, _prefix: VirtualThreads(loop, count),

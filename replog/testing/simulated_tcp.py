@@ -31,8 +31,10 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
-from replog.testing.simulated_network import NOBODY, SimulatedNetwork
-from replog.testing.simulated_tcp_pipe import RETRANSMIT_S, BytePipe
+from replog.rpc.tcp.wire import StreamKind, is_opening, parse_opening
+from replog.tcp.frames import FRAME_BYTES_MIN, SIZE_BYTES
+from replog.testing.simulated_network import NOBODY, RETRANSMIT_S, SimulatedNetwork
+from replog.testing.simulated_tcp_pipe import BytePipe
 from replog.testing.simulated_tcp_transport import SimulatedTcpTransport
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
@@ -215,6 +217,7 @@ class TcpConnection:
         caller, server: The ends.
         up: The direction from the caller.
         down: The direction to the caller.
+        kind: The kind of stream between nodes that it carries, as its first bytes say; None: another connection.
     """
 
     def __init__(
@@ -229,6 +232,7 @@ class TcpConnection:
         self.server = ConnectionEnd(server, peername)
         self.up = BytePipe(network, self.caller.name, self.server.name, self)
         self.down = BytePipe(network, self.server.name, self.caller.name, self)
+        self.kind: StreamKind | None = None
         self._network = network
         self._is_late: bool | None = None
 
@@ -272,6 +276,12 @@ class TcpConnection:
                     self._end_outgoing(end)
 
     # ---- what pipes ask --------------------------------------------------------------------------------------------------
+
+    def begins(self, pipe: BytePipe, first: bytes) -> None:
+        """Hears what is written first."""
+        frame = memoryview(first)[SIZE_BYTES:]
+        if pipe is self.up and len(frame) >= FRAME_BYTES_MIN and is_opening(frame):
+            self.kind = StreamKind(parse_opening(frame)[1])
 
     def is_deaf(self, pipe: BytePipe) -> bool:
         """Whether nobody is left at the end of the pipe, on a machine that says so."""

@@ -13,13 +13,13 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from replog.testing.simulated_network import NOBODY, SimulatedNetwork
+from replog.rpc.tcp.wire import StreamKind
+from replog.testing.simulated_network import NOBODY, RETRANSMIT_S, SimulatedNetwork
 
 WINDOW_BYTES = 64 << 10
 """How many bytes may be on the way, or have come and wait to be read, before the sender keeps the rest."""
 
 PIECE_BYTES_MAX = 16 << 10
-RETRANSMIT_S = 0.1
 
 
 class Reset(Struct, frozen=True):
@@ -43,6 +43,12 @@ _FINISH = Finish()
 
 class PipeEnds(Protocol):
     """The connection of a pipe, as the pipe knows it."""
+
+    kind: StreamKind | None
+
+    def begins(self, pipe: BytePipe, first: bytes) -> None:
+        """Hears what is written first."""
+        ...
 
     def is_deaf(self, pipe: BytePipe) -> bool:
         """Whether nobody is left at the end of the pipe, on a machine that says so."""
@@ -92,6 +98,7 @@ class BytePipe:
         self._open_bytes = 0
         self._arrives_at = 0.0
         self._stuck_since: float | None = None
+        self._has_begun = False
         self._is_finishing = False
         self._is_finished = False
         self._is_reset = False
@@ -102,6 +109,9 @@ class BytePipe:
     def write(self, data: bytes) -> None:
         """Takes bytes to be sent."""
         if data and not self._is_finishing and not self._is_reset:
+            if not self._has_begun:
+                self._has_begun = True
+                self._ends.begins(self, data)
             self._unsent.append(memoryview(data))
             self.unsent_bytes += len(data)
             self._push()
@@ -205,7 +215,7 @@ class BytePipe:
     def _arrive(self) -> None:
         if not self._on_the_way or self._is_held:
             return
-        if self._network.is_cut(self._source, self._target):
+        if self._network.is_cut(self._source, self._target, self._ends.kind):
             self._wait_for_link()
             return
         self._stuck_since = None

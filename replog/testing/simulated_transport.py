@@ -1,28 +1,29 @@
-"""The transport seam of `replog.rpc.transport` over the simulated network.
+"""How what runs on simulated machines meets: clients and nodes have their real connections, over simulated TCP.
 
-A host is a machine with one process on it: its name stands at the ends of links, its address in configurations.  Nodes meet
-message by message: it is the `PeerTransport` of the node that runs there (`simulated_connection`), and binds addresses for
-it (`simulated_server`).  Clients come byte by byte (`simulated_tcp`): their connections are the real ones.
+A host is a machine with one process on it: its name stands at the ends of links, its address in configurations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from random import Random
+from typing import Any, cast
 
+from replog.broker.node.environment import PeerNetwork
 from replog.client.protocol.connection import KafkaTransport
-from replog.errors import ConfigError
-from replog.rpc.messages import Hello
+from replog.errors import ReplogError
+from replog.rpc.tcp.peers import TcpPeerServer
+from replog.rpc.tcp.transport import TcpPeerTransport
+from replog.rpc.transport import PeerHandlers
 from replog.testing.simulated_clock import WALL_START_MS
-from replog.testing.simulated_connection import SimulatedConnection
-from replog.testing.simulated_network import SimulatedCall, SimulatedNetwork
-from replog.testing.simulated_server import SimulatedServer
+from replog.testing.simulated_network import SimulatedNetwork
 from replog.testing.simulated_tcp import SimulatedTcp, TcpPorts
-
-CALLS_SWEPT_AT = 64
+from replog.testing.virtual_loop import VirtualLoop
 
 
 class SimulatedHost:
-    """One machine: a `PeerTransport` for the node that runs on it, and the addresses that it listens on.
+    """One machine.
 
     Args:
         internet: The hosts of the simulation, all of them.
@@ -36,14 +37,16 @@ class SimulatedHost:
     def __init__(self, internet: SimulatedInternet, name: str) -> None:
         self.name = name
         self.is_off = False
-        self.server: SimulatedServer | None = None
         self.tcp = SimulatedTcp(self, internet.tcp_ports)
         self._internet = internet
-        self._calls: list[SimulatedCall] = []
         self._clients = 0
 
-    def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> SimulatedConnection:  # noqa: ARG002 -- the seam's shape
-        return SimulatedConnection(self.open_call, address, hello)
+    def peer_network(self) -> PeerNetwork:
+        """Returns how the node that runs here meets other nodes."""
+        return PeerNetwork(
+            TcpPeerTransport(self.tcp.create_connection),
+            lambda host, port: _WatchedServer(TcpPeerServer(self.tcp.bind(host, port)), self._internet.network.loop),
+        )
 
     def client_transport(self) -> SimulatedClientTransport:
         """Returns what clients here connect by."""
@@ -58,62 +61,41 @@ class SimulatedHost:
         """Returns the time of day here, which is right: only nodes have clocks that jump."""
         return WALL_START_MS + self._internet.network.loop.now_us // 1000
 
-    def bind(self, host: str, port: int) -> SimulatedServer:
-        """Binds an address of this machine, as `replog.rpc.grpc.transport.bind` does."""
-        self.server = self._internet.bind(self, host, port)
-        return self.server
 
-    def forget(self, server: SimulatedServer) -> None:
-        """Notes that `server` takes no more calls; another one may have been bound since."""
-        if self.server is server:
-            self.server = None
+class _WatchedServer:
+    """A server of which the simulation hears the bugs: callers are answered all the same, and the node only logs them."""
 
-    def lose_process(self) -> None:
-        """Breaks the calls of what ran here and is dead, at once where the machine can still say so."""
-        self.server = None
-        network = self._internet.network
-        for call in self._open_calls():
-            call.break_soon(f"{self.name} is gone", after_s=network.conditions.keepalive_s if self.is_off else None)
-        self._calls.clear()
-        self.tcp.lose_process()
+    def __init__(self, server: TcpPeerServer, loop: VirtualLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self.port = server.port
 
-    def open_call(self, address: str, method: str, *, is_unary: bool) -> SimulatedCall:
-        """Opens a call to whoever listens at `address` when its first message arrives."""
-        server = self._internet.host_at(address)
+    async def start(self, handlers: PeerHandlers) -> None:
+        await self._server.start(cast("PeerHandlers", _WatchedHandlers(handlers, self._loop)))
 
-        def on_open(call: SimulatedCall) -> None:
-            if server is None:
-                call.break_soon("connection refused", refused=True)
-            else:
-                server.accept(call, method)
+    async def stop(self, grace_s: float) -> None:
+        await self._server.stop(grace_s)
 
-        call = SimulatedCall(
-            self._internet.network,
-            self.name,
-            address if server is None else server.name,
-            method,
-            is_unary=is_unary,
-            on_open=on_open,
-        )
-        self._keep(call)
-        return call
 
-    def accept(self, call: SimulatedCall, method: str) -> None:
-        """Takes a call that has reached this machine, or breaks it where nobody listens."""
-        if self.is_off:
-            call.break_soon("no route", after_s=self._internet.network.conditions.connect_timeout_s)
-        elif self.server is None or not self.server.accept(call, method):
-            call.break_soon("connection refused", refused=True)
-        else:
-            self._keep(call)
+class _WatchedHandlers:
+    """The handlers of a node, each as it is but for its bugs."""
 
-    def _keep(self, call: SimulatedCall) -> None:
-        if len(self._calls) >= CALLS_SWEPT_AT:
-            self._calls = self._open_calls()
-        self._calls.append(call)
+    def __init__(self, handlers: PeerHandlers, loop: VirtualLoop) -> None:
+        self._handlers = handlers
+        self._loop = loop
 
-    def _open_calls(self) -> list[SimulatedCall]:
-        return [call for call in self._calls if not call.is_over]
+    def __getattr__(self, name: str) -> Any:
+        handle: Callable[..., Any] = getattr(self._handlers, name)
+        return partial(self._watch, handle) if name.startswith("handle_") else handle
+
+    async def _watch(self, handle: Callable[..., Any], *args: object) -> Any:
+        try:
+            return await handle(*args)
+        except ReplogError:
+            raise
+        except Exception as bug:
+            self._loop.call_exception_handler({"message": f"{handle.__name__} failed", "exception": bug})
+            raise
 
 
 class SimulatedClientTransport(KafkaTransport):
@@ -137,33 +119,14 @@ class SimulatedClientTransport(KafkaTransport):
 
 
 class SimulatedInternet:
-    """All hosts, by name and by address."""
-
-    FIRST_PORT = 20_000
+    """All hosts, by name."""
 
     def __init__(self, network: SimulatedNetwork, client_seed: int = 0) -> None:
         self.client_seed = client_seed
         self.network = network
         self.tcp_ports = TcpPorts(network)
         self.hosts: dict[str, SimulatedHost] = {}
-        self._addresses: dict[str, SimulatedHost] = {}
-        self._next_port = self.FIRST_PORT
 
     def host(self, name: str) -> SimulatedHost:
         """Returns the host of that name, new or not."""
         return self.hosts.setdefault(name, SimulatedHost(self, name))
-
-    def host_at(self, address: str) -> SimulatedHost | None:
-        return self._addresses.get(address)
-
-    def bind(self, owner: SimulatedHost, host: str, port: int) -> SimulatedServer:
-        """Gives an address to a host; for good, so that links to it keep their name."""
-        if port == 0:
-            self._next_port += 1
-            port = self._next_port
-        address = f"{host}:{port}"
-        if self._addresses.setdefault(address, owner) is not owner:
-            raise ConfigError("listeners", address, f"another host has it: {self._addresses[address].name}")
-        if owner.server is not None:
-            raise ConfigError("listeners", address, "the process before it still listens")
-        return SimulatedServer(self.network, port, address, on_stop=owner.forget)

@@ -61,7 +61,7 @@ class Swarm:
     brokers: tuple[int, ...]
     delay_max_ms: float
     straggler: float
-    unary_loss: float
+    loss: float
     stream_break: float
     slow_thread: float
     crash: float
@@ -113,7 +113,7 @@ class Swarm:
             brokers=rng.choice(((), (4,), (4, 5), controllers, (controllers[-1], 4))),
             delay_max_ms=rng.choice((1.0, 3.0, 20.0)),
             straggler=rng.choice((0.0, 0.01, 0.05)),
-            unary_loss=rng.choice((0.0, 0.0, 0.05)),
+            loss=rng.choice((0.0, 0.0, 0.05)),
             stream_break=rng.choice((0.0, 0.0, 0.003, 0.02)),
             slow_thread=rng.choice((0.0, 0.0, 0.05, 0.2)),
             crash=rng.choice((0.0, 0.2, 0.6)),
@@ -209,7 +209,7 @@ class Swarm:
         return NetworkConditions(
             delay_max_ms=self.delay_max_ms,
             straggler=self.straggler,
-            unary_loss=self.unary_loss,
+            loss=self.loss,
             stream_break=self.stream_break,
             late=self.late,
         )

@@ -121,7 +121,7 @@ class GroupDay:
             self.lives += 1
             stopping = asyncio.Event()
             process = self._loop.new_process(f"{name}.{self.lives}")
-            process.on_kill.append(host.lose_process)
+            process.on_kill.append(host.tcp.lose_process)
             task = process.create_task(self._read(name, group_id, stopping))
             await asyncio.sleep(rng.uniform(60, 1_200))
             if rng.random() < 0.5:

@@ -94,7 +94,7 @@ class Member:
         self.note(f"starts, life {self._lives}")
         self.seat = self.checks.new_seat(self.name, self.group_id)
         self._process = process = self.simulation.loop.new_process(f"{self.name}.{self._lives}")
-        process.on_kill.append(self.host.lose_process)
+        process.on_kill.append(self.host.tcp.lose_process)
         process.create_task(self._run(self.seat, self._ended), name=self.name)
 
     def kill(self) -> None:

@@ -29,7 +29,7 @@ SIMPLER: tuple[dict[str, Any], ...] = (
     {"is_reassigned": False},
     {"changes_voters": False},
     {"straggler": 0.0},
-    {"unary_loss": 0.0},
+    {"loss": 0.0},
     {"late": 0.0, "delivery_timeout_ms": PATIENT_MS},
     {"stream_break": 0.0},
     {"slow_thread": 0.0},

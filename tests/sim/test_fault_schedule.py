@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from replog.errors import StorageError
+from replog.rpc.tcp.wire import StreamKind
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog.testing.virtual_loop import VirtualLoop
 from tests.sim.cluster_swarm import Swarm
@@ -142,9 +143,9 @@ def test_a_pair_is_cut_and_others_reach_both() -> None:
 
 def test_metadata_are_cut_and_data_are_not() -> None:
     cut = [Fault(0, FaultKind.CUT_METADATA, 1, 300)]
-    links = "[cluster.network.is_cut('node-2', 'node-1', method) for method in ('Quorum', 'Fetch', 'ControllerCall')]"
-    assert perform(cut, links, at_s=0.1) == [True, False, False]
-    assert perform(cut, links, at_s=0.5) == [False] * 3
+    links = f"[cluster.network.is_cut('node-2', 'node-1', kind) for kind in {[*map(int, StreamKind)]}]"
+    assert perform(cut, links, at_s=0.1) == [kind is StreamKind.QUORUM for kind in StreamKind]
+    assert perform(cut, links, at_s=0.5) == [False] * len(StreamKind)
 
 
 class Told:

@@ -29,8 +29,8 @@ from replog.errors.from_code import error_code_of
 from replog.host.forks import note_grpc_use
 from replog.rpc import frames, quorum_codec
 from replog.rpc.call_stream import ItemStream, StreamedCalls, decode_items, encode_items
+from replog.rpc.calling import CallingConnection
 from replog.rpc.grpc.loop_noise import keep_quiet
-from replog.rpc.grpc.method_calling import MethodConnection
 from replog.rpc.grpc.stream import (
     ERROR_CODE_KEY,
     MAX_MESSAGE_BYTES,
@@ -39,9 +39,10 @@ from replog.rpc.grpc.stream import (
     reason_of,
     within_limit,
 )
-from replog.rpc.messages import Hello, client_hello
+from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
+from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.serving import answer_node_call, serve_controller_calls
-from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext
+from replog.rpc.transport import ConnectionLostError, PeerHandlers, RequestContext, Stream, StreamPresence
 
 HELLO_TIMEOUT_S = 5.0
 
@@ -90,7 +91,7 @@ def _channel_to(address: str) -> Any:
     return grpc.aio.insecure_channel(address, options=_CLIENT_OPTIONS)
 
 
-class GrpcConnection(MethodConnection):
+class GrpcConnection(CallingConnection):
     """Connection to one address; see `replog.rpc.transport.PeerConnection`.
 
     Args:
@@ -113,6 +114,17 @@ class GrpcConnection(MethodConnection):
     @property
     def address(self) -> str:
         return self._address
+
+    async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:
+        return (await self._greet("Fetch", frames.encode_fetch_request, frames.decode_fetch_response, hello))[0]
+
+    async def open_quorum(self, hello: Hello) -> Stream[QuorumFrame, QuorumFrame]:
+        encode, decode = quorum_codec.encode_quorum_message, quorum_codec.decode_quorum_message
+        return (await self._greet("Quorum", encode, decode, hello))[0]
+
+    async def open_presence(self, hello: Hello) -> StreamPresence:
+        encode, decode = frames.encode_fetch_request, frames.decode_fetch_response
+        return StreamPresence(*await self._greet("Fetch", encode, decode, hello))
 
     async def close(self) -> None:
         await self._controller_calls.close()

@@ -1,1 +1,1 @@
-"""How clients reach nodes: streams over TCP, at the port for clients."""
+"""How nodes meet over TCP: a connection for each stream between two of them."""

@@ -20,7 +20,7 @@ from replog.rpc.tcp.codecs import CALLS, QUORUM
 from replog.rpc.tcp.stream import TcpStream
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, whole
 from replog.rpc.transport import ConnectionLostError, Stream, StreamPresence
-from replog.tcp.dialing import cause_of, create_connection
+from replog.tcp.dialing import Connect, cause_of, create_connection
 from replog.tcp.frames import SpareBuffers
 from replog.waiting.looks import timeout_in_looks
 
@@ -42,14 +42,16 @@ class TcpPeerConnection(CallingConnection):
     Args:
         address: The host:port where the other node meets nodes.
         hello: Who calls; None: somebody who is no node.
+        connect: The function that connects.
     """
 
-    def __init__(self, address: str, hello: Hello | None) -> None:
+    def __init__(self, address: str, hello: Hello | None, connect: Connect) -> None:
         host, _, port = address.rpartition(":")
         self._address = address
         self._host, self._port = host.removeprefix("[").removesuffix("]"), int(port)
         self._hello = hello or client_hello("", "calls")
-        self._streams: set[TcpStream[Any, Any]] = set()
+        self._connect = connect
+        self._streams: dict[TcpStream[Any, Any], None] = {}  # in the order of their opening
         self._calls = StreamedCalls(address)
         self._controller_calls = StreamedCalls(address)
 
@@ -106,12 +108,12 @@ class TcpPeerConnection(CallingConnection):
     async def _open(self, kind: StreamKind, codec: Codec, first: object) -> TcpStream[Any, Any]:
         make = partial(TcpStream, codec, _SPARES, self._address, is_client=True)
         try:
-            _, stream = cast("tuple[Any, TcpStream[Any, Any]]", await create_connection(make, self._host, self._port))
+            _, stream = cast("tuple[Any, TcpStream[Any, Any]]", await self._connect(make, self._host, self._port))
         except OSError as error:
             is_refused = isinstance(error, ConnectionRefusedError)
             raise ConnectionLostError(f"{self._address}: {cause_of(error)}", refused=is_refused) from None
-        self._streams.add(stream)
-        stream.closed.add_done_callback(lambda _: self._streams.discard(stream))
+        self._streams[stream] = None
+        stream.closed.add_done_callback(lambda _: self._streams.pop(stream))
         stream.open(kind, first)
         return stream
 
@@ -128,7 +130,14 @@ class TcpPeerConnection(CallingConnection):
 
 
 class TcpPeerTransport:
-    """Connections to other nodes over TCP."""
+    """Connections to other nodes over TCP.
+
+    Args:
+        connect: The function that connects: over TCP, or as a simulation has it.
+    """
+
+    def __init__(self, connect: Connect = create_connection) -> None:
+        self._connect = connect
 
     def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> TcpPeerConnection:  # noqa: ARG002 -- the seam's shape
-        return TcpPeerConnection(address, hello)
+        return TcpPeerConnection(address, hello, self._connect)

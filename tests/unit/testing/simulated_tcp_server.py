@@ -79,7 +79,7 @@ class World:
         internet = SimulatedInternet(self.network)
         self.caller, self.host = internet.host("caller"), internet.host("server")
         self.process: SimulatedProcess = loop.new_process("server")
-        self.process.on_kill.append(self.host.lose_process)
+        self.process.on_kill.append(self.host.tcp.lose_process)
         self.served: list[Any] = []
         self.port: SimulatedPort | None = None
         self.factory: Callable[[], asyncio.BaseProtocol] = Ear

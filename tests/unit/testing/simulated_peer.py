@@ -1,4 +1,4 @@
-"""A server and a caller behind the transport seam, on simulated machines of their own."""
+"""A node that serves others and one that calls it, over the real transport of nodes, on simulated machines of their own."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
 from replog.rpc.node_messages import DescribeNodeRequest
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.rpc.transport import RequestContext
-from replog.testing.simulated_connection import SimulatedConnection
+from replog.rpc.transport import PeerConnection, RequestContext
 from replog.testing.simulated_network import SimulatedNetwork
 from replog.testing.simulated_process import SimulatedProcess
 from replog.testing.simulated_transport import SimulatedHost, SimulatedInternet
@@ -42,6 +41,8 @@ class Handlers:
         if hello.cluster_id != "c":
             raise InconsistentClusterIdError(f"this is cluster c, not {hello.cluster_id}")
         return Hello("c", 1, UUID(int=1))
+
+    check_caller = check_hello
 
     async def handle_node_call(self, call: IncomingCall[Any], context: RequestContext) -> Any:
         self.calls += 1
@@ -89,14 +90,16 @@ class World:
         self.host: SimulatedHost = self.internet.host("server")
         self.handlers = Handlers()
         self.process: SimulatedProcess = loop.new_process("server")
-        self.connection: SimulatedConnection = self.caller.connect(ADDRESS, purpose="test")
+        self.connection: PeerConnection = self.caller.peer_network().transport.connect(
+            ADDRESS, purpose="test", hello=HELLO
+        )
 
     async def serve(self) -> None:
-        self.process.on_kill.append(self.host.lose_process)
+        self.process.on_kill.append(self.host.tcp.lose_process)
 
         async def start() -> None:
             host, port = ADDRESS.split(":")
-            await self.host.bind(host, int(port)).start(self.handlers)  # type: ignore[arg-type]  # one handler for both kinds
+            await self.host.peer_network().bind(host, int(port)).start(self.handlers)  # type: ignore[arg-type]  # one handler for both kinds
 
         await self.process.create_task(start())
 
