@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-
-from msgspec.structs import replace
 
 from replog.controller.requests import ControllerResponse
 from replog.errors import (
@@ -35,11 +32,6 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
-def deadline_ms(timeout_ms: int) -> int:
-    """Returns the deadline on the monotonic clock; 0 for none."""
-    return time.monotonic_ns() // 1_000_000 + timeout_ms if timeout_ms > 0 else 0
-
-
 async def outcome(answer: Callable[[], Awaitable[Any]]) -> Any:
     """Returns the answer, or our error as one.  A bug is logged here; the driver loops stop the node for theirs."""
     try:
@@ -64,7 +56,7 @@ async def answer_node_call(handlers: PeerHandlers, body: bytes | memoryview, con
 
     async def answer() -> NodeResponse:
         call = await _decoded(calls.decode_node_request, body)
-        return await handlers.handle_node_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
+        return await handlers.handle_node_call(call, context)
 
     response = await outcome(answer)
     if len(body) > AT_ONCE_BYTES:  # it tells of as many things
@@ -81,7 +73,7 @@ async def answer_controller_call(handlers: PeerHandlers, body: bytes, context: R
 
     async def answer() -> ControllerResponse:
         call = await _decoded(calls.decode_controller_request, body)
-        return await handlers.handle_controller_call(call, replace(context, deadline_ms=deadline_ms(call.timeout_ms)))
+        return await handlers.handle_controller_call(call, context)
 
     response = await outcome(answer)
     if len(body) > AT_ONCE_BYTES:

@@ -137,7 +137,6 @@ class RequestContext(Struct, frozen=True):
     client_id: str
     listener: str
     peer: str
-    deadline_ms: int  # monotonic; 0: none
     node: Hello | None = None
 
 

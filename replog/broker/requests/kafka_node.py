@@ -42,7 +42,7 @@ SESSION_PARTITIONS_MAX = 100_000
 SESSION_EVICTION_MS = 120_000
 """After how long without a fetch a session makes room for a new one, as in Kafka."""
 
-_CONTEXT = RequestContext(principal="", client_id="", listener="KAFKA", peer="", deadline_ms=0)
+_CONTEXT = RequestContext(principal="", client_id="", listener="KAFKA", peer="")
 
 
 class LocalKafkaNode:

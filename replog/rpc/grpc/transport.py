@@ -341,7 +341,6 @@ class _Service:
             client_id=hello.client_id if hello else "",
             listener=self._listener,
             peer=context.peer(),
-            deadline_ms=0,
             node=hello,
         )
 

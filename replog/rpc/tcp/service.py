@@ -100,7 +100,7 @@ class PeerStreams:
         version, kind, first = parse_opening(frame)
         codec, serve = self._kinds.get(kind, (CALLS, self._refuse))
         stream: TcpStream[Any, Any] = TcpStream(codec, self._spares, peer, room=self._room)
-        context = RequestContext("anonymous", "", self._listener, peer, 0)
+        context = RequestContext("anonymous", "", self._listener, peer)
         return ServedStream(
             stream, partial(serve if version == STREAM_VERSION else self._refuse, stream, first, context)
         )

@@ -114,7 +114,7 @@ class MemoryTransport:
 class MemoryConnection:
     def __init__(self, transport: MemoryTransport, address: str, node: ReachableNode | None) -> None:
         self._transport, self._address, self._node = transport, address, node
-        self._context = RequestContext("anonymous", "", "memory", "memory", 0)
+        self._context = RequestContext("anonymous", "", "memory", "memory")
 
     @property
     def address(self) -> str:

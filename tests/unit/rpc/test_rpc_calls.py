@@ -69,7 +69,7 @@ async def test_large_calls_are_decoded_beside_the_loop(monkeypatch: pytest.Monke
     noting("encode_controller_response")
     asked = DeleteTopics(tuple(f"topic-{number}" for number in range(2_000)))
     body = calls.encode_controller_request(asked, cluster_id="", timeout_ms=0)
-    context = RequestContext("", "", "", "", 0)
+    context = RequestContext("", "", "", "")
     await answer_controller_call(Handlers(), body, context)
     assert threads
     assert threading.get_ident() not in threads

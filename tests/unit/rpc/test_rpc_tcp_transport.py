@@ -41,7 +41,7 @@ async def test_calls_are_answered_over_one_connection_each_kind() -> None:
         for _ in range(3):
             assert await it.connection.call(ASKED, timeout_ms=5000) == ANSWERED
             assert await it.connection.controller_call(CreateTopics(()), timeout_ms=5000) == CreateTopicsResponse(())
-        assert all(context.deadline_ms > 0 and context.peer == "127.0.0.1" for context in it.handlers.contexts)
+        assert all(context.peer == "127.0.0.1" for context in it.handlers.contexts)
         assert len(it.listener) == 2
 
 
