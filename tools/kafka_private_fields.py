@@ -20,7 +20,10 @@ PRIVATE_FIELDS: dict[str, dict[str, tuple[tuple[str, str, Any], ...]]] = {
     "RequestHeader": {"": (("ClusterId", "string", "null"),)},
     "ApiVersionsResponse": {"": (_TEXT,)},
     "MetadataResponse": {"": (_TEXT,)},
-    "FetchResponse": {"PartitionData": (_TEXT, ("StartOffset", "int64", -1), ("EndOffset", "int64", -1))},
+    "FetchRequest": {"": (("OffsetsOnly", "bool", "false"),)},
+    "FetchResponse": {
+        "PartitionData": (_TEXT, ("StartOffset", "int64", -1), ("EndOffset", "int64", -1), ("SizeBytes", "int64", -1))
+    },
     "ListOffsetsRequest": {"ListOffsetsTopic": (_TOPIC_ID,), "ListOffsetsPartition": (("FromOffset", "int64", 0),)},
     "ListOffsetsResponse": {"ListOffsetsPartitionResponse": (_TEXT,)},
     "OffsetForLeaderEpochRequest": {"OffsetForLeaderTopic": (_TOPIC_ID,)},

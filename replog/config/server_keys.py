@@ -157,8 +157,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         Number(0, 100_000),
         Differs("max.incremental.fetch.session.cache.slots", "the name says whose they are"),
     ] = 1_000
-    """How many of Kafka's consumers are told only what is new to them, instead of all partitions by each answer.  One that has
-    not fetched for two minutes makes room; where there is none, more bytes are sent."""
+    """How many consumers, and watches of offsets, are told only what is new to them, instead of all partitions by each answer.  One
+    that has not fetched for two minutes makes room; where there is none, more bytes are sent."""
 
     broker_rack: Annotated[str | None, Text(r"[^\x00-\x1f]{1,255}", "1 to 255 printable characters")] = None
     """Rack or zone of this broker.  Replicas of a partition are spread over racks."""

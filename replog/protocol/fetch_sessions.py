@@ -1,24 +1,29 @@
 """Fetch sessions: a consumer names its partitions once, and is told only of those with news (KIP-227).
 
 A full fetch begins a session and is answered in full.  Later incremental fetches name the partitions that the consumer asks
-differently or forgets.  An answer holds the partitions with records, an error, another high watermark or log start, a
-divergence or a replica to prefer.  A partition that got records goes to the end of the line, so that none starves.
+differently or forgets.  What a session was told, and what has moved since, is in its positions (`fetch_positions`); the node
+decides by them what an answer names.
 
-Nothing here waits or knows a clock: the caller gives the time.  Sessions are bounded by number and by the partitions that
-they hold together.  Without room a fetch is answered in full and begins no session, which costs only bytes.
+Nothing here waits or knows a clock: the caller gives the time.  A session ends with the connection that it began on, with a
+fetch that fails, and with one that comes before the last one is answered: nobody knows then what the consumer was told.
+Sessions are bounded by number and by the partitions that they hold together.  Without room a fetch is answered in full and
+begins no session, which costs only bytes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Iterable, Mapping
+from functools import partial
 from uuid import UUID
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from replog.errors import ErrorCode
-from replog.wire.messages.fetch import FetchRequest, FetchResponse
+from replog.replication.fetch_positions import FetchPositions, Movements, PartitionKey
+from replog.rpc.messages import FetchPartition
+from replog.wire.messages.fetch import FetchRequest
 
 NO_SESSION = 0
 """The id of no session."""
@@ -31,60 +36,45 @@ FINAL_EPOCH = -1
 
 _EPOCH_MAX = 2**31 - 1
 
-FetchKey: TypeAlias = tuple[str | UUID, int]
-"""A topic as the consumer names it, by name before version 13 and by id from there on, and a partition of it."""
+
+class Named(Struct):
+    """The partitions that a fetch names, as far as the node knows their topics.
+
+    Attributes:
+        partitions: The questions for them.
+        names: The names of their topics; empty if the fetch names topics by id (version 13 and later).
+        by_id: Whether it does.
+    """
+
+    partitions: dict[PartitionKey, FetchPartition]
+    names: dict[UUID, str]
+    by_id: bool
 
 
-class _CachedPartition:
-    """The request for a partition, and the answer that was told last."""
+class _Session(Struct, eq=False):
+    """A session.
 
-    __slots__ = ("asked", "told_high_watermark", "told_log_start")
+    Attributes:
+        session_id: Its id.
+        positions: What it asks for, what it was told, what has moved since.
+        names: The names of its topics; empty if it names them by id.
+        by_id: Whether it does.
+        used_ms: The time of its last fetch.
+        epoch: The epoch that the next fetch has.
+        is_asked: Whether its last fetch is not answered.
+        closed: The future that is done when its connection has ended; None: it has no end.
+        at_end: The function that is called then.
+    """
 
-    def __init__(self, asked: FetchRequest.FetchPartition) -> None:
-        self.asked = asked
-        self.told_high_watermark: int | None = None
-        self.told_log_start: int | None = None
-
-    def take_in(self, told: FetchResponse.PartitionData) -> bool:
-        """Notes the state that the consumer is about to be told.  Returns whether it is news."""
-        is_news = (
-            bool(told.records)
-            or told.error_code != ErrorCode.NONE
-            or told.high_watermark != self.told_high_watermark
-            or told.log_start_offset != self.told_log_start
-            or told.preferred_read_replica >= 0
-            or told.diverging_epoch is not None
-        )
-        # after an error the consumer is told again, even if the offsets are the same
-        self.told_high_watermark = told.high_watermark if told.error_code == ErrorCode.NONE else None
-        self.told_log_start = told.log_start_offset
-        return is_news
-
-
-class _Session:
-    """A session: its partitions in the order in which they are served."""
-
-    __slots__ = ("by_id", "epoch", "partitions", "used_ms")
-
-    def __init__(self, partitions: dict[FetchKey, _CachedPartition], *, by_id: bool, used_ms: float) -> None:
-        self.partitions = partitions
-        self.by_id = by_id
-        self.used_ms = used_ms
-        self.epoch = 1
-
-    def change(self, asked: Mapping[FetchKey, FetchRequest.FetchPartition], forgotten: Iterable[FetchKey]) -> None:
-        """Takes in an incremental fetch; a partition that is asked differently keeps its place."""
-        for key, partition in asked.items():
-            if (cached := self.partitions.get(key)) is not None:
-                cached.asked = partition
-            else:
-                self.partitions[key] = _CachedPartition(partition)
-        for key in forgotten:
-            self.partitions.pop(key, None)
-
-    def advance(self) -> None:
-        """Expects the next epoch from here on, which is never that of a full fetch."""
-        self.epoch = self.epoch + 1 if self.epoch < _EPOCH_MAX else 1
+    session_id: int
+    positions: FetchPositions[FetchPartition]
+    by_id: bool
+    used_ms: float
+    names: dict[UUID, str] = field(default_factory=dict)
+    epoch: int = INITIAL_EPOCH
+    is_asked: bool = False
+    closed: asyncio.Future[None] | None = None
+    at_end: partial[None] | None = None
 
 
 class SessionRefusal(Struct, frozen=True):
@@ -93,42 +83,18 @@ class SessionRefusal(Struct, frozen=True):
     error: ErrorCode
 
 
-class FetchTurn:
-    """One fetch: which partitions it is about, and which of them its answer names.
+class FetchTurn(Struct, frozen=True):
+    """One fetch.
 
     Attributes:
-        partitions: The requests for the partitions, in the order in which they are served.
+        session_id: The session that it is one of, or begins; NO_SESSION: none.
+        positions: The positions of the session, those of this fetch among them; None: there is no session.
+        names: The names of the topics that are told of; empty if they go by id.
     """
 
-    def __init__(
-        self,
-        sessions: FetchSessions,
-        partitions: Mapping[FetchKey, FetchRequest.FetchPartition],
-        *,
-        session_id: int,
-        epoch: int = FINAL_EPOCH,
-        by_id: bool,
-    ) -> None:
-        self.partitions = partitions
-        self._sessions = sessions
-        self._session_id = session_id
-        self._epoch = epoch  # that its session expects next
-        self._by_id = by_id
-
-    def answer(
-        self, told: Mapping[FetchKey, FetchResponse.PartitionData], now_ms: float
-    ) -> tuple[int, dict[FetchKey, FetchResponse.PartitionData]]:
-        """Returns the session's id and the partitions that the consumer is told; called once, as the answer is made.
-
-        Args:
-            told: The state of each partition of `partitions`.
-            now_ms: The time.
-        """
-        if self._session_id > 0:
-            return self._session_id, self._sessions.news(self._session_id, self._epoch, told)
-        if self._session_id == FINAL_EPOCH:
-            return NO_SESSION, dict(told)
-        return self._sessions.begin(self.partitions, told, by_id=self._by_id, now_ms=now_ms), dict(told)
+    session_id: int
+    positions: FetchPositions[FetchPartition] | None
+    names: Mapping[UUID, str]
 
 
 class FetchSessions:
@@ -139,13 +105,17 @@ class FetchSessions:
         partitions_max: How many partitions they may have together.
         eviction_ms: After how long without a fetch a session makes room for a new one.
         rng: The source of ids.
+        movements: The readers of the broker's partitions.
     """
 
-    def __init__(self, *, slots: int, partitions_max: int, eviction_ms: float, rng: random.Random) -> None:
+    def __init__(
+        self, *, slots: int, partitions_max: int, eviction_ms: float, rng: random.Random, movements: Movements
+    ) -> None:
         self._slots = slots
         self._partitions_max = partitions_max
         self._eviction_ms = eviction_ms
         self._rng = rng
+        self._movements = movements
         self._sessions: dict[int, _Session] = {}  # the one that has not fetched for the longest time is first
         self._partitions_count = 0
 
@@ -157,81 +127,116 @@ class FetchSessions:
         """How many partitions all sessions have together."""
         return self._partitions_count
 
-    def turn(self, request: FetchRequest, *, by_id: bool, now_ms: float) -> FetchTurn | SessionRefusal:
-        """Begins a fetch.
+    def turn(
+        self, request: FetchRequest, named: Named, *, now_ms: float, closed: asyncio.Future[None] | None = None
+    ) -> FetchTurn | SessionRefusal:
+        """Begins a fetch; `finish` it, whatever becomes of it.
 
         Args:
             request: The request.
-            by_id: Whether it names topics by id (version 13 and later).
+            named: The partitions that it names.
             now_ms: The time.
+            closed: The future that is done when its connection has ended; None: it has no end.
         """
-        asked = _asked(request.topics, by_id=by_id)
+        session: _Session | None = None
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._end(request.session_id)
-            session_id = FINAL_EPOCH if request.session_epoch == FINAL_EPOCH else NO_SESSION
-            return FetchTurn(self, asked, session_id=session_id, by_id=by_id)
-        session = self._sessions.get(request.session_id)
-        if session is None:
+            self.end(request.session_id)
+            if request.session_epoch == INITIAL_EPOCH:
+                session = self._begin(named, now_ms, closed)
+        else:
+            found = self._of(request, by_id=named.by_id)
+            if isinstance(found, ErrorCode):
+                return SessionRefusal(found)
+            session = found
+        if session is not None and not self._take_in(session, named, request.forgotten_topics_data):
             return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if session.epoch != request.session_epoch:
-            return SessionRefusal(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
-        if session.by_id != by_id:
-            return SessionRefusal(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-        before = len(session.partitions)
-        session.change(asked, _keys(request.forgotten_topics_data, by_id=by_id))
-        self._partitions_count += len(session.partitions) - before
-        if self._partitions_count > self._partitions_max and len(session.partitions) > before:
-            self._end(request.session_id)
-            return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
-        if not session.partitions:
-            self._end(request.session_id)
-            return FetchTurn(self, asked, session_id=FINAL_EPOCH, by_id=by_id)  # the named partitions are answered
-        session.advance()
+        if session is None or not session.positions.asked:
+            self.end(NO_SESSION if session is None else session.session_id)
+            return FetchTurn(NO_SESSION, None, named.names)  # the named partitions are answered
+        session.epoch = session.epoch + 1 if session.epoch < _EPOCH_MAX else 1
         session.used_ms = now_ms
-        self._sessions[request.session_id] = self._sessions.pop(request.session_id)
-        current = {key: cached.asked for key, cached in session.partitions.items()}
-        return FetchTurn(self, current, session_id=request.session_id, epoch=session.epoch, by_id=by_id)
+        session.is_asked = True
+        self._sessions[session.session_id] = self._sessions.pop(session.session_id)
+        return FetchTurn(session.session_id, session.positions, session.names)
 
-    def begin(
-        self,
-        asked: Mapping[FetchKey, FetchRequest.FetchPartition],
-        told: Mapping[FetchKey, FetchResponse.PartitionData],
-        *,
-        by_id: bool,
-        now_ms: float,
-    ) -> int:
-        """Begins a session for a full fetch that is answered with `told`.  Returns its id; NO_SESSION if there is no room."""
-        if not asked or not self._make_room(len(asked), now_ms):
-            return NO_SESSION
-        session = _Session(
-            {key: _CachedPartition(partition) for key, partition in asked.items()}, by_id=by_id, used_ms=now_ms
-        )
-        for key, each in told.items():
-            _serve(session, key, each)
-        session_id = self._new_id()
-        self._sessions[session_id] = session
-        self._partitions_count += len(asked)
-        return session_id
-
-    def news(
-        self, session_id: int, epoch: int, told: Mapping[FetchKey, FetchResponse.PartitionData]
-    ) -> dict[FetchKey, FetchResponse.PartitionData]:
-        """Returns the part of `told` that is news for the consumer of a session.
-
-        If the session is gone or a later fetch of it has come, returns all of it and notes nothing: the consumer may not
-        receive this answer any more.
+    def finish(self, turn: FetchTurn, *, is_last: bool) -> int:
+        """Ends a fetch.
 
         Args:
-            session_id: The session.
-            epoch: The epoch that it expected after the fetch.
-            told: The state of each of its partitions.
+            turn: The fetch.
+            is_last: Whether its session ends with it.
+
+        Returns:
+            The id that its consumer is told: of the session that goes on, or NO_SESSION.
         """
-        session = self._sessions.get(session_id)
-        if session is None or session.epoch != epoch:
-            return dict(told)
-        return {key: each for key, each in told.items() if _serve(session, key, each)}
+        session = self._sessions.get(turn.session_id)
+        if session is None:
+            return NO_SESSION
+        session.is_asked = False
+        if is_last:
+            self.end(turn.session_id)
+            return NO_SESSION
+        return turn.session_id
+
+    def end(self, session_id: int) -> None:
+        """Ends a session; does nothing if there is none of the id."""
+        session = self._sessions.pop(session_id, None)
+        if session is None:
+            return
+        self._partitions_count -= len(session.positions.asked)
+        session.positions.clear()
+        if session.closed is not None and session.at_end is not None:
+            session.closed.remove_done_callback(session.at_end)
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _of(self, request: FetchRequest, *, by_id: bool) -> _Session | ErrorCode:
+        """Returns the session that a fetch names, or why it may not be used."""
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        if session.epoch != request.session_epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH
+        if session.by_id != by_id:
+            return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+        if session.is_asked:
+            self.end(session.session_id)
+            return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        return session
+
+    def _begin(self, named: Named, now_ms: float, closed: asyncio.Future[None] | None) -> _Session | None:
+        """Begins a session; returns None if there is no room for it."""
+        if not named.partitions or not self._make_room(len(named.partitions), now_ms):
+            return None
+        session_id = self._new_id()
+        session = _Session(session_id, FetchPositions(self._movements), named.by_id, now_ms, closed=closed)
+        if closed is not None:
+            session.at_end = partial(self._end_of_connection, session_id)
+            closed.add_done_callback(session.at_end)
+        self._sessions[session_id] = session
+        return session
+
+    def _end_of_connection(self, session_id: int, _closed: asyncio.Future[None]) -> None:
+        self.end(session_id)
+
+    def _take_in(self, session: _Session, named: Named, forgotten: Iterable[FetchRequest.ForgottenTopic]) -> bool:
+        """Takes in what a fetch asks; returns False, and ends the session, if there is no room for more partitions."""
+        positions = session.positions
+        before = len(positions.asked)
+        session.names.update(named.names)
+        for key, partition in named.partitions.items():
+            positions.ask(key, partition)
+        ids = {name: topic_id for topic_id, name in session.names.items()} if forgotten else {}
+        for topic in forgotten:
+            topic_id = topic.topic_id if session.by_id else ids.get(topic.topic)
+            if topic_id is not None:
+                for number in topic.partitions:
+                    positions.forget((topic_id, number))
+        self._partitions_count += len(positions.asked) - before
+        if self._partitions_count > self._partitions_max and len(positions.asked) > before:
+            self.end(session.session_id)
+            return False
+        return True
 
     def _make_room(self, partitions_count: int, now_ms: float) -> bool:
         if partitions_count > self._partitions_max:
@@ -240,7 +245,7 @@ class FetchSessions:
             oldest_id = next(iter(self._sessions), NO_SESSION)
             if oldest_id == NO_SESSION or now_ms - self._sessions[oldest_id].used_ms < self._eviction_ms:
                 return False
-            self._end(oldest_id)
+            self.end(oldest_id)
         return True
 
     def _new_id(self) -> int:
@@ -248,30 +253,3 @@ class FetchSessions:
             session_id = self._rng.randint(1, _EPOCH_MAX)
             if session_id not in self._sessions:
                 return session_id
-
-    def _end(self, session_id: int) -> None:
-        if (session := self._sessions.pop(session_id, None)) is not None:
-            self._partitions_count -= len(session.partitions)
-
-
-def _serve(session: _Session, key: FetchKey, told: FetchResponse.PartitionData) -> bool:
-    cached = session.partitions.get(key)
-    if cached is None:
-        return True
-    if told.records:
-        session.partitions[key] = session.partitions.pop(key)
-    return cached.take_in(told)
-
-
-def _asked(topics: Sequence[FetchRequest.FetchTopic], *, by_id: bool) -> dict[FetchKey, FetchRequest.FetchPartition]:
-    return {
-        (topic.topic_id if by_id else topic.topic, partition.partition): partition
-        for topic in topics
-        for partition in topic.partitions
-    }
-
-
-def _keys(topics: Sequence[FetchRequest.ForgottenTopic], *, by_id: bool) -> Iterator[FetchKey]:
-    for topic in topics:
-        for partition in topic.partitions:
-            yield topic.topic_id if by_id else topic.topic, partition

@@ -25,7 +25,7 @@ from replog.rpc.config_messages import (
     DescribeNodeConfigsResponse,
 )
 from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
-from replog.rpc.messages import FindCutsRequest, FindCutsResponse, PolledOffsets, PollOffsets
+from replog.rpc.messages import FindCutsRequest, FindCutsResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
 from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
@@ -160,22 +160,21 @@ def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes | memoryview) ->
         raise MalformedFrameError(f"not a message of this version: {error}") from None
 
 
-_KINDS: tuple[tuple[type[Struct], type[Struct]], ...] = (
-    (WaitForMetadata, MetadataUpdate),
-    (PollOffsets, PolledOffsets),
-    (WaitForGroupNews, GroupNews),
-    (FindCutsRequest, FindCutsResponse),
-    (LocateSegmentsRequest, LocateSegmentsResponse),
-    (DescribeNodeRequest, DescribeNodeResponse),
-    (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
-    (DescribeLogDirsRequest, DescribeLogDirsResponse),
-    (DescribeQuorumRequest, DescribeQuorumResponse),
-    (DrainBroker, DrainBrokerResponse),
-    (DescribeConfigsRequest, DescribeConfigsResponse),
-)
-"""A new API goes to the end: keys never change."""
+_KINDS: Mapping[int, tuple[type[Struct], type[Struct]]] = {
+    0: (WaitForMetadata, MetadataUpdate),
+    2: (WaitForGroupNews, GroupNews),
+    3: (FindCutsRequest, FindCutsResponse),
+    4: (LocateSegmentsRequest, LocateSegmentsResponse),
+    5: (DescribeNodeRequest, DescribeNodeResponse),
+    6: (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
+    7: (DescribeLogDirsRequest, DescribeLogDirsResponse),
+    8: (DescribeQuorumRequest, DescribeQuorumResponse),
+    9: (DrainBroker, DrainBrokerResponse),
+    10: (DescribeConfigsRequest, DescribeConfigsResponse),
+}
+"""By the key, counted from `FIRST_KEY`: it never changes, and that of an API that is gone (1) is not given again."""
 
 PRIVATE_APIS: Final[Mapping[type[Struct], PrivateApi]] = {
-    request: PrivateApi(FIRST_KEY + number, request, answer) for number, (request, answer) in enumerate(_KINDS)
+    request: PrivateApi(FIRST_KEY + number, request, answer) for number, (request, answer) in _KINDS.items()
 }
 """By the class of the request."""

@@ -12,7 +12,6 @@ from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
-from replog.rpc.messages import PollOffsets
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.request_limits import check_request
 
@@ -26,10 +25,6 @@ async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, _call: Call) -
     question: WaitForMetadata = asked.question
     wait_ms = min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)
     return PrivateAnswer(parts=list(await node.wait_for_metadata(question, wait_ms)))
-
-
-async def _poll_offsets(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
-    return PrivateAnswer(parts=[encoded(await node.poll_offsets(asked.question))])
 
 
 async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
@@ -62,7 +57,6 @@ def _is_long(answer: Struct) -> bool:
 
 _HANDLERS: Final[Mapping[type[Struct], Handle]] = {
     WaitForMetadata: _wait_for_metadata,
-    PollOffsets: _poll_offsets,
     WaitForGroupNews: _wait_for_group_news,
     DrainBroker: _drain_broker,
 }

@@ -25,7 +25,7 @@ from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, Repea
 from replog.protocol.request_counts import RequestCounts
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
 from replog.protocol.written_steps import elements_count
-from replog.tcp.connection import Answer, Caller
+from replog.tcp.connection import NOBODY, Answer, Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.headers import RequestHeader, ResponseHeader
 from replog.wire.messages.produce import ProduceRequest
@@ -37,7 +37,6 @@ T = TypeVar("T")
 _start = struct.Struct(">hhi")
 _size = struct.Struct(">i")
 
-NOBODY = Caller("")
 """The client of a request that came over no connection."""
 
 _log = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ class KafkaServer:
             written = await _refused(api, body, version, self._foreign(header.cluster_id))
             return _framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
-        call = Call(version, header.client_id or "", unread, caller.address, caller)
+        call = Call(version, header.client_id or "", unread, caller)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
         try:

@@ -152,6 +152,7 @@ class FetchRequest(Struct, frozen=True):
         read_committed: Whether records end at the last stable offset, and the answer names what was aborted.
         near: The brokers that the consumer would rather read from than from the leader; a leader names one of them that is
             in sync instead of sending records, where `replica.selector` says so.
+        offsets_only: Whether high watermarks and log starts are asked for, and no records: each change of them is worth an answer.
     """
 
     correlation_id: int
@@ -166,6 +167,7 @@ class FetchRequest(Struct, frozen=True):
     forgotten: tuple[ForgottenPartition, ...] = ()
     read_committed: Annotated[bool, IN_PROCESS] = False
     near: Annotated[tuple[int, ...], IN_PROCESS] = ()
+    offsets_only: Annotated[bool, IN_PROCESS] = False
 
 
 class DivergingEpoch(Struct, frozen=True):
@@ -189,6 +191,7 @@ class FetchResult(Struct, frozen=True):
         last_stable_offset: The end of what readers of committed transactions see.
         aborted: The transactions with records in the answer that were aborted; for `read_committed` only.
         preferred_replica: The broker of `near` that the consumer is to read from; -1: this one.
+        size_bytes: The bytes of the whole log, from the log start to its end; for `offsets_only`.
     """
 
     topic_id: UUID
@@ -205,6 +208,7 @@ class FetchResult(Struct, frozen=True):
     last_stable_offset: Annotated[int, IN_PROCESS] = -1
     aborted: Annotated[tuple[AbortedTransaction, ...], IN_PROCESS] = ()
     preferred_replica: Annotated[int, IN_PROCESS] = -1
+    size_bytes: Annotated[int, IN_PROCESS] = -1
 
 
 class FetchResponse(Struct, frozen=True):
@@ -359,63 +363,8 @@ class FindCutsResponse(Struct, frozen=True):
     results: tuple[FindCutsResult, ...]
 
 
-# ---- the watch of offsets ---------------------------------------------------------------------------------------------
-
-
-class WatchedPartition(Struct, frozen=True):
-    """One partition to watch.  `leader_epoch` -1: not checked."""
-
-    topic_id: UUID
-    partition_id: int
-    leader_epoch: int = -1
-
-
 class WatchOffsetsRequest(Struct, frozen=True):
     """Partitions that the asked broker leads.  `cluster_id` "": of any cluster."""
 
     cluster_id: str
-    partitions: tuple[WatchedPartition, ...]
-
-
-class WatchedOffsets(Struct, frozen=True):
-    """What a leader knows of a partition, or why this broker does not tell.
-
-    Attributes:
-        high_watermark: The end of what consumers may read, exclusive.
-        size_bytes: The bytes of the whole log, from the log start to its end.
-    """
-
-    topic_id: UUID
-    partition_id: int
-    error: ErrorCode
-    message: str = ""
-    high_watermark: int = -1
-    log_start_offset: int = -1
-    leader_epoch: int = -1
-    leader_id: int = -1
-    size_bytes: int = -1
-
-
-class OffsetsUpdate(Struct, frozen=True):
-    """The partitions whose state is another one than was told before; without any: all that was told holds."""
-
-    partitions: tuple[WatchedOffsets, ...] = ()
-
-
-class PollOffsets(Struct, frozen=True):
-    """The next update of a watch, which the broker keeps as long as it is asked.
-
-    Attributes:
-        watch_id: The watch, as the answer before told it; 0: a new one, of `partitions`.
-    """
-
-    watch_id: int = 0
-    partitions: tuple[WatchedPartition, ...] = ()
-
-
-class PolledOffsets(Struct, frozen=True):
-    """The next update; `is_over`: this broker leads none of the partitions any more, and has forgotten the watch."""
-
-    watch_id: int
-    update: OffsetsUpdate
-    is_over: bool = False
+    partitions: tuple[FetchPartition, ...]

@@ -21,7 +21,7 @@ import math
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from msgspec import Struct
 
@@ -84,13 +84,19 @@ class Caller:
     """The client of one connection: the same object for all requests that come over it.
 
     Attributes:
-        address: The address of the client.
+        address: The address of the client; "" where it is not known.
+        closed: The future that is done when the connection has ended; None: it has no end.
     """
 
-    __slots__ = ("address",)
+    __slots__ = ("address", "closed")
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str = "", closed: asyncio.Future[None] | None = None) -> None:
         self.address = address
+        self.closed = closed
+
+
+NOBODY: Final = Caller()
+"""Who asks without a connection."""
 
 
 class Successor(Protocol):
@@ -203,7 +209,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         spares: SpareBuffers,
     ) -> None:
         self._owner = owner
-        self._caller = Caller("")
         self._loop = asyncio.get_running_loop()
         self._server = server
         self._limits = limits
@@ -235,6 +240,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._unheard_bytes = 0  # that came since `_heard_s`
         self._written_bytes = self._drained_bytes = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
+        self._caller = Caller("", self.closed)
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 

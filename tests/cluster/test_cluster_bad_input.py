@@ -41,10 +41,8 @@ from replog.rpc.messages import (
     FetchRequest,
     FindCutsPartition,
     FindCutsRequest,
-    PollOffsets,
     ProducePartition,
     ProduceRequest,
-    WatchedPartition,
 )
 from replog.rpc.metadata_messages import MetadataRequest, WaitForMetadata
 from replog.rpc.quorum_messages import DescribeQuorumRequest
@@ -86,7 +84,6 @@ def good_requests(topic_id: UUID) -> list[bytes]:
     at = KafkaFetch.FetchPartition(0, partition_max_bytes=1_000)
     asked = (
         WaitForMetadata(7, None, None, 10),
-        PollOffsets(0, (WatchedPartition(topic_id, 0),)),
         FindCutsRequest((FindCutsPartition(topic_id, 0, 0, 1, 0),), 1),
         DescribeQuorumRequest(),
     )
@@ -94,6 +91,15 @@ def good_requests(topic_id: UUID) -> list[bytes]:
         framed(KafkaProduce(None, -1, 100, produce), 13),
         framed(
             KafkaFetch(max_wait_ms=10, min_bytes=1, topics=[KafkaFetch.FetchTopic(topic_id=topic_id, partitions=[at])]),
+            17,
+        ),
+        framed(
+            KafkaFetch(
+                max_wait_ms=10,
+                session_epoch=0,
+                offsets_only=True,
+                topics=[KafkaFetch.FetchTopic(topic_id=topic_id, partitions=[at])],
+            ),
             17,
         ),
         framed(KafkaMetadata(None), 12),

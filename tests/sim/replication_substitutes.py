@@ -292,12 +292,10 @@ def keeps_position(self: LeaderFetcher, response: Any) -> None:
 def never_forgets(self: IncrementalFetch, asked: Any, slot: Any) -> bool:
     """An error, or records, leave the position where it was."""
     key = (slot.result.topic_id, slot.result.partition_id)
-    position = self._positions.get(key)
+    position = self._positions.asked.get(key)
     is_new = _IS_NEW(self, asked, slot)
     if position is not None and slot.is_news:
-        self._positions[key] = position
-        self._interesting[key] = None
-        self._owner.watch(key, self)
+        self._positions.ask(key, position)
     return is_new
 
 

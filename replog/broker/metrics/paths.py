@@ -20,7 +20,15 @@ from replog.broker.requests.fetch_path import FetchPath, Withdraw
 from replog.broker.requests.incremental_fetch import IncrementalFetch
 from replog.broker.requests.produce_path import ProducePath
 from replog.errors import ErrorCode
-from replog.rpc.messages import CONSUMER_REPLICA_ID, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.replication.fetch_positions import FetchPositions
+from replog.rpc.messages import (
+    CONSUMER_REPLICA_ID,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    ProduceRequest,
+    ProduceResponse,
+)
 from replog.waiting.unread_answers import UnreadAnswer
 
 Response = TypeVar("Response")
@@ -138,14 +146,18 @@ class MeteredFetchPath:
         self._asked_s: dict[IncrementalFetch, float] = {}
 
     def submit(
-        self, request: FetchRequest, answer: Callable[[FetchResponse], None], unread: UnreadAnswer | None = None
+        self,
+        request: FetchRequest,
+        answer: Callable[[FetchResponse], None],
+        unread: UnreadAnswer | None = None,
+        session: FetchPositions[FetchPartition] | None = None,
     ) -> Withdraw:
         is_consumer = request.replica_id == CONSUMER_REPLICA_ID
         sent = self._consumer_bytes if is_consumer else self._follower_bytes
         times = self._consumer if is_consumer else self._follower
         timed: Timed[FetchResponse] = Timed(answer, times, lambda response: sent.inc(_size(response)), self._now_s)
         self._on_driver(timed.begin)
-        withdraw = self._path.submit(request, timed, unread)
+        withdraw = self._path.submit(request, timed, unread, session)
         self._on_driver(timed.end_local)
         return withdraw
 

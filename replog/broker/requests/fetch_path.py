@@ -1,9 +1,10 @@
 """The leader's side of a fetch: read, or wait until there is something to read.
 
-Runs on the replica driver.  A fetch that finds less than it asked for waits in the purgatory; appends and high
-watermarks of the same drain wake it once, after the drain, so that one answer carries everything that arrived
-together.  A follower's stream keeps what it has asked for (`incremental_fetch`).  A consumer's fetch stands for itself.  It is
-read within its share of the memory for answers (`replog.waiting.unread_answers`), and waits in a line while there is none.
+Runs on the replica driver.  A fetch that finds less than it asked for waits; appends and high watermarks of the same drain wake
+it once, after the drain, so that one answer carries everything that arrived together.  A follower's stream keeps what it has
+asked for (`incremental_fetch`), and so does a consumer's session: its fetches look only at the partitions that moved, and its
+answers name only news.  Any other fetch stands for itself.  A consumer's is read within its share of the memory for answers
+(`replog.waiting.unread_answers`), and waits in a line while there is none.
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from replog.broker.requests.fetch_reader import (
     Slot,
     is_worth_sending,
     refused_fetch,
+    state_of,
 )
 from replog.broker.requests.incremental_fetch import IncrementalFetch, IncrementalFetches
-from replog.broker.requests.offset_watches import OffsetWatches
 from replog.broker.requests.pending_fetch import PendingFetch, read_wholly
 from replog.broker.requests.refusals import Refusal
 from replog.errors import ErrorCode
-from replog.replication.purgatory import Purgatory
-from replog.rpc.messages import FetchRequest, FetchResponse
+from replog.replication.fetch_positions import FetchPositions, Movements
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
+from replog.waiting.deadlines import Deadlines
 from replog.waiting.unread_answers import UnreadAnswer, UnreadAnswers
 
 MAX_WAITING_FETCHES = 10_000
@@ -54,13 +56,45 @@ Withdraw = Callable[[], None]
 
 
 class _Asked(Struct, eq=False):
-    """A request on its way.  `operation_id` is its id in the purgatory, 0 before.  Without `unread` it has no share."""
+    """A fetch on its way.
+
+    Attributes:
+        request: The request.
+        answer: The function that takes the answer.
+        unread: The share of the answer; None: its room has no limit of this kind.
+        positions: The partitions that it is about; None: those of the request, and none of them is heard of.
+        is_of_session: Whether the positions are those of a session, of which only what has moved is looked at.
+        touched: The partitions that had news since it was read.
+        number: Its number among the fetches that wait; 0: it has not waited.
+        until_ms: The time until which it waits.
+        is_withdrawn: Whether nobody wants the answer any more.
+    """
 
     request: FetchRequest
     answer: Answer
     unread: UnreadAnswer | None = None
-    operation_id: int = 0
+    positions: FetchPositions[FetchPartition] | None = None
+    is_of_session: bool = False
+    touched: set[ReplicaKey] = field(default_factory=set)
+    number: int = 0
+    until_ms: int = 0
     is_withdrawn: bool = False
+
+    def hear(self, movements: Movements) -> FetchPositions[FetchPartition]:
+        """Returns the positions; from here on the fetch can hear of them."""
+        if self.positions is None:
+            self.positions = FetchPositions(movements)
+            for one in self.request.partitions:
+                self.positions.ask((one.topic_id, one.partition_id), one)
+        return self.positions
+
+    def leave(self) -> None:
+        """Hears of nothing any more."""
+        if self.positions is not None:
+            self.positions.on_moved = None
+            if not self.is_of_session:
+                self.positions.clear()
+                self.positions = None
 
 
 class _Reading(Struct, eq=False):
@@ -73,7 +107,6 @@ class _Reading(Struct, eq=False):
         until_ms: The time until which it may wait.
         left_bytes: The bytes that may still be read.
         slots: The slots that were read, in the order of the partitions.
-        touched: The partitions that had news meanwhile.
     """
 
     asked: _Asked
@@ -82,7 +115,6 @@ class _Reading(Struct, eq=False):
     until_ms: int | None
     left_bytes: int
     slots: list[Slot] = field(default_factory=list)
-    touched: set[ReplicaKey] = field(default_factory=set)
 
 
 class FetchPath:
@@ -95,8 +127,8 @@ class FetchPath:
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
 
     Attributes:
+        movements: The readers of each partition: streams, sessions, and fetches that wait.
         incremental: The incremental fetches of followers' streams.
-        watches: The watches of high watermarks and log starts.
         unread: The answers that consumers have not read.
     """
 
@@ -110,35 +142,43 @@ class FetchPath:
         self._stepper = stepper
         self._serving = serving
         self._reader = reader
-        self._purgatory: Purgatory[_Asked] = Purgatory(operations_max=MAX_WAITING_FETCHES)
-        self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image)
-        self.watches = OffsetWatches(stepper, self._reader, serving)
+        self._waiting: dict[int, _Asked] = {}
+        self._deadlines = Deadlines[int]()
+        self.movements = Movements()
+        self.incremental = IncrementalFetches(stepper, self._reader, serving, wait_for_image, self.movements)
         self.unread = UnreadAnswers(stepper.config.queued_max_response_bytes, self._serve_line_soon)
-        self._line: OrderedDict[int, None] = OrderedDict()  # of operations that wait for room
+        self._line: OrderedDict[int, None] = OrderedDict()  # of those that wait for room
         self._serves_line = False
         self._touched: set[ReplicaKey] = set()
-        self._readings: set[_Reading] = set()
-        self._next_id = 0
+        self._last_number = 0
         self._wait_for_image = wait_for_image
         stepper.fetches = self
 
     @property
     def waiting_count(self) -> int:
         """Fetches that wait for records; incremental ones are counted by themselves."""
-        return len(self._purgatory)
+        return len(self._waiting)
 
-    def submit(self, request: FetchRequest, answer: Answer, unread: UnreadAnswer | None = None) -> Withdraw:
+    def submit(
+        self,
+        request: FetchRequest,
+        answer: Answer,
+        unread: UnreadAnswer | None = None,
+        session: FetchPositions[FetchPartition] | None = None,
+    ) -> Withdraw:
         """Queues a request; `answer` is called once, on the loop, unless the request is withdrawn before.
 
         Args:
             request: The request.
             answer: The function that takes the answer.
             unread: The share of the answer, which holds its bytes; None: its room has no limit of this kind.
+            session: The positions of the session that it is a fetch of, those of the request among them; one fetch of a session
+                is on its way at a time.  Its answer names news only.  None: the answer has all partitions of the request.
         """
         if len(request.partitions) > PARTITIONS_AT_ONCE:
             # To wait for more bytes would mean to look at all partitions again with each append.
             request = replace(request, min_bytes=min(request.min_bytes, 1))
-        asked = _Asked(request, answer, unread)
+        asked = _Asked(request, answer, unread, session, session is not None)
         self._stepper.driver.submit(lambda: self._fetch(asked))
         return partial(self._withdraw, asked)
 
@@ -147,8 +187,8 @@ class FetchPath:
         self._stepper.driver.submit(lambda: self._forget(asked))
 
     def _forget(self, asked: _Asked) -> None:
-        self._purgatory.complete(asked.operation_id)
-        self._line.pop(asked.operation_id, None)
+        self._line.pop(asked.number, None)
+        self._leave(asked)
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None:
         """Queues a request of a stream that keeps what it asks for."""
@@ -162,14 +202,14 @@ class FetchPath:
         request = asked.request
         reason = self._serving()
         if reason is not None:
-            asked.answer(_all_refused(request, reason))
+            asked.answer(_all_refused(asked, reason))
             return
         replicas = self._stepper.replicas
         keys = [(p.topic_id, p.partition_id) for p in request.partitions]
         if not all(key in replicas for key in keys) and self._wait_for_image(lambda: self._fetch(asked)):
             return
         wait_ms = min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
-        until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and request.partitions else None
+        until_ms = self._stepper.clock.now_ms() + wait_ms if wait_ms > 0 and (keys or asked.is_of_session) else None
         self._read(asked, frozenset(keys), until_ms)
 
     def _read(
@@ -183,19 +223,23 @@ class FetchPath:
             until_ms: The time until which it may wait for more; None: it is answered at once.
             has_turn: Whether it has waited in the line: then it is answered with as much as there is room for, even nothing.
         """
-        request = asked.request
+        request, positions = asked.request, asked.positions
+        if positions is not None and asked.is_of_session:
+            request = replace(request, partitions=positions.to_look_at())
+            asked.touched.clear()
+            positions.on_moved = asked.touched.update
         if asked.unread is not None:
             share_bytes = self.unread.share_bytes() if has_turn or not self._line else 0
-            if not share_bytes and not has_turn and request.partitions and len(self._purgatory) < MAX_WAITING_FETCHES:
+            if not share_bytes and not has_turn and request.partitions and len(self._waiting) < MAX_WAITING_FETCHES:
                 self._enter_line(asked, until_ms)
                 return
             request = _within(request, share_bytes)
         if len(request.partitions) > PARTITIONS_AT_ONCE:
             left_bytes = min(request.max_bytes, MAX_RESPONSE_BYTES)
             self._hold(asked, left_bytes)  # so that fetches that are read in between leave it alone
-            reading = _Reading(asked, request, fresh, until_ms, left_bytes)
-            self._readings.add(reading)
-            self._read_on(reading)
+            asked.touched.clear()
+            asked.hear(self.movements).on_moved = asked.touched.update
+            self._read_on(_Reading(asked, request, fresh, until_ms, left_bytes))
             return
         read_wholly(
             self._reader,
@@ -210,9 +254,9 @@ class FetchPath:
         request, slots = reading.request, reading.slots
         reason = self._serving()
         if reading.asked.is_withdrawn or reason is not None:
-            self._readings.discard(reading)
             if reason is not None:
-                reading.asked.answer(_all_refused(request, reason))
+                reading.asked.answer(_all_refused(reading.asked, reason))
+            reading.asked.leave()
             return
         partitions = request.partitions[len(slots) : len(slots) + PARTITIONS_AT_ONCE]
         step = replace(request, partitions=partitions, max_bytes=max(0, reading.left_bytes))
@@ -224,22 +268,12 @@ class FetchPath:
             self._stepper.driver.submit(partial(self._read_on, reading))
             return
         self._hold(reading.asked, _size(slots) + sum(slot.max_bytes for slot in slots if slot.data is None))
-        PendingFetch(self._reader, request, slots, partial(self._has_read, reading)).start()
-
-    def _has_read(self, reading: _Reading, slots: Sequence[Slot]) -> None:
-        """Answers or parks a fetch of many partitions, unless one of them had news while others were read."""
-        self._readings.discard(reading)
-        request, until_ms = reading.request, reading.until_ms
-        touched = (one for one in request.partitions if (one.topic_id, one.partition_id) in reading.touched)
-        if (
-            until_ms is not None
-            and not is_worth_sending(request, slots)
-            and any(self._reader.has_something(request, one) for one in touched)
-        ):
-            self._hold(reading.asked, 0)
-            self._read(reading.asked, NOT_FRESH, until_ms)
-            return
-        self._answer_or_park(reading.asked, request, slots, until_ms)
+        PendingFetch(
+            self._reader,
+            request,
+            slots,
+            lambda slots: self._answer_or_park(reading.asked, request, slots, reading.until_ms),
+        ).start()
 
     def _hold(self, asked: _Asked, size_bytes: int) -> None:
         if asked.unread is not None:
@@ -257,32 +291,84 @@ class FetchPath:
             until_ms: The time until which it may wait.
         """
         if asked.is_withdrawn:
+            asked.leave()
             return
         if (
             until_ms is None
-            or is_worth_sending(request, slots)
             or until_ms <= self._stepper.clock.now_ms()
-            or len(self._purgatory) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
+            or len(self._waiting) >= MAX_WAITING_FETCHES  # an empty answer now is better than an unbounded queue
+            or self._is_worth_sending(asked, request, slots)
         ):
-            results = tuple(slot.result for slot in slots)
+            if asked.is_of_session:
+                slots = self._news(asked, slots)
             self._hold(asked, _size(slots))
+            asked.leave()
+            results = tuple(slot.result for slot in slots)
             asked.answer(FetchResponse(request.correlation_id, results, tuple(slot.data or b"" for slot in slots)))
             return
         self._hold(asked, 0)
-        self._park(asked, [(p.topic_id, p.partition_id) for p in request.partitions], until_ms)
+        if any(self._has_something(asked, key) for key in asked.touched):
+            self._read(asked, NOT_FRESH, until_ms)
+            return
+        asked.hear(self.movements).on_moved = partial(self._look_if_moved, asked)
+        self._park(asked, until_ms)
 
-    def _park(self, asked: _Asked, keys: Sequence[ReplicaKey], until_ms: int) -> None:
-        self._next_id += 1
-        asked.operation_id = self._next_id
-        self._purgatory.add(asked.operation_id, keys, until_ms, asked)
+    def _is_worth_sending(self, asked: _Asked, request: FetchRequest, slots: Sequence[Slot]) -> bool:
+        """Whether there is enough for an answer before the request's time is over."""
+        if not request.offsets_only:
+            return is_worth_sending(request, slots)
+        told = asked.positions.told if asked.positions is not None else {}
+        return any(told.get(_key(slot)) != state_of(slot.result) for slot in slots)
+
+    def _has_something(self, asked: _Asked, key: ReplicaKey) -> bool:
+        """Whether there may be something to tell of a partition that has moved."""
+        positions = asked.positions
+        if positions is None or (position := positions.asked.get(key)) is None:
+            return False
+        if asked.request.offsets_only:
+            return positions.told.get(key) != state_of(self._reader.offsets(position))
+        return self._reader.has_something(asked.request, position)
+
+    def _news(self, asked: _Asked, slots: Sequence[Slot]) -> list[Slot]:
+        """Returns the slots that a session is told, and notes it.
+
+        A partition is looked at again, even if it does not move, as long as it has more than is told, or is refused.
+        """
+        positions, news = asked.positions, []
+        for slot in slots:
+            key = _key(slot)
+            if positions is None or (position := positions.asked.get(key)) is None:
+                continue  # the session has ended meanwhile
+            if asked.request.offsets_only:
+                must_tell, goes_on = False, slot.result.error is not ErrorCode.NONE
+            else:
+                must_tell = bool(slot.data) or slot.is_news
+                goes_on = must_tell or self._reader.has_something(asked.request, position)
+            goes_on = goes_on or key in asked.touched
+            if positions.tell(key, state_of(slot.result), goes_on=goes_on, has_records=bool(slot.data)) or must_tell:
+                news.append(slot)
+        return news
+
+    def _park(self, asked: _Asked, until_ms: int) -> None:
+        self._last_number += 1
+        asked.number, asked.until_ms = self._last_number, until_ms
+        self._waiting[asked.number] = asked
+        self._deadlines.add(asked.number, until_ms)
+
+    def _leave(self, asked: _Asked) -> None:
+        """Lets a fetch wait no longer; does nothing if it does not wait."""
+        if self._waiting.pop(asked.number, None) is not None:
+            self._deadlines.discard(asked.number)
+            asked.leave()
 
     # ---- the line for room ----------------------------------------------------------------------------------------------
 
     def _enter_line(self, asked: _Asked, until_ms: int | None) -> None:
         """Lets a fetch wait for room.  News of its partitions do not wake it."""
         least_ms = self._stepper.clock.now_ms() + ROOM_WAIT_MS
-        self._park(asked, (), least_ms if until_ms is None else max(until_ms, least_ms))
-        self._line[asked.operation_id] = None
+        asked.leave()
+        self._park(asked, least_ms if until_ms is None else max(until_ms, least_ms))
+        self._line[asked.number] = None
 
     def _serve_line_soon(self) -> None:
         if self._line and not self._serves_line:
@@ -293,10 +379,9 @@ class FetchPath:
         """Reads for the waiting fetches that have room now, in order."""
         self._serves_line = False
         while self._line and self.unread.share_bytes():
-            operation_id, _ = self._line.popitem(last=False)
-            waiting = self._purgatory.complete(operation_id)
-            if waiting is not None:
-                self._answer(waiting.payload, waiting.deadline_ms, has_turn=True)
+            asked = self._waiting[self._line.popitem(last=False)[0]]
+            self._leave(asked)
+            self._answer(asked, asked.until_ms, has_turn=True)
 
     # ---- waiting ------------------------------------------------------------------------------------------------------
 
@@ -310,39 +395,34 @@ class FetchPath:
             return
         touched = tuple(self._touched)
         self._touched.clear()
-        for reading in self._readings:
-            reading.touched.update(touched)
-        for key in touched:
-            for waiting in self._purgatory.check(key):
-                if self._reader.would_answer(waiting.payload.request):
-                    self._complete(waiting.operation_id)
-        self.incremental.wake(touched)
-        self.watches.wake(touched)
+        self.movements.tell(touched)
+
+    def _look_if_moved(self, asked: _Asked, keys: Sequence[ReplicaKey]) -> None:
+        """Reads for a fetch that waits, if there may be enough now; else it goes on waiting."""
+        if any(self._has_something(asked, key) for key in keys):
+            self._leave(asked)
+            self._answer(asked, asked.until_ms)
 
     def next_deadline_ms(self) -> int | None:
-        deadlines_ms = (self._purgatory.next_deadline_ms(), self.incremental.next_deadline_ms())
+        deadlines_ms = (self._deadlines.next_deadline_ms(), self.incremental.next_deadline_ms())
         return min((deadline_ms for deadline_ms in deadlines_ms if deadline_ms is not None), default=None)
 
     def expire(self) -> None:
         now_ms = self._stepper.clock.now_ms()
-        expired = self._purgatory.expire(now_ms)
-        in_vain = [waiting for waiting in expired if waiting.operation_id in self._line]
-        if in_vain:
+        expired = self._deadlines.pop_expired(now_ms)
+        if any(number in self._line for number in expired):
             self.unread.end_oldest(now_ms, UNREAD_MS)
-        for waiting in expired:
-            self._line.pop(waiting.operation_id, None)
-            self._answer(waiting.payload, has_turn=True)
+        for number in expired:
+            asked = self._waiting.pop(number)
+            self._line.pop(number, None)
+            asked.leave()
+            self._answer(asked, has_turn=True)
         self.incremental.expire()
-
-    def _complete(self, operation_id: int) -> None:
-        waiting = self._purgatory.complete(operation_id)
-        if waiting is not None:
-            self._answer(waiting.payload)
 
     def _answer(self, asked: _Asked, until_ms: int | None = None, *, has_turn: bool = False) -> None:
         reason = self._serving()  # the lease may have expired while it was parked
         if reason is not None:
-            asked.answer(_all_refused(asked.request, reason))
+            asked.answer(_all_refused(asked, reason))
             return
         self._read(asked, NOT_FRESH, until_ms, has_turn=has_turn)
 
@@ -358,7 +438,14 @@ def _size(slots: Sequence[Slot]) -> int:
     return sum(len(slot.data or b"") for slot in slots)
 
 
-def _all_refused(request: FetchRequest, reason: str) -> FetchResponse:
+def _key(slot: Slot) -> ReplicaKey:
+    return slot.result.topic_id, slot.result.partition_id
+
+
+def _all_refused(asked: _Asked, reason: str) -> FetchResponse:
     refusal = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
-    results = tuple(refused_fetch(partition, refusal) for partition in request.partitions)
-    return FetchResponse(request.correlation_id, results, (b"",) * len(results))
+    partitions = asked.request.partitions
+    if asked.is_of_session and asked.positions is not None:
+        partitions = tuple(asked.positions.asked.values())
+    results = tuple(refused_fetch(partition, refusal) for partition in partitions)
+    return FetchResponse(asked.request.correlation_id, results, (b"",) * len(results))

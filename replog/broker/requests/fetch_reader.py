@@ -42,7 +42,6 @@ from replog.rpc.messages import (
     FetchResult,
     FindCutsPartition,
     ListOffsetsPartition,
-    WatchedPartition,
 )
 from replog.rpc.segment_messages import LocateSegmentsRequest
 
@@ -68,7 +67,6 @@ Asked: TypeAlias = (
     | DeleteRecordsPartition
     | EpochEndPartition
     | FindCutsPartition
-    | WatchedPartition
     | LocateSegmentsRequest
 )
 """A part of a request that names a partition."""
@@ -128,6 +126,9 @@ class FetchReader:
         empty = is_first
         slots: list[Slot] = []
         for partition in request.partitions:
+            if request.offsets_only:
+                slots.append(Slot(self.offsets(partition), b"", 0, empty))
+                continue
             max_bytes = min(left, partition.max_bytes)
             is_fresh = (partition.topic_id, partition.partition_id) in fresh
             result, data = self._read(request, partition, max_bytes, is_fresh=is_fresh, min_one_batch=empty)
@@ -140,13 +141,6 @@ class FetchReader:
             left = max(0, left - (max_bytes if data is None else len(data)))
             empty = empty and data == b""
         return slots
-
-    def would_answer(self, request: FetchRequest) -> bool:
-        """Whether the request is worth an answer now."""
-        if request.min_bytes <= 1:
-            return any(self.has_something(request, partition) for partition in request.partitions)
-        slots = self.read_warm(request, NOT_FRESH)
-        return any(slot.data is None for slot in slots) or is_worth_sending(request, slots)
 
     def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
         """Whether there are records for one partition of the request, or news that cannot wait for some."""
@@ -365,6 +359,25 @@ class FetchReader:
             f"[{log.log_start_offset}, {log.log_end_offset}]",
         )
 
+    def offsets(self, partition: FetchPartition) -> FetchResult:
+        """Returns the high watermark and the log start of a partition that this broker leads, or why it does not tell."""
+        led = self.leader_for(partition)
+        if isinstance(led, Refusal):
+            return refused_fetch(partition, led)
+        replica, leader = led
+        is_known = leader.latest_offset_available()
+        return FetchResult(
+            topic_id=partition.topic_id,
+            partition_id=partition.partition_id,
+            error=ErrorCode.NONE if is_known else ErrorCode.OFFSET_NOT_AVAILABLE,
+            fetch_offset=partition.fetch_offset,
+            high_watermark=leader.high_watermark if is_known else -1,
+            log_start_offset=replica.log.log_start_offset,
+            leader_id=self._stepper.config.node_id,
+            leader_epoch=leader.leader_epoch,
+            size_bytes=replica.log.size_bytes,
+        )
+
     def leader_for(self, partition: Asked) -> tuple[Replica, Leader] | Refusal:
         """Returns the replica and its leader, if this broker may answer as leader in the epoch that was asked for.
 
@@ -409,6 +422,11 @@ class FetchReader:
             return Refusal(error, error.name)
         message = f"broker {self._stepper.config.node_id} does not lead this partition, broker {known.leader} does"
         return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, message, known.leader, known.leader_epoch)
+
+
+def state_of(result: FetchResult) -> tuple[ErrorCode, int, int, int, int]:
+    """Returns the part of an answer that is news only if it is another one than before."""
+    return result.error, result.high_watermark, result.log_start_offset, result.leader_id, result.leader_epoch
 
 
 def is_worth_sending(request: FetchRequest, slots: Sequence[Slot]) -> bool:

@@ -8,13 +8,13 @@ moves the follower: records, a divergence, an error.  Other news (a high waterma
 is.  One request of the follower waits at a time.  If another one comes meanwhile, its positions are added, and one answer, to
 the later of the two, serves both.  So an answer covers every position up to the request that it names, and no later one.
 
-Partitions are looked at in the order in which they became interesting.  One that did not fit into an answer stays in front, so a
+Partitions are looked at in the order in which they moved.  One that did not fit into an answer stays in front, so a
 busy partition does not hold up the others.  Nor does one whose records must come from the disk: its turn is when they are there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
@@ -30,9 +30,11 @@ from replog.broker.requests.fetch_reader import (
     Slot,
     is_worth_sending,
     refused_fetch,
+    state_of,
 )
 from replog.broker.requests.refusals import Refusal
 from replog.errors import ErrorCode
+from replog.replication.fetch_positions import FetchPositions, Movements
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse
 from replog.waiting.deadlines import Deadlines
 
@@ -64,11 +66,10 @@ class IncrementalFetch:
         self._merged = merged
         self._request: FetchRequest | None = None  # the newest that is not answered; its partitions are not used
         self._until_ms = 0
-        self._positions: dict[ReplicaKey, FetchPartition] = {}
-        self._interesting: dict[ReplicaKey, None] = {}
+        self._positions: FetchPositions[FetchPartition] = FetchPositions(owner.movements)
+        self._positions.on_moved = self._look_if_moved
         self._fresh: set[ReplicaKey] = set()
         self._postponed: set[ReplicaKey] = set()
-        self._told: dict[ReplicaKey, tuple[int, int]] = {}
         self._cold: dict[ReplicaKey, int] = {}  # being read from the disk -> so many bytes at most
         self._found: dict[ReplicaKey, _Found] = {}  # read from the disk and not told
         self._queued: set[ReplicaKey] = set()  # to be read from the disk when others have been
@@ -79,11 +80,9 @@ class IncrementalFetch:
             self._forget((forgotten.topic_id, forgotten.partition_id))
         for partition in request.partitions:
             key = (partition.topic_id, partition.partition_id)
-            self._owner.watch(key, self)
-            self._positions[key] = partition
-            self._told.pop(key, None)
+            self._positions.ask(key, partition)
+            self._positions.told.pop(key, None)
             self._queued.discard(key)
-            self._interesting[key] = None
             self._fresh.add(key)
         until_ms = self._owner.now_ms() + min(request.max_wait_ms, FETCH_WAIT_MAX_MS)
         if self._request is not None:
@@ -94,19 +93,18 @@ class IncrementalFetch:
         self._owner.set_deadline(self._fetch_id, self._until_ms)
         self.look()
 
-    def touched(self, keys: Iterable[ReplicaKey]) -> None:
-        """Marks partitions to which something has happened; reads if there may be something to tell."""
-        request, wakes = self._request, False
-        for key in keys:
-            self._interesting[key] = None
-            position = self._positions.get(key)
-            if request is not None and position is not None and not self._has_turn_later(key):
-                wakes = wakes or self._owner.reader.has_something(request, position)
-        if wakes:
+    def _look_if_moved(self, keys: Sequence[ReplicaKey]) -> None:
+        """Reads if there may be something to tell of partitions that have moved."""
+        request = self._request
+        if request is not None and any(
+            self._owner.reader.has_something(request, self._positions.asked[key])
+            for key in keys
+            if not self._has_turn_later(key)
+        ):
             self.look()
 
     def look(self) -> None:
-        """Reads the interesting partitions; answers if there is enough to tell, or the time is over."""
+        """Reads the partitions to look at; answers if there is enough to tell, or the time is over."""
         request = self._request
         if request is None:
             return
@@ -134,8 +132,7 @@ class IncrementalFetch:
     def close(self) -> None:
         """Forgets all positions: the stream has ended."""
         self._request = None
-        for key in list(self._positions):
-            self._forget(key)
+        self._forget_all()
         self._owner.ended(self._fetch_id)
 
     def _postpone_unknown(self) -> None:
@@ -151,9 +148,9 @@ class IncrementalFetch:
     def _asked(self, request: FetchRequest, found_bytes: int) -> FetchRequest:
         """Returns the request with the positions to look at, within what is left of an answer."""
         partitions: list[FetchPartition] = []
-        for key in self._interesting:
-            position = self._positions.get(key)
-            if position is None or key in self._postponed:
+        for key in self._positions.moved:
+            position = self._positions.asked[key]
+            if key in self._postponed:
                 continue
             if not self._has_turn_later(key):
                 partitions.append(position)
@@ -190,7 +187,7 @@ class IncrementalFetch:
     def _drop_useless(self) -> None:
         """Drops records of positions that the follower has left while the disk was read or the records waited."""
         for key, found in list(self._found.items()):
-            stands = self._positions.get(key)
+            stands = self._positions.asked.get(key)
             if stands is None or _place(stands) != _place(found.position):
                 del self._found[key]
 
@@ -198,19 +195,15 @@ class IncrementalFetch:
         """Whether the slot has news for its position; notes what is told."""
         result = slot.result
         key = (result.topic_id, result.partition_id)
-        position = self._positions.get(key)
+        position = self._positions.asked.get(key)
         if position is None or slot.data is None:
             return False  # told already, or read from the disk from now on
-        told = (result.high_watermark, result.log_start_offset)
         if slot.data or slot.is_news:
             self._forget(key)
             return True
         if self._owner.reader.has_something(asked, position):
             return False  # there was no room for it: next time
-        self._interesting.pop(key, None)
-        is_new = self._told.get(key) != told
-        self._told[key] = told
-        return is_new
+        return self._positions.tell(key, state_of(result), goes_on=False)
 
     def _send(self, request: FetchRequest, slots: Sequence[Slot]) -> None:
         self._request = None
@@ -221,20 +214,21 @@ class IncrementalFetch:
     def _refuse(self, request: FetchRequest, reason: str) -> None:
         refusal = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, reason)
         slots = [
-            Slot(refused_fetch(position, refusal), b"", 0, min_one_batch=False) for position in self._positions.values()
+            Slot(refused_fetch(position, refusal), b"", 0, min_one_batch=False)
+            for position in self._positions.asked.values()
         ]
-        for key in list(self._positions):
-            self._forget(key)
+        self._forget_all()
         self._send(request, slots)
 
+    def _forget_all(self) -> None:
+        for key in list(self._positions.asked):
+            self._forget(key)
+
     def _forget(self, key: ReplicaKey) -> None:
-        self._positions.pop(key, None)
-        self._interesting.pop(key, None)
-        self._told.pop(key, None)
+        self._positions.forget(key)
         self._found.pop(key, None)
         self._queued.discard(key)
         self._fresh.discard(key)
-        self._owner.unwatch(key, self)
 
 
 def _place(position: FetchPartition) -> tuple[int, int, int]:
@@ -250,6 +244,7 @@ class IncrementalFetches:
         reader: The reader of their records.
         serving: The function that says why this broker may not serve now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
+        movements: The readers of all partitions.
     """
 
     def __init__(
@@ -258,13 +253,14 @@ class IncrementalFetches:
         reader: FetchReader,
         serving: Callable[[], str | None],
         wait_for_image: WaitForImage,
+        movements: Movements,
     ) -> None:
         self.reader = reader
         self.serving = serving
         self.wait_for_image = wait_for_image
+        self.movements = movements
         self._stepper = stepper
         self._fetches: dict[int, IncrementalFetch] = {}
-        self._watching: dict[ReplicaKey, list[IncrementalFetch]] = {}
         self._deadlines = Deadlines[int]()
         self._last_id = 0
 
@@ -287,15 +283,6 @@ class IncrementalFetches:
         fetch = self._fetches[self._last_id] = IncrementalFetch(self, self._last_id, answer, merged)
         return fetch
 
-    def wake(self, keys: Sequence[ReplicaKey]) -> None:
-        """Tells the fetches that something has happened to these partitions."""
-        concerned: dict[IncrementalFetch, list[ReplicaKey]] = {}
-        for key in keys:
-            for fetch in self._watching.get(key, ()):
-                concerned.setdefault(fetch, []).append(key)
-        for fetch, own in concerned.items():
-            fetch.touched(own)
-
     def next_deadline_ms(self) -> int | None:
         """Returns when a request has waited long enough; None when none waits."""
         return self._deadlines.next_deadline_ms()
@@ -312,18 +299,6 @@ class IncrementalFetches:
 
     def is_known(self, key: ReplicaKey) -> bool:
         return key in self._stepper.replicas
-
-    def watch(self, key: ReplicaKey, fetch: IncrementalFetch) -> None:
-        watchers = self._watching.setdefault(key, [])
-        if fetch not in watchers:
-            watchers.append(fetch)
-
-    def unwatch(self, key: ReplicaKey, fetch: IncrementalFetch) -> None:
-        watchers = self._watching.get(key)
-        if watchers is not None and fetch in watchers:
-            watchers.remove(fetch)
-            if not watchers:
-                del self._watching[key]
 
     def set_deadline(self, fetch_id: int, deadline_ms: int) -> None:
         self._deadlines.discard(fetch_id)

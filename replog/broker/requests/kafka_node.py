@@ -21,8 +21,9 @@ from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ResourceTyp
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
+from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.calls import IncomingCall
-from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.quorum_messages import DescribeQuorumRequest
 from replog.rpc.request_limits import check_request
@@ -36,7 +37,7 @@ R = TypeVar("R")
 WAIT_MAX_MS = 60_000
 """The longest wait of a call, even if it asks for more: later requests of its connection wait with it."""
 
-SESSION_PARTITIONS_MAX = 100_000
+SESSION_PARTITIONS_MAX = 200_000
 """How many partitions all fetch sessions have together: half a kilobyte each."""
 
 SESSION_EVICTION_MS = 120_000
@@ -74,6 +75,7 @@ class LocalKafkaNode:
             partitions_max=SESSION_PARTITIONS_MAX,
             eviction_ms=SESSION_EVICTION_MS,
             rng=rng,
+            movements=parts.fetch_path.movements,
         )
 
     @property
@@ -130,9 +132,6 @@ class LocalKafkaNode:
         news = await self._handlers.wait_for_metadata(request, wait_ms)
         return () if news is None else await self._news.encoded(news)
 
-    async def poll_offsets(self, request: PollOffsets) -> PolledOffsets:
-        return await self._parts.fetch_path.watches.poll(request)
-
     async def catch_up(self, timeout_ms: int) -> None:
         quorum = await self.call(DescribeQuorumRequest(), timeout_ms)
         try:
@@ -181,9 +180,14 @@ class LocalKafkaNode:
     def open_answer(self) -> UnreadAnswer:
         return self._parts.fetch_path.unread.open()
 
-    async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
+    async def fetch(
+        self,
+        request: FetchRequest,
+        unread: UnreadAnswer | None,
+        session: FetchPositions[FetchPartition] | None = None,
+    ) -> FetchResponse:
         answered: asyncio.Future[FetchResponse] = asyncio.get_running_loop().create_future()
-        withdraw = self._parts.fetches.submit(request, partial(_answer, answered), unread)
+        withdraw = self._parts.fetches.submit(request, partial(_answer, answered), unread, session)
         try:
             return await answered
         except asyncio.CancelledError:  # the client has gone

@@ -11,7 +11,8 @@ from typing import Protocol
 
 from replog.broker.requests.fetch_path import Withdraw
 from replog.broker.requests.incremental_fetch import IncrementalFetch
-from replog.rpc.messages import FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
+from replog.replication.fetch_positions import FetchPositions
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.transport import Stream
 from replog.waiting.task_ends import until_one_ends
 from replog.waiting.unread_answers import UnreadAnswer
@@ -40,7 +41,11 @@ class Fetches(Protocol):
     def incremental(self) -> OpensIncremental: ...
 
     def submit(
-        self, request: FetchRequest, answer: Callable[[FetchResponse], None], unread: UnreadAnswer | None = None
+        self,
+        request: FetchRequest,
+        answer: Callable[[FetchResponse], None],
+        unread: UnreadAnswer | None = None,
+        session: FetchPositions[FetchPartition] | None = None,
     ) -> Withdraw: ...
 
     def submit_incremental(self, fetch: IncrementalFetch, request: FetchRequest) -> None: ...

@@ -8,26 +8,39 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
 from replog.client.protocol.asking import A, Broker, Question, RequestMessage
+from replog.client.protocol.fetch_session import LinkFetchSession
 from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
-from replog.client.protocol.records import fetch_request, fetch_response, produce_request, produce_response
-from replog.errors import InvalidRequestError, MalformedFrameError, ReplogError, ThrottledError
+from replog.client.protocol.records import (
+    NO_SESSION_EPOCH,
+    fetch_request,
+    fetch_response,
+    produce_request,
+    produce_response,
+)
+from replog.errors import (
+    ErrorCode,
+    InvalidRequestError,
+    MalformedFrameError,
+    ReplogError,
+    ThrottledError,
+    UnsupportedVersionError,
+)
 from replog.errors.from_code import error_from_number
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateApi, PrivateRequest
 from replog.rpc.messages import (
+    CONSUMER_REPLICA_ID,
     FetchRequest,
     FetchResponse,
+    FetchResult,
     Hello,
-    OffsetsUpdate,
-    PolledOffsets,
-    PollOffsets,
     ProduceRequest,
     ProduceResponse,
     WatchOffsetsRequest,
@@ -59,8 +72,11 @@ METADATA_WAIT_MS: Final = 3_000
 ANSWER_GRACE_MS: Final = 2_000
 """How much later than its time an answer may come before the broker is taken for gone."""
 
-OFFSETS_TIMEOUT_MS: Final = 5_000
-"""For the next update of a watch of offsets, which comes every second."""
+WATCH_WAIT_MS: Final = 1_000
+"""How long a broker holds the next update of a watch of offsets back without news; the client knows by then that it serves."""
+
+TELL_INTERVAL_S: Final = 0.02
+"""The least time between an update with news and the next one: many changes cost one update."""
 
 CLIENT_ID: Final = "replog"
 """What brokers are told of a client that gives itself no name."""
@@ -285,7 +301,11 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
 
     async def send(self, message: FetchRequest) -> None:
         link = await self._idle_link()
-        answered = link.send(fetch_request(message), self._version, cluster_id=self._cluster_id)
+        answered = link.send(
+            fetch_request(message, message.partitions, session_epoch=NO_SESSION_EPOCH),
+            self._version,
+            cluster_id=self._cluster_id,
+        )
         answered.add_done_callback(lambda done: self._take_in(message, done))
         await link.drain()
 
@@ -314,7 +334,8 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         self._answered.set()
         try:
             answer = read_answer(done.result(), KafkaFetched, self._version)
-            self._put(fetch_response(message, answer, self._version))
+            asked = {(each.topic_id, each.partition_id): each for each in message.partitions}
+            self._put(fetch_response(message, asked, answer, self._version))
         except ReplogError as error:
             self._lose(error)
 
@@ -362,18 +383,43 @@ class KafkaConnection:
         finally:
             link.lose(ConnectionLostError("the watch has ended"))
 
-    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
-        api = PRIVATE_APIS[PollOffsets]
+    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[tuple[FetchResult, ...]]:
         link = await self._open(request.cluster_id)
         try:
-            broker = _LinkedBroker(link, self._endpoint.address, request.cluster_id)
-            poll = PollOffsets(0, request.partitions)
+            session, version = LinkFetchSession(), link.version(KafkaFetch)
+            fetch = FetchRequest(
+                0, 0, CONSUMER_REPLICA_ID, -1, WATCH_WAIT_MS, 1, 1, request.partitions, offsets_only=True
+            )
+            refused = dict.fromkeys((each.topic_id, each.partition_id) for each in request.partitions)
             while True:
-                told: PolledOffsets = await _ask_privately(api, broker, poll, OFFSETS_TIMEOUT_MS)
-                yield told.update
-                if told.is_over:
+                answer = await link.ask(
+                    session.request(fetch),
+                    KafkaFetched,
+                    timeout_ms=WATCH_WAIT_MS + ANSWER_GRACE_MS,
+                    cluster_id=request.cluster_id,
+                )
+                told = session.response(fetch, answer, version)
+                if told is None:
+                    continue
+                if answer.error_code:
+                    raise error_from_number(answer.error_code, f"{self._endpoint.address} refuses to be watched")
+                results = told.results
+                if any(each.error is ErrorCode.OFFSET_OUT_OF_RANGE for each in results):
+                    raise UnsupportedVersionError(
+                        f"{self._endpoint.address} tells of offsets only if it is asked each time"
+                    )
+                for each in results:
+                    if each.error in {ErrorCode.NONE, ErrorCode.OFFSET_NOT_AVAILABLE}:
+                        refused.pop((each.topic_id, each.partition_id), None)
+                    else:
+                        refused[each.topic_id, each.partition_id] = None
+                yield results
+                if len(refused) == len(request.partitions):
                     raise ConnectionLostError(f"{self._endpoint.address} leads none of the partitions any more")
-                poll = PollOffsets(told.watch_id)
+                if not session.is_kept:
+                    raise _unwatched(self._endpoint.address, results)
+                if results:
+                    await asyncio.sleep(TELL_INTERVAL_S)
         finally:
             link.lose(ConnectionLostError("the watch has ended"))
 
@@ -398,6 +444,15 @@ class KafkaConnection:
 
     def _named(self, client_id: str) -> BrokerEnd:
         return self._endpoint._replace(client_id=client_id) if client_id else self._endpoint
+
+
+def _unwatched(address: str, results: Iterable[FetchResult]) -> ReplogError:
+    """Returns why a broker has no session for a watch."""
+    if any(each.error is not ErrorCode.NONE for each in results):
+        return ConnectionLostError(
+            f"{address} has ended the watch, since it does not know all the partitions; begin it anew"
+        )
+    return ThrottledError(f"{address} has no room for another fetch session: ask for the offsets instead")
 
 
 async def _pushed_metadata(link: Link, request: WatchRequest) -> AsyncIterator[MetadataUpdate]:

@@ -5,7 +5,7 @@ Topics go by their ids where the broker takes them, so that a topic of the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -108,10 +108,25 @@ def _produced(topic_id: UUID, told: KafkaProduced.PartitionProduceResponse) -> P
 # ---- fetch -----------------------------------------------------------------------------------------------------------
 
 
-def fetch_request(request: FetchRequest) -> KafkaFetch:
-    """Returns a consumer's fetch as Kafka's message, of committed records only, and without a session."""
+def fetch_request(
+    request: FetchRequest,
+    changed: Iterable[FetchPartition],
+    forgotten: Iterable[FetchPartition] = (),
+    *,
+    session_id: int = 0,
+    session_epoch: int = 0,
+) -> KafkaFetch:
+    """Returns a consumer's fetch as Kafka's message, of committed records only.
+
+    Args:
+        request: The fetch.
+        changed: The partitions that it names; all of the fetch if it has no session.
+        forgotten: The partitions that its session has and it does not ask for any more.
+        session_id: The session, or 0.
+        session_epoch: The number of the fetch in the session; 0: it asks for a session.
+    """
     topics: dict[UUID, KafkaFetch.FetchTopic] = {}
-    for partition in request.partitions:
+    for partition in changed:
         topic = topics.get(partition.topic_id)
         if topic is None:
             topic = topics[partition.topic_id] = KafkaFetch.FetchTopic(partition.topic, partition.topic_id)
@@ -124,22 +139,35 @@ def fetch_request(request: FetchRequest) -> KafkaFetch:
                 partition_max_bytes=partition.max_bytes,
             )
         )
+    gone: dict[UUID, KafkaFetch.ForgottenTopic] = {}
+    for partition in forgotten:
+        left = gone.get(partition.topic_id)
+        if left is None:
+            left = gone[partition.topic_id] = KafkaFetch.ForgottenTopic(partition.topic, partition.topic_id)
+        left.partitions.append(partition.partition_id)
     return KafkaFetch(
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=request.max_bytes,
         isolation_level=READ_COMMITTED,
-        session_epoch=NO_SESSION_EPOCH,
+        session_id=session_id,
+        session_epoch=session_epoch,
         topics=list(topics.values()),
+        forgotten_topics_data=list(gone.values()),
+        offsets_only=request.offsets_only,
     )
 
 
-def fetch_response(request: FetchRequest, answer: KafkaFetched, version: int) -> FetchResponse:
-    """Returns what there is of each partition; one that fails as a whole has its code for each."""
+def fetch_response(
+    request: FetchRequest,
+    asked: Mapping[tuple[UUID, int], FetchPartition],
+    answer: KafkaFetched,
+    version: int,
+) -> FetchResponse:
+    """Returns what is told of the partitions that were asked for; a fetch that fails as a whole has its code for each."""
     if answer.error_code != ErrorCode.NONE:
         return _all_refused(request, answer.error_code)
-    ids = _ids(request.partitions)
-    asked = {(each.topic_id, each.partition_id): each for each in request.partitions}
+    ids = _ids(request.partitions) if version < BY_ID_FROM else {}
     results, batches = [], []
     for topic in answer.responses:
         topic_id = ids.get(topic.topic) if version < BY_ID_FROM else topic.topic_id
@@ -178,6 +206,7 @@ def _fetched(asked: FetchPartition, told: KafkaFetched.PartitionData) -> FetchRe
         -1 if leader is None else leader.leader_epoch,
         text_of(told.error_code, told.error_message),
         told.last_stable_offset,
+        size_bytes=told.size_bytes,
     )
 
 

@@ -12,8 +12,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
+    FetchResult,
     Hello,
-    OffsetsUpdate,
     ProduceRequest,
     ProduceResponse,
     WatchOffsetsRequest,
@@ -43,8 +43,8 @@ class Connection(Protocol):
         """Yields what the client does not know yet, then each change, until the connection ends: `MetadataUpdate`s."""
         ...
 
-    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
-        """Yields the state of the partitions, then what changes, until the broker leads none of them: `OffsetsUpdate`s."""
+    def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[tuple[FetchResult, ...]]:
+        """Yields the state of the partitions, then of those that changed, at least each second, until the broker leads none."""
         ...
 
     async def open_produce(self, hello: Hello) -> Stream[ProduceRequest, tuple[ProduceResponse, ...]]:

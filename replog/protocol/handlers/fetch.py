@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from uuid import UUID
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
-from replog.metadata.topic_names import topic_name_trouble
-from replog.protocol.fetch_sessions import FetchKey, SessionRefusal
+from replog.protocol.fetch_sessions import Named, SessionRefusal
 from replog.protocol.handlers.metadata import reachable
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, own_text
 from replog.protocol.handlers.partitions import FOLLOWER, LEADER_CHANGES, endpoints, told_code
@@ -29,23 +29,35 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 NOTHING = NodeResponse(0, (), ())
 """The answer of a node that is asked for nothing."""
 
+ENDS_SESSION = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Errors after which a consumer begins anew: the broker serves none of its partitions, or a name may mean another topic now."""
+
 Told = FetchResponse.PartitionData
 
 
 async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResponse:
     """Reads, or waits for enough records as long as the client wants."""
-    _check(request)
+    names_count = _check(request)
     by_id = call.version >= BY_ID_FROM
-    impossible = [] if by_id else _take_out_impossible(request)
-    loop = asyncio.get_running_loop()
-    turn = node.fetch_sessions.turn(request, by_id=by_id, now_ms=loop.time() * 1000)
+    named, unknown = await beside(names_count, _named, node.image, request, by_id=by_id)
+    now_ms = asyncio.get_running_loop().time() * 1000
+    turn = node.fetch_sessions.turn(request, named, now_ms=now_ms, closed=call.caller.closed)
     if isinstance(turn, SessionRefusal):
         return FetchResponse(error_code=turn.error)
-    check_partitions(len(turn.partitions))
-    told = await _read(node, request, turn.partitions, call)
-    session_id, news = turn.answer(told, loop.time() * 1000)
-    response = FetchResponse(session_id=session_id, responses=[*_by_topic(news), *impossible])
-    leaders = (each.current_leader.leader_id for each in told.values() if each.current_leader is not None)
+    is_last = True
+    try:
+        answered = NOTHING
+        if turn.positions is not None or named.partitions:
+            check_partitions(len(turn.positions.asked if turn.positions is not None else ()))
+            unread = None if request.offsets_only else call.unread
+            answered = await node.fetch(_node_request(node, request, named), unread, turn.positions)
+        is_last = bool(unknown) or any(result.error in ENDS_SESSION for result in answered.results)
+    finally:  # what a client that has gone, or whose fetch failed, was told is not known
+        session_id = node.fetch_sessions.finish(turn, is_last=is_last)
+    response = await beside(len(answered.results), _response, request, answered, turn.names, call.version)
+    response.session_id = session_id
+    response.responses += [_refused_topic(topic, _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)) for topic in unknown]
+    leaders = (r.leader_id for r in answered.results if r.error in LEADER_CHANGES and r.leader_id >= 0)
     response.node_endpoints = [FetchResponse.NodeEndpoint(*at) for at in endpoints(node, leaders)]
     return response
 
@@ -55,76 +67,45 @@ def refuse_fetch(request: FetchRequest, failure: Failure) -> FetchResponse:
     return FetchResponse(error_code=failure.code, responses=[_refused_topic(t, failure.code) for t in request.topics])
 
 
-def _check(request: FetchRequest) -> None:
+def _check(request: FetchRequest) -> int:
+    """Returns how many partitions a request names; raises where it may not be asked."""
     state = request.replica_state
     if request.replica_id >= 0 or (state is not None and state.replica_id >= 0):
         raise InvalidRequestError(FOLLOWER)
     if request.isolation_level not in (READ_UNCOMMITTED, READ_COMMITTED):
         raise InvalidRequestError(f"isolation_level is {request.isolation_level}, and may be 0 or 1 (read_committed)")
     forgotten = sum(len(topic.partitions) for topic in request.forgotten_topics_data)
-    check_partitions(forgotten + sum(len(topic.partitions) for topic in request.topics))
-
-
-def _take_out_impossible(request: FetchRequest) -> list[FetchResponse.FetchableTopicResponse]:
-    """Takes names that no topic can have out of the request, and answers them: a session would keep texts of any length."""
-    impossible = [topic for topic in request.topics if topic_name_trouble(topic.topic) is not None]
-    if impossible:
-        request.topics = [topic for topic in request.topics if topic_name_trouble(topic.topic) is None]
-    return [_refused_topic(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for topic in impossible]
+    count = forgotten + sum(len(topic.partitions) for topic in request.topics)
+    check_partitions(count)
+    return count
 
 
 # ---- what the node is asked ------------------------------------------------------------------------------------------
 
 
-async def _read(
-    node: KafkaNode, request: FetchRequest, asked: Mapping[FetchKey, FetchRequest.FetchPartition], call: Call
-) -> dict[FetchKey, Told]:
-    """Returns the result of each partition, in the order in which they are asked for."""
-    placed = await beside(len(asked), _all_placed, node.image, asked)
-    known = tuple(partition for partition in placed.values() if partition is not None)
-    answered = NOTHING
-    if known:
-        answered = await node.fetch(_node_request(node, request, known), call.unread)
-    is_committed = request.isolation_level == READ_COMMITTED
-    return await beside(len(asked), _all_told, placed, answered, call.version, is_committed=is_committed)
+def _named(image: MetadataImage, request: FetchRequest, *, by_id: bool) -> tuple[Named, list[FetchRequest.FetchTopic]]:
+    """Returns the node's questions for the partitions that are named, and the topics that it does not know (yet, or any more)."""
+    named, unknown = Named({}, {}, by_id), []
+    for asked in request.topics:
+        topic = image.topics_by_id.get(asked.topic_id) if by_id else image.topics_by_name.get(asked.topic)
+        if topic is None:
+            unknown.append(asked)
+            continue
+        if not by_id:
+            named.names[topic.topic_id] = topic.name
+        for each in asked.partitions:
+            named.partitions[topic.topic_id, each.partition] = FetchPartition(
+                topic.topic_id,
+                each.partition,
+                each.fetch_offset,
+                leader_epoch=each.current_leader_epoch,
+                last_fetched_epoch=each.last_fetched_epoch,
+                max_bytes=max(1, each.partition_max_bytes),  # the first batch is sent whole, even if it is larger
+            )
+    return named, unknown
 
 
-def _all_placed(
-    image: MetadataImage, asked: Mapping[FetchKey, FetchRequest.FetchPartition]
-) -> dict[FetchKey, FetchPartition | None]:
-    return {key: _placed(image, key, partition) for key, partition in asked.items()}
-
-
-def _all_told(
-    placed: Mapping[FetchKey, FetchPartition | None], answered: NodeResponse, version: int, *, is_committed: bool
-) -> dict[FetchKey, Told]:
-    answers = zip(answered.results, answered.batches, strict=True)
-    unknown = _code(ErrorCode.UNKNOWN_TOPIC_ID, version)
-    return {
-        key: _refused(key[1], unknown)
-        if partition is None
-        else _told(*next(answers), version, is_committed=is_committed)
-        for key, partition in placed.items()
-    }
-
-
-def _placed(image: MetadataImage, key: FetchKey, asked: FetchRequest.FetchPartition) -> FetchPartition | None:
-    """Returns the node's request for a partition; None: it does not know the topic (yet, or any more)."""
-    name, partition_id = key
-    topic = image.topics_by_name.get(name) if isinstance(name, str) else image.topics_by_id.get(name)
-    if topic is None:
-        return None
-    return FetchPartition(
-        topic.topic_id,
-        partition_id,
-        asked.fetch_offset,
-        leader_epoch=asked.current_leader_epoch,
-        last_fetched_epoch=asked.last_fetched_epoch,
-        max_bytes=max(1, asked.partition_max_bytes),  # the first batch is sent whole, even if it is larger
-    )
-
-
-def _node_request(node: KafkaNode, request: FetchRequest, partitions: tuple[FetchPartition, ...]) -> NodeRequest:
+def _node_request(node: KafkaNode, request: FetchRequest, named: Named) -> NodeRequest:
     return NodeRequest(
         correlation_id=0,
         timeout_ms=node.request_timeout_ms,
@@ -133,9 +114,10 @@ def _node_request(node: KafkaNode, request: FetchRequest, partitions: tuple[Fetc
         max_wait_ms=request.max_wait_ms,
         min_bytes=request.min_bytes,
         max_bytes=max(1, request.max_bytes),
-        partitions=partitions,
+        partitions=tuple(named.partitions.values()),
         read_committed=request.isolation_level == READ_COMMITTED,
         near=_near(node, request.rack_id),
+        offsets_only=request.offsets_only,
     )
 
 
@@ -154,9 +136,21 @@ def _code(code: ErrorCode, version: int) -> ErrorCode:
     return told_code(code, by_id=version >= BY_ID_FROM, knows_storage=version >= STORAGE_ERROR_FROM)
 
 
-def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: bool) -> Told:
+def _response(request: FetchRequest, answered: NodeResponse, names: Mapping[UUID, str], version: int) -> FetchResponse:
+    """Returns the node's answer under its topics, in order."""
+    topics: dict[UUID, FetchResponse.FetchableTopicResponse] = {}
+    for result, records in zip(answered.results, answered.batches, strict=True):
+        topic = topics.get(result.topic_id)
+        if topic is None:
+            name = names.get(result.topic_id, "")
+            topic = topics[result.topic_id] = FetchResponse.FetchableTopicResponse(name, result.topic_id)
+        topic.partitions.append(_told(result, records, request, version))
+    return FetchResponse(responses=list(topics.values()))
+
+
+def _told(result: FetchResult, records: Buffer, request: FetchRequest, version: int) -> Told:
     told = _refused(result.partition_id, _code(result.error, version))
-    if result.error in LEADER_CHANGES and result.leader_id >= 0:
+    if result.leader_id >= 0 and (request.offsets_only or result.error in LEADER_CHANGES):
         told.current_leader = FetchResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
     if result.error is not ErrorCode.NONE:
         told.error_message = own_text(result.error, result.message)
@@ -164,13 +158,14 @@ def _told(result: FetchResult, records: Buffer, version: int, *, is_committed: b
             told.start_offset, told.end_offset = result.log_start_offset, result.log_end_offset
         return told
     told.high_watermark = result.high_watermark
+    told.size_bytes = result.size_bytes
     told.last_stable_offset = result.last_stable_offset
     told.log_start_offset = result.log_start_offset
     told.preferred_read_replica = result.preferred_replica
     told.records = records if isinstance(records, bytes) else memoryview(records)
     if result.diverging is not None:
         told.diverging_epoch = FetchResponse.EpochEndOffset(result.diverging.epoch, result.diverging.end_offset)
-    if is_committed:
+    if request.isolation_level == READ_COMMITTED:
         told.aborted_transactions = [
             FetchResponse.AbortedTransaction(each.producer_id, each.first_offset) for each in result.aborted
         ]
@@ -185,18 +180,3 @@ def _refused(partition_id: int, code: ErrorCode) -> Told:
 def _refused_topic(topic: FetchRequest.FetchTopic, code: ErrorCode) -> FetchResponse.FetchableTopicResponse:
     refused = [_refused(partition.partition, code) for partition in topic.partitions]
     return FetchResponse.FetchableTopicResponse(topic.topic, topic.topic_id, refused)
-
-
-def _by_topic(news: Mapping[FetchKey, Told]) -> list[FetchResponse.FetchableTopicResponse]:
-    """Returns the partitions that are told of under their topics, in order."""
-    topics: dict[object, FetchResponse.FetchableTopicResponse] = {}
-    for (name, _), told in news.items():
-        answer = topics.get(name)
-        if answer is None:
-            answer = topics[name] = FetchResponse.FetchableTopicResponse()
-            if isinstance(name, str):
-                answer.topic = name
-            else:
-                answer.topic_id = name
-        answer.partitions.append(told)
-    return list(topics.values())

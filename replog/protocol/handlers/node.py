@@ -16,8 +16,10 @@ from replog.metadata.image import MetadataImage
 from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
-from replog.rpc.messages import FetchRequest, FetchResponse, PolledOffsets, PollOffsets, ProduceRequest, ProduceResponse
+from replog.replication.fetch_positions import FetchPositions
+from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
+from replog.tcp.connection import NOBODY, Caller
 from replog.waiting.asks import Asks
 from replog.waiting.unread_answers import UnreadAnswer
 
@@ -114,10 +116,6 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def poll_offsets(self, request: PollOffsets) -> PolledOffsets:
-        """Returns the next update of a watch of offsets; errors as of `OffsetWatches.poll`."""
-        ...
-
     async def catch_up(self, timeout_ms: int) -> None:
         """Waits until the metadata that this node knows are those of now, or newer; arguments and errors as of `call`."""
         ...
@@ -182,12 +180,18 @@ class KafkaNode(Protocol):
         """Returns the share of an answer in the memory for records; the sender of the answer closes it."""
         ...
 
-    async def fetch(self, request: FetchRequest, unread: UnreadAnswer | None) -> FetchResponse:
+    async def fetch(
+        self,
+        request: FetchRequest,
+        unread: UnreadAnswer | None,
+        session: FetchPositions[FetchPartition] | None = None,
+    ) -> FetchResponse:
         """Reads, or waits until there is something to read.
 
         Args:
             request: The request.
             unread: The share of the answer, which holds its bytes from here on; None: its room has no limit of this kind.
+            session: The positions of the session that it is a fetch of, whose answer names news only; None: it is of none.
         """
         ...
 
@@ -199,20 +203,18 @@ class Call(NamedTuple):
         version: The version of the API that the client chose.
         client_id: The name that the client gives itself.
         unread: The share of the answer in the memory for records; None: it has none in it.
-        address: The address of the client; "" where it is not known.
-        caller: The client, an object for each connection; None where it is not known.
+        caller: The client, the same object for all requests of a connection.
     """
 
     version: int
     client_id: str
     unread: UnreadAnswer | None = None
-    address: str = ""
-    caller: object = None
+    caller: Caller = NOBODY
 
     @property
     def client_host(self) -> str:
         """The address of the client in the form in which Kafka shows members; "" if it is not known."""
-        return f"/{self.address}" if self.address else ""
+        return f"/{self.caller.address}" if self.caller.address else ""
 
 
 class Failure(Struct, frozen=True):

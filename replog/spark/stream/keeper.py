@@ -1,7 +1,7 @@
 """Keeps in memory what the leaders of a stream's partitions say: log starts and high watermarks.
 
 Spark looks for new records some eighty times a second while there are none.  So nobody is asked then: every leader is
-watched (`WatchOffsets`), leader changes are followed as the metadata tell them, and what no watch has confirmed for
+watched, leader changes are followed as the metadata tell them, and what no watch has confirmed for
 `STALE_S` is asked for.  A partition that cannot be asked about either is in trouble when the patience of a batch read is
 over (`patience`); until then its last bounds stand, and the others go on.
 
@@ -34,7 +34,7 @@ from replog.errors import (
     UnsupportedVersionError,
     raised_anew,
 )
-from replog.rpc.messages import OffsetsUpdate, WatchedOffsets, WatchedPartition, WatchOffsetsRequest
+from replog.rpc.messages import FetchPartition, FetchResult, WatchOffsetsRequest
 from replog.spark.stream.asking import ask_bounds, of_those_that_exist
 from replog.spark.stream.changes import Known, LogBounds
 from replog.waiting.task_ends import end_tasks
@@ -169,7 +169,7 @@ class BoundsKeeper:
                 request = watch.request(self._view.cluster_id)
                 try:
                     # what our transports return are generators
-                    updates = cast("AsyncGenerator[OffsetsUpdate]", connection.watch_offsets(request))
+                    updates = cast("AsyncGenerator[tuple[FetchResult, ...]]", connection.watch_offsets(request))
                     async with aclosing(updates):
                         await self._take_in(updates, watch, backoff)
                 except (MalformedFrameError, ThrottledError, UnsupportedVersionError) as error:
@@ -193,7 +193,9 @@ class BoundsKeeper:
             address, STALE_S, error,
         )  # fmt: skip
 
-    async def _take_in(self, updates: AsyncGenerator[OffsetsUpdate], watch: _LeaderWatch, backoff: Backoff) -> None:
+    async def _take_in(
+        self, updates: AsyncGenerator[tuple[FetchResult, ...]], watch: _LeaderWatch, backoff: Backoff
+    ) -> None:
         while True:
             async with asyncio.timeout(STALE_S):
                 update = await anext(updates, None)
@@ -201,10 +203,10 @@ class BoundsKeeper:
                 return
             watch.heard_s = asyncio.get_running_loop().time()
             backoff.reset()
-            for state in update.partitions:
+            for state in update:
                 self._take_state(watch, state)
 
-    def _take_state(self, watch: _LeaderWatch, state: WatchedOffsets) -> None:
+    def _take_state(self, watch: _LeaderWatch, state: FetchResult) -> None:
         partition = watch.names.get((state.topic_id, state.partition_id))
         if partition is None:
             return
@@ -325,7 +327,7 @@ class _LeaderWatch:
         return WatchOffsetsRequest(
             cluster_id,
             tuple(
-                WatchedPartition(leader.topic_id, each.partition, leader.leader_epoch)
+                FetchPartition(leader.topic_id, each.partition, -1, leader_epoch=leader.leader_epoch, topic=each.topic)
                 for each, leader in self.members.items()
             ),
         )

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from replog.wire.primitives import Reader, Writer
 
+_o = struct.Struct(">?")
 _hi = struct.Struct(">hi")
 _i = struct.Struct(">i")
 _ihqq = struct.Struct(">ihqq")
@@ -169,6 +170,7 @@ class FetchRequest(Struct):
     topics: list[FetchRequest.FetchTopic] = field(default_factory=list)
     forgotten_topics_data: list[FetchRequest.ForgottenTopic] = field(default_factory=list)
     rack_id: str = ""
+    offsets_only: bool = False
 
     @classmethod
     def read(cls, r: Reader, version: int) -> FetchRequest:
@@ -193,6 +195,9 @@ class FetchRequest(Struct):
                     value.finish()
                 elif tag == 1 and version >= 15:
                     it.replica_state = FetchRequest.ReplicaState.read(value, version)
+                    value.finish()
+                elif tag == 10000:
+                    it.offsets_only = value.fixed(_o)[0]
                     value.finish()
         return it
 
@@ -222,6 +227,10 @@ class FetchRequest(Struct):
                 value = Writer()
                 self.replica_state.write(value, version)
                 tags.append((1, value))
+            if self.offsets_only:
+                value = Writer()
+                value.fixed(_o, self.offsets_only)
+                tags.append((10000, value))
             w.tagged(tags)
 
 
@@ -309,6 +318,7 @@ class FetchResponse(Struct):
         error_message: str = ""
         start_offset: int = -1
         end_offset: int = -1
+        size_bytes: int = -1
 
         @classmethod
         def read(cls, r: Reader, version: int) -> FetchResponse.PartitionData:
@@ -344,6 +354,9 @@ class FetchResponse(Struct):
                         value.finish()
                     elif tag == 10002:
                         it.end_offset = value.fixed(_q)[0]
+                        value.finish()
+                    elif tag == 10003:
+                        it.size_bytes = value.fixed(_q)[0]
                         value.finish()
             return it
 
@@ -384,6 +397,10 @@ class FetchResponse(Struct):
                     value = Writer()
                     value.fixed(_q, self.end_offset)
                     tags.append((10002, value))
+                if self.size_bytes != -1:
+                    value = Writer()
+                    value.fixed(_q, self.size_bytes)
+                    tags.append((10003, value))
                 w.tagged(tags)
 
     class FetchableTopicResponse(Struct):

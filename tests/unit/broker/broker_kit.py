@@ -27,6 +27,7 @@ from replog.metadata.delta import LocalChanges, MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
 from replog.records import encode_batch
+from replog.replication.fetch_positions import FetchPositions
 from replog.replication.messages import ProposeIsr
 from replog.rpc.messages import (
     CONSUMER_REPLICA_ID,
@@ -252,6 +253,7 @@ class Rig:
         keys: Sequence[ReplicaKey] = (KEY,),
         read_committed: bool = False,
         near: tuple[int, ...] = (),
+        session: FetchPositions[FetchPartition] | None = None,
     ) -> Fetched:
         epoch = 100 + replica_id if broker_epoch is None else broker_epoch
         partitions = tuple(
@@ -279,7 +281,9 @@ class Rig:
             near=near,
         )
         fetched = Fetched()
-        fetched.withdraw = self.fetch_path.submit(request, fetched.answers.append)
+        for one in partitions if session is not None else ():
+            session.ask((one.topic_id, one.partition_id), one)
+        fetched.withdraw = self.fetch_path.submit(request, fetched.answers.append, session=session)
         return fetched
 
     async def committed(self, count: int) -> None:

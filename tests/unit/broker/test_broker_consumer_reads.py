@@ -16,11 +16,13 @@ from replog.log import Log
 from replog.log.reading.time_search import SegmentSearch
 from replog.metadata.records import MetadataRecord
 from replog.records import encode_batch, encode_end_transaction_marker, scan
+from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.messages import (
     FROM_OFFSET_TIMESTAMP,
     LARGEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     AbortedTransaction,
+    FetchPartition,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResult,
@@ -176,6 +178,20 @@ async def test_a_leader_serves_by_itself(
         fetched = it.fetch(offset, near=near)
         await it.settle()
         assert (fetched.result.preferred_replica, offsets(fetched.response.batches[0])) == (-1, [0, 1])
+
+
+async def test_a_preferred_replica_is_told_within_a_session_as_long_as_it_is_one() -> None:
+    """Trap: redpanda #11748: left out of an incremental answer, the consumer asks the leader for ever and gets nothing."""
+    async with rig(replica_selector="rack-aware") as it:
+        await followed(it)
+        session: FetchPositions[FetchPartition] = FetchPositions(it.fetch_path.movements)
+        for _ in range(2):
+            fetched = it.fetch(0, near=(2,), session=session)
+            await it.settle()
+            assert fetched.result.preferred_replica == 2
+        fetched = it.fetch(0, keys=(), session=session)
+        await it.settle()
+        assert offsets(fetched.response.batches[0]) == [0, 1]
 
 
 async def test_a_replica_is_not_named_for_what_it_is_not_known_to_have() -> None:

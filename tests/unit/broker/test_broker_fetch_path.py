@@ -271,7 +271,7 @@ async def test_who_waits_is_told_when_the_leadership_ends(
         await event(it)
         assert consumer.result.error is error
         assert follower.result.error is error
-        assert len(it.fetch_path._purgatory) == 0
+        assert (it.fetch_path.waiting_count, len(it.fetch_path.movements)) == (0, 0)
 
 
 async def test_the_waiting_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -506,7 +506,7 @@ async def test_a_fetch_of_many_partitions_waits_and_is_woken(monkeypatch: pytest
         fetched = it.fetch(0, keys=(KEY,) * 5, max_wait_ms=60_000)
         await it.settle()
         assert fetched.is_parked
-        assert not it.fetch_path._readings
+        assert len(it.fetch_path.movements) == 1
         appended = it.produce()
         it.fetch(1, replica_id=2)
         await it.settle()

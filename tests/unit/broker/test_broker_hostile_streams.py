@@ -19,7 +19,7 @@ from test_broker_hostile_requests import check_serves, leading, unhurried_node
 from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.errors import ErrorCode, ReplogError
 from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, PrivateRequest
-from replog.rpc.messages import OffsetsUpdate, PollOffsets, WatchedPartition
+from replog.rpc.messages import FindCutsPartition, FindCutsRequest
 from replog.rpc.metadata_messages import TopicInfo, WaitForMetadata
 from replog.tcp.dialing import create_connection
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
@@ -278,7 +278,7 @@ async def test_tags_of_a_header_end_no_node(caplog: pytest.LogCaptureFixture) ->
     async with unhurried_node() as it:
         topic = await leading(it)
         good = Writer()
-        RequestHeader(PRIVATE_APIS[PollOffsets].API_KEY, 0, 1, "hostile").write(good, 2)
+        RequestHeader(PRIVATE_APIS[FindCutsRequest].API_KEY, 0, 1, "hostile").write(good, 2)
         head = good.joined()[:-1]
         cluster_id = b"\x01" + b"\x90\x4e"
         tails = [
@@ -293,7 +293,7 @@ async def test_tags_of_a_header_end_no_node(caplog: pytest.LogCaptureFixture) ->
             b"\x01\x00\xc0\x84\x3d" + bytes(1_000_000),
         ]
         for tail in tails:
-            for body in (b"", framed_poll(topic)):
+            for body in (b"", framed_question(topic)):
                 reader, writer = await asyncio.open_connection("127.0.0.1", int(it.node.address.rpartition(":")[2]))
                 frame = head + tail + body
                 writer.write(struct.pack(">i", len(frame)) + frame)
@@ -306,10 +306,10 @@ async def test_tags_of_a_header_end_no_node(caplog: pytest.LogCaptureFixture) ->
         assert no_bug_is_told(caplog)
 
 
-def framed_poll(topic: TopicInfo) -> bytes:
+def framed_question(topic: TopicInfo) -> bytes:
     writer = Writer()
-    question = PollOffsets(0, (WatchedPartition(topic.topic_id, 0),))
-    PrivateRequest(PRIVATE_APIS[PollOffsets], question, 50).write(writer, 0)
+    question = FindCutsRequest((FindCutsPartition(topic.topic_id, 0, 0, 1),), 1)
+    PrivateRequest(PRIVATE_APIS[FindCutsRequest], question, 50).write(writer, 0)
     return writer.joined()
 
 
@@ -317,29 +317,26 @@ def framed_poll(topic: TopicInfo) -> bytes:
 async def test_a_storm_of_waits_on_one_connection_holds_nobody_up(is_read: bool) -> None:
     async with unhurried_node() as it:
         topic = await leading(it)
-        poll, wait = PRIVATE_APIS[PollOffsets], PRIVATE_APIS[WaitForMetadata]
-        watched = (WatchedPartition(topic.topic_id, 0),)
+        watched = FetchRequest.FetchTopic(topic_id=topic.topic_id, partitions=[FetchRequest.FetchPartition(0)])
         async with healthy_client(it, await it.create("healthy")) as served:
             link = await linked(it)
             if not is_read:
                 link._transport.pause_reading()  # type: ignore[union-attr]
             asked = (
-                PrivateRequest(poll, PollOffsets(0, watched), 1_000),
-                PrivateRequest(wait, WaitForMetadata(0, None, None, 10), 1_000),
+                (FetchRequest(max_wait_ms=10, session_epoch=0, topics=[watched], offsets_only=True), 13),
+                (PrivateRequest(PRIVATE_APIS[WaitForMetadata], WaitForMetadata(0, None, None, 10), 1_000), 0),
             )
-            storm = [link.send(request, 0) for _ in range(300) for request in asked]
+            storm = [link.send(*each) for _ in range(300) for each in asked]
             before = served[0]
             await wait_until(lambda: served[0] > before + 5, timeout_s=30)
             if is_read:
                 async with asyncio.timeout(60):
-                    answers = [read_answer(body, PrivateAnswer, 0) for body in await asyncio.gather(*storm)]
-                assert {answer.error_code for answer in answers} == {ErrorCode.NONE}
-                assert isinstance(poll.decode(answers[0].parts[0]).update, OffsetsUpdate)
+                    bodies = await asyncio.gather(*storm)
+                assert {read_answer(body, FetchResponse, 13).error_code for body in bodies[::2]} == {ErrorCode.NONE}
+                assert {read_answer(body, PrivateAnswer, 0).error_code for body in bodies[1::2]} == {ErrorCode.NONE}
             link.lose(ReplogError("enough"))
         assert it.node._failure is None
         node: Any = it.node
-        watches = node.parts.requests.fetch_path.watches
-        await wait_until(lambda: not any(each.is_polled for each in watches._watches.values()), timeout_s=60)
-        assert len(watches) <= 1_000
+        await wait_until(lambda: len(node.parts.requests.kafka_node.fetch_sessions) == 0, timeout_s=60)
         await check_nothing_is_held(it)
         await check_serves(it, topic)

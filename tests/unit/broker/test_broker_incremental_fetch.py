@@ -159,7 +159,7 @@ async def test_the_end_of_a_stream_leaves_nothing_behind() -> None:
         it.fetch_path.close_incremental(stream.fetch)
         await it.settle()
         fetches = it.fetch_path.incremental
-        assert (len(fetches), fetches.next_deadline_ms(), fetches._watching) == (0, None, {})
+        assert (len(fetches), fetches.next_deadline_ms(), len(it.fetch_path.movements)) == (0, None, 0)
         await append(it, KEY)
         assert stream.answers == []
 

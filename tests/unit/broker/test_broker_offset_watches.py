@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 from uuid import UUID
 
@@ -11,24 +10,13 @@ import pytest
 from broker_kit import wait_until
 from node_kit import Running, node
 
-from replog.broker.requests import offset_watches
-from replog.broker.requests.offset_watches import OffsetWatch
 from replog.controller.requests import DeleteTopics
-from replog.errors import (
-    BrokerClosedError,
-    BrokerNotAvailableError,
-    ErrorCode,
-    InconsistentClusterIdError,
-    InvalidRequestError,
-    ThrottledError,
-)
+from replog.errors import ErrorCode, InconsistentClusterIdError, ReplogError, ThrottledError
 from replog.rpc.messages import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
-    OffsetsUpdate,
-    PollOffsets,
-    WatchedOffsets,
-    WatchedPartition,
+    FetchPartition,
+    FetchResult,
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import TopicInfo
@@ -38,34 +26,32 @@ from replog.testing import SimulatedFileSystem
 
 
 def asked(*topics: TopicInfo, leader_epoch: int = -1, cluster_id: str = "c") -> WatchOffsetsRequest:
-    return WatchOffsetsRequest(cluster_id, tuple(WatchedPartition(topic.topic_id, 0, leader_epoch) for topic in topics))
+    partitions = (FetchPartition(topic.topic_id, 0, -1, leader_epoch=leader_epoch) for topic in topics)
+    return WatchOffsetsRequest(cluster_id, tuple(partitions))
 
 
-async def next_update(updates: Any, *, is_heartbeat: bool = False) -> tuple[WatchedOffsets, ...]:
+async def next_update(updates: Any, *, is_heartbeat: bool = False) -> tuple[FetchResult, ...]:
     """The next update that is, or is not, a heartbeat."""
     async with asyncio.timeout(60):
         while True:
-            update: OffsetsUpdate = await anext(updates)
-            if bool(update.partitions) != is_heartbeat:
-                return update.partitions
+            update: tuple[FetchResult, ...] = await anext(updates)
+            if bool(update) != is_heartbeat:
+                return update
 
 
 async def bounds(updates: Any) -> list[tuple[int, int]]:
     return [(each.log_start_offset, each.high_watermark) for each in await next_update(updates)]
 
 
-def watches(it: Running) -> Any:
+def requests(it: Running) -> Any:
     inner: Any = it.node
-    return inner.parts.requests.fetch_path.watches
+    return inner.parts.requests
 
 
-async def polled(it: Running, topic: TopicInfo) -> AsyncGenerator[OffsetsUpdate]:
-    """The updates of a watch of one partition, asked of the broker itself."""
-    poll = PollOffsets(0, asked(topic).partitions)
-    while True:
-        told = await watches(it).poll(poll)
-        poll = PollOffsets(told.watch_id)
-        yield told.update
+def is_clean(it: Running) -> bool:
+    """Whether no session is left, and nobody hears of any partition."""
+    sessions = requests(it).kafka_node.fetch_sessions
+    return (len(sessions), sessions.partitions_count, len(requests(it).fetch_path.movements)) == (0, 0, 0)
 
 
 async def test_it_tells_the_state_and_then_what_moves() -> None:
@@ -93,28 +79,11 @@ async def test_a_reader_that_is_behind_gets_the_newest_state_once() -> None:
     """Goal: nothing is queued, whatever moves meanwhile."""
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        updates = polled(it, topic)
+        updates = it.connection.watch_offsets(asked(topic))
         assert await bounds(updates) == [(0, 0)]
         for _ in range(20):
             await it.produce(topic)
         assert await bounds(updates) == [(0, 20)]
-
-
-async def test_it_says_that_it_serves_while_what_moves_is_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a log that grows while its high watermark stands still (a follower hangs) does not make its readers leave."""
-    monkeypatch.setattr(offset_watches, "HEARTBEAT_S", 0.05)
-
-    async def moves_at_once(watch: OffsetWatch, _timeout_s: float) -> None:
-        for key in watch.asked:
-            watch.note(key)
-
-    monkeypatch.setattr(OffsetWatch, "wait", moves_at_once)
-    async with node(SimulatedFileSystem()) as it:
-        topic = await it.create()
-        updates = polled(it, topic)
-        assert await bounds(updates) == [(0, 0)]
-        for _ in range(2):
-            assert await next_update(updates, is_heartbeat=True) == ()
 
 
 async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
@@ -125,13 +94,15 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
         await it.connection.call(DeleteTopics(("t",)), timeout_ms=5_000)
         (gone,) = await next_update(updates)
         assert (gone.topic_id, gone.error) == (topic.topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
-        await it.connection.call(DeleteTopics(("u",)), timeout_ms=5_000)
+        with pytest.raises(ConnectionLostError, match="begin it anew"):
+            await next_update(updates)
+        updates = it.connection.watch_offsets(asked(other))
+        await next_update(updates)
+        await it.connection.controller_call(DeleteTopics(("u",)), timeout_ms=5_000)
         await next_update(updates)
         with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
             await next_update(updates)
-        await wait_until(lambda: len(watches(it)) == 0)
-        assert not watches(it)._by_key
-        assert watches(it)._watched_count == 0
+        await wait_until(lambda: is_clean(it))
 
 
 async def test_another_epoch_is_refused() -> None:
@@ -141,44 +112,51 @@ async def test_another_epoch_is_refused() -> None:
         assert state.error is ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
+async def test_a_refusal_is_told_once_and_what_else_moves_is_told() -> None:
+    """Goal: a partition that another broker leads does not make the watch of all others a storm of answers."""
+    async with node(SimulatedFileSystem()) as it:
+        topic, other = await it.create("t"), await it.create("u")
+        partitions = (*asked(topic).partitions, *asked(other, leader_epoch=99).partitions)
+        updates = it.connection.watch_offsets(WatchOffsetsRequest("c", partitions))
+        assert [each.error for each in await next_update(updates)] == [0, ErrorCode.UNKNOWN_LEADER_EPOCH]
+        assert await next_update(updates, is_heartbeat=True) == ()
+        await it.produce(topic)
+        assert await bounds(updates) == [(0, 1)]
+
+
 async def test_a_broker_without_its_lease_ends_its_watches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: who is cut off does not go on saying that nothing moves."""
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
         updates = it.connection.watch_offsets(asked(topic))
         await next_update(updates)
-        monkeypatch.setattr(watches(it), "_serving", lambda: "cut off")
-        with pytest.raises(BrokerNotAvailableError, match="cut off"):
+        monkeypatch.setattr(requests(it).fetch_path, "_serving", lambda: "cut off")
+        (state,) = await next_update(updates)
+        assert state.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(ConnectionLostError, match="leads none"):
             await next_update(updates)
-        await wait_until(lambda: len(watches(it)) == 0)
+        assert is_clean(it)
 
 
-@pytest.mark.parametrize("name", ["WATCHES_MAX", "WATCHED_PARTITIONS_MAX"])
-async def test_watches_are_bounded(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize("name", ["_slots", "_partitions_max"])
+async def test_watches_are_bounded_and_give_their_room_back_at_once(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Goal: readers that come back one after the other do not keep room from one another for seconds."""
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        monkeypatch.setattr(offset_watches, name, 2)
+        monkeypatch.setattr(requests(it).kafka_node.fetch_sessions, name, 2)
         first, second, third = (it.connection.watch_offsets(asked(topic)) for _ in range(3))
         await next_update(first)
         await next_update(second)
+        assert await bounds(third) == [(0, 0)]
         with pytest.raises(ThrottledError, match="ask for the offsets instead"):
             await next_update(third)
-        monkeypatch.setattr(offset_watches, "EXPIRES_S", 0.0)
-        assert await bounds(it.connection.watch_offsets(asked(topic))) == [(0, 0)]
-
-
-async def test_a_watch_that_is_gone_or_polled_already_is_refused() -> None:
-    async with node(SimulatedFileSystem()) as it:
-        topic = await it.create()
-        told = await watches(it).poll(PollOffsets(0, asked(topic).partitions))
-        again = asyncio.create_task(watches(it).poll(PollOffsets(told.watch_id)))
-        await asyncio.sleep(0)
-        for watch_id in (told.watch_id, told.watch_id + 1):
-            with pytest.raises(InvalidRequestError, match="begin a new one"):
-                await watches(it).poll(PollOffsets(watch_id))
-        again.cancel()
-        await asyncio.gather(again, return_exceptions=True)
-        assert len(watches(it)) == 0
+        await first.aclose()  # type: ignore[attr-defined]
+        await second.aclose()  # type: ignore[attr-defined]
+        await wait_until(lambda: is_clean(it))
+        another = it.connection.watch_offsets(asked(topic))
+        assert await bounds(another) == [(0, 0)]
+        await it.produce(topic)
+        assert await bounds(another) == [(0, 1)]
 
 
 async def test_what_may_not_be_asked() -> None:
@@ -186,31 +164,20 @@ async def test_what_may_not_be_asked() -> None:
         topic = await it.create()
         with pytest.raises(InconsistentClusterIdError):
             await next_update(it.connection.watch_offsets(asked(topic, cluster_id="another")))
-        many = tuple(WatchedPartition(UUID(int=5), number) for number in range(MAX_PARTITIONS + 1))
-        with pytest.raises(InvalidRequestError, match=r"10,001 partitions, 10,000 may be"):
+        many = tuple(FetchPartition(UUID(int=5), number, -1) for number in range(MAX_PARTITIONS + 1))
+        with pytest.raises(ReplogError, match="refuses to be watched"):
             await next_update(it.connection.watch_offsets(WatchOffsetsRequest("c", many)))
         with pytest.raises(ConnectionLostError):
             await next_update(it.connection.watch_offsets(WatchOffsetsRequest("c", ())), is_heartbeat=False)
-        assert len(watches(it)) == 0
-
-
-async def test_many_partitions_are_told_in_several_updates() -> None:
-    async with node(SimulatedFileSystem()) as it:
-        topic = await it.create()
-        strange = tuple(WatchedPartition(topic.topic_id, number) for number in range(600))
-        updates = it.connection.watch_offsets(WatchOffsetsRequest("c", strange))
-        sizes = [len(await next_update(updates)) for _ in range(3)]
-        assert sizes == [250, 250, 100]
-        await it.produce(topic)
-        assert await bounds(updates) == [(0, 1)]
+        await wait_until(lambda: is_clean(it))
 
 
 async def test_a_node_stops_with_open_watches() -> None:
     async with node(SimulatedFileSystem()) as it:
         topic = await it.create()
-        updates = polled(it, topic)
+        updates = it.connection.watch_offsets(asked(topic))
         await next_update(updates)
         async with asyncio.timeout(60):
             await it.node.stop()
-            with pytest.raises(BrokerClosedError):
-                await anext(updates)
+            with pytest.raises(ConnectionLostError):
+                [update async for update in updates]

@@ -62,13 +62,10 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsResult,
-    OffsetsUpdate,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceResult,
-    WatchedOffsets,
-    WatchedPartition,
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
@@ -323,27 +320,27 @@ class FakeNode:
 
     async def watch_offsets(
         self, request: WatchOffsetsRequest, context: RequestContext
-    ) -> AsyncIterator[OffsetsUpdate]:
+    ) -> AsyncIterator[tuple[FetchResult, ...]]:
         self.offset_watches.append(request)
-        told: dict[UUID, dict[int, WatchedOffsets]] = {}
+        told: dict[UUID, dict[int, FetchResult]] = {}
         while not (self.is_down or self.refuses_watches):
             states = [self._watched(partition) for partition in request.partitions]
             news = tuple(each for each in states if told.get(each.topic_id, {}).get(each.partition_id) != each)
             for each in news:
                 told.setdefault(each.topic_id, {})[each.partition_id] = each
             if not self.is_silent:
-                yield OffsetsUpdate(news)
+                yield news
             await asyncio.sleep(0.01)
         raise ThrottledError("no watches here") if self.refuses_watches else ConnectionLostError("it is down")
 
-    def _watched(self, partition: WatchedPartition) -> WatchedOffsets:
+    def _watched(self, partition: FetchPartition) -> FetchResult:
         key = (partition.topic_id, partition.partition_id)
         log = self.cluster.log_by_id(*key)
         if log is None or log.leader != self.node_id or log.leader_epoch != partition.leader_epoch:
-            return WatchedOffsets(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return WatchedOffsets(
-            *key, ErrorCode.NONE, "", log.visible_offset, log.log_start_offset, log.leader_epoch, self.node_id,
-            sum(map(len, log.batches)),
+            return FetchResult(*key, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+        return FetchResult(
+            *key, ErrorCode.NONE, -1, log.visible_offset, log.log_start_offset, leader_epoch=log.leader_epoch,
+            leader_id=self.node_id, size_bytes=sum(map(len, log.batches)),
         )  # fmt: skip
 
     def check_hello(self, hello: Hello) -> Hello:

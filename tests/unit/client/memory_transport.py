@@ -11,8 +11,8 @@ from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
+    FetchResult,
     Hello,
-    OffsetsUpdate,
     ProduceRequest,
     ProduceResponse,
     WatchOffsetsRequest,
@@ -54,7 +54,9 @@ class ReachableNode(Protocol):
 
     def watch_metadata(self, request: WatchRequest, context: RequestContext) -> AsyncIterator[MetadataUpdate]: ...
 
-    def watch_offsets(self, request: WatchOffsetsRequest, context: RequestContext) -> AsyncGenerator[OffsetsUpdate]: ...
+    def watch_offsets(
+        self, request: WatchOffsetsRequest, context: RequestContext
+    ) -> AsyncGenerator[tuple[FetchResult, ...]]: ...
 
     async def handle_produce_stream(
         self, hello: Hello, stream: Stream[Sequence[ProduceResponse], ProduceRequest], context: RequestContext
@@ -139,7 +141,7 @@ class MemoryConnection:
             yield update
         raise ConnectionLostError("the watch ended")
 
-    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[OffsetsUpdate]:
+    async def watch_offsets(self, request: WatchOffsetsRequest) -> AsyncIterator[tuple[FetchResult, ...]]:
         async for update in self._reach().watch_offsets(request, self._context):
             self._reach()
             yield update

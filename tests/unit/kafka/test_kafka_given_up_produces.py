@@ -52,6 +52,7 @@ async def test_nothing_is_held_where_the_answer_comes_before_the_client_is_misse
     answers: list[Callable[[ProduceResponse], None]] = []
     parts = SimpleNamespace(
         config=SimpleNamespace(kafka_fetch_sessions=0),
+        fetch_path=SimpleNamespace(movements=None),
         credits=ByteSemaphore(1),
         produces=SimpleNamespace(submit=lambda _, answer, _caller: answers.append(answer)),
     )

@@ -48,7 +48,10 @@ def registered(broker_id: int, *endpoints: BrokerEndpoint, fenced: bool = False)
 def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafkaNode:
     config = SimpleNamespace(node_id=1, kafka_fetch_sessions=0, auto_create_topics_enable=False)
     parts = SimpleNamespace(
-        config=config, hello=SimpleNamespace(cluster_id="c"), publisher=SimpleNamespace(image_or_raise=lambda: image)
+        config=config,
+        hello=SimpleNamespace(cluster_id="c"),
+        publisher=SimpleNamespace(image_or_raise=lambda: image),
+        fetch_path=SimpleNamespace(movements=None),
     )
     handlers = SimpleNamespace(controller=lambda: (1, "h:9"))
     return LocalKafkaNode(cast("Any", parts), cast("Any", handlers), own_endpoint, random.Random(1))

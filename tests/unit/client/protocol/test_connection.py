@@ -45,10 +45,8 @@ from replog.protocol.private import PRIVATE_APIS, PrivateAnswer, encoded
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
+    FindCutsRequest,
     LeaderEndpoint,
-    OffsetsUpdate,
-    PolledOffsets,
-    PollOffsets,
     ProducePartition,
     ProduceRequest,
     WatchOffsetsRequest,
@@ -64,8 +62,9 @@ from replog.wire.messages.produce import ProduceResponse as KafkaProduced
 TOPIC = UUID(int=7)
 HELLO = client_hello("c", "tester")
 TIMEOUT_MS = WAIT_S * 1000
-PUSH_KEY, POLL_KEY = PRIVATE_APIS[WaitForMetadata].API_KEY, PRIVATE_APIS[PollOffsets].API_KEY
-VERSIONS = {METADATA_KEY: 13, KafkaProduce.API_KEY: 13, KafkaFetch.API_KEY: 13, PUSH_KEY: 0, POLL_KEY: 0}
+PUSH_KEY, CUTS_KEY = PRIVATE_APIS[WaitForMetadata].API_KEY, PRIVATE_APIS[FindCutsRequest].API_KEY
+WATCH = WatchOffsetsRequest("c", (FetchPartition(TOPIC, 0, -1),))
+VERSIONS = {METADATA_KEY: 13, KafkaProduce.API_KEY: 13, KafkaFetch.API_KEY: 13, PUSH_KEY: 0, CUTS_KEY: 0}
 UPDATE = MetadataUpdate("c", 5, 1, 0, (), ())
 
 
@@ -86,11 +85,9 @@ async def serving_all(peer: Peer, request: Request) -> None:
     elif request.key == KafkaFetch.API_KEY:
         data = KafkaFetched.PartitionData(0, records=b"abc")
         topic_ = KafkaFetched.FetchableTopicResponse(topic_id=TOPIC, partitions=[data])
-        peer.answer(request, KafkaFetched(responses=[topic_]))
+        peer.answer(request, KafkaFetched(session_id=5, responses=[topic_]))
     elif request.key == PUSH_KEY:
         peer.answer(request, PrivateAnswer(parts=[encoded(UPDATE)]))
-    elif request.key == POLL_KEY:
-        peer.answer(request, PrivateAnswer(parts=[encoded(PolledOffsets(1, OffsetsUpdate(())))]))
     else:
         peer.answer(request, METADATA)
 
@@ -248,7 +245,7 @@ async def test_an_answer_of_ours_that_is_none_is_malformed(answer: PrivateAnswer
 
     async with connected(answer_so) as (_, connection):
         with pytest.raises(MalformedFrameError):
-            await anext(aiter(connection.watch_offsets(WatchOffsetsRequest("c", ()))))
+            await connection.call(FindCutsRequest((), 1), timeout_ms=TIMEOUT_MS)
 
 
 # ---- produces --------------------------------------------------------------------------------------------------------------
@@ -497,39 +494,37 @@ async def test_an_error_ends_a_watch_as_its_class() -> None:
         peer.answer(request, PrivateAnswer(TopicExistsError.code, "there is one"))
 
     async with connected(refuse) as (server, connection):
-        for watch in (
-            connection.watch_metadata(WatchRequest()),
-            connection.watch_offsets(WatchOffsetsRequest("c", ())),
-        ):
-            with pytest.raises(TopicExistsError, match="there is one"):
-                await anext(aiter(watch))
-            await until(lambda: not server.peers)
+        with pytest.raises(TopicExistsError, match="there is one"):
+            await anext(aiter(connection.watch_metadata(WatchRequest())))
+        await until(lambda: not server.peers)
 
 
 async def test_a_watch_of_offsets_ends_when_the_broker_leads_none_of_them() -> None:
     async def last(peer: Peer, request: Request) -> None:
-        peer.answer(request, PrivateAnswer(parts=[encoded(PolledOffsets(1, OffsetsUpdate(()), is_over=True))]))
+        data = KafkaFetched.PartitionData(0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        topic = KafkaFetched.FetchableTopicResponse(topic_id=TOPIC, partitions=[data])
+        peer.answer(request, KafkaFetched(session_id=5, responses=[topic]))
 
     async with connected(last) as (server, connection):
-        watch: Any = connection.watch_offsets(WatchOffsetsRequest("c", ()))
-        assert await anext(watch) == OffsetsUpdate(())
+        watch: Any = connection.watch_offsets(WATCH)
+        assert [each.error for each in await anext(watch)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
         with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
             await anext(watch)
         await until(lambda: not server.peers)
 
 
 async def test_a_watch_whose_broker_is_silent_or_gone_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("METADATA_WAIT_MS", "ANSWER_GRACE_MS", "OFFSETS_TIMEOUT_MS"):
+    for name in ("METADATA_WAIT_MS", "ANSWER_GRACE_MS", "WATCH_WAIT_MS"):
         monkeypatch.setattr(connection_module, name, 20)
     async with connected(silent) as (_, connection):
         for watch in (
             connection.watch_metadata(WatchRequest()),
-            connection.watch_offsets(WatchOffsetsRequest("c", ())),
+            connection.watch_offsets(WATCH),
         ):
             with pytest.raises(ConnectionLostError, match="no answer in"):
                 await anext(aiter(watch))
     async with connected() as (server, connection):
-        watch_: Any = connection.watch_offsets(WatchOffsetsRequest("c", ()))
+        watch_: Any = connection.watch_offsets(WATCH)
         await anext(watch_)
         server.cut()
         await until(lambda: not connection._links)
@@ -569,7 +564,7 @@ async def watch_metadata(connection: KafkaConnection) -> None:
 
 
 async def watch_offsets(connection: KafkaConnection) -> None:
-    watch: Any = connection.watch_offsets(WatchOffsetsRequest("c", ()))
+    watch: Any = connection.watch_offsets(WATCH)
     async with contextlib.aclosing(watch):
         await anext(watch)
         await anext(watch)
