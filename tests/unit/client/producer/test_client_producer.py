@@ -89,6 +89,7 @@ async def test_records_without_keys_fill_one_batch_after_the_other(monkeypatch: 
     cluster = FakeCluster()
     cluster.create_topic("t", 3)
     async with make(cluster, batch_size_bytes=20_000) as producer:
+        producer._view.rng.seed(1)  # by chance one partition of three gets a single batch, in one run of 44
         for i in range(4000):
             await producer.send("t", b"%050d" % i)
         await producer.flush()
