@@ -30,6 +30,11 @@ _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
         "replog.cli.app",
+        "replog.client.admin.admin",
+        "replog.client.admin.health",
+        "replog.client.consumer.consumer",
+        "replog.client.producer.producer",
+        "replog.cluster.local_cluster",
         *(f"replog.cli.commands.{module.name}" for module in pkgutil.iter_modules(replog.cli.commands.__path__)),
     ]
 )
