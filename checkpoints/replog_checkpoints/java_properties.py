@@ -27,6 +27,7 @@ _SEPARATOR: Final = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|[^u])", re.DOTALL)
 _BAD_ESCAPE: Final = re.compile(r"(?<!\\)(?:\\\\)*\\u(?![0-9a-fA-F]{4})")
 _NAMED_ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PLAIN: Final = re.compile(r"[A-Za-z0-9._/@+-]*")
 _ESCAPED: Final = {"\t": "\\t", "\n": "\\n", "\r": "\\r", "\f": "\\f"}
 
 
@@ -92,6 +93,8 @@ def _end(pattern: re.Pattern[str], text: str, start: int) -> int:
 
 
 def _unescape(path: str, line: int, text: str) -> str:
+    if "\\" not in text:
+        return text
     unescaped = _ESCAPE.sub(_unescape_one, text)
     try:  # two \u escapes may be the halves of one character
         return unescaped.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -112,6 +115,8 @@ def _escape(text: str, *, spaces: bool) -> str:
     Args:
         spaces: True where every space is escaped (keys), not only a leading one (values).
     """
+    if _PLAIN.fullmatch(text):
+        return text
     return "".join(_escape_one(character, space=spaces or position == 0) for position, character in enumerate(text))
 
 
