@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import ModuleType
 
 import pytest
 
@@ -16,6 +17,14 @@ def test_the_package_tells_its_names_and_has_them() -> None:
         assert getattr(replog, name) is not None
     with pytest.raises(AttributeError, match="has no attribute 'producer'"):
         _ = replog.producer
+
+
+@pytest.mark.parametrize("package", [replog.client, replog.cluster])
+def test_a_package_that_loads_its_names_late_tells_all_of_them(package: ModuleType) -> None:
+    assert dir(package) == sorted(package.__all__)
+    assert all(getattr(package, name).__module__.startswith("replog.") for name in package.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'Prodcer'"):
+        _ = package.Prodcer
 
 
 def test_modules_are_there_without_an_import_of_their_own() -> None:
