@@ -17,6 +17,9 @@ A complete file `quorum-state`, version 1 (voters are in the log, KIP-853): one 
 (the checksum is ours, because a digit that flips in an epoch makes another one: CRC-32 of what Kafka would write; Kafka's
 reader passes over a field that it does not know, and a file without the field is believed)
 
+A node that has known of other voters says so, in a field of ours before `data_version`: `"otherVoters": 1`.  What is left of a log that was
+cut may name none.
+
 and version 0 (voters are configured; `clusterId` and `appliedOffset` are always empty and 0)::
 
     {
@@ -58,6 +61,7 @@ from replog_checkpoints.uuid_text import ZERO_UUID, uuid_from_text, uuid_to_text
 QUORUM_STATE_FILE: Final = "quorum-state"
 _NONE_ID: Final = -1
 _VERSION_MAX: Final = 1
+_OTHERS: Final = "otherVoters"
 _CHECKSUM: Final = re.compile(rb'(?s)(.*),"checksum":"([0-9a-f]{8})"\}')
 
 
@@ -71,6 +75,7 @@ class QuorumState(Struct, frozen=True):
         voted_directory_id: The log directory of that voter (version 1 only), None where unknown.
         current_voters: The configured voters (version 0 only), in the order they are written.
         data_version: The shape of the file, 0 or 1.
+        names_others: Whether the log has named another voter (version 1 only).
 
     Raises:
         ValueError: A field is out of range, or the version cannot hold it.
@@ -82,6 +87,7 @@ class QuorumState(Struct, frozen=True):
     voted_directory_id: UUID | None = None
     current_voters: tuple[int, ...] = ()
     data_version: int = _VERSION_MAX
+    names_others: bool = False
 
     def __post_init__(self) -> None:
         _check_range("leader_epoch", self.leader_epoch, INT32_MAX)
@@ -122,6 +128,7 @@ def read_quorum_state(fs: FileSystem, path: str) -> QuorumState | None:
             voted_directory_id=_voted_directory_id(document) if data_version == 1 else None,
             current_voters=_voters(document) if data_version == 0 else (),
             data_version=data_version,
+            names_others=document.has(_OTHERS),
         )
     except ValueError as error:  # a bad uuid, or fields that contradict each other
         raise document.corrupt(str(error)) from error
@@ -137,6 +144,8 @@ def write_quorum_state(fs: FileSystem, path: str, state: QuorumState) -> None:
         fields = {"clusterId": "", **fields, "appliedOffset": 0, "currentVoters": voters}
     else:
         fields["votedDirectoryId"] = uuid_to_text(state.voted_directory_id or ZERO_UUID)
+        if state.names_others:
+            fields[_OTHERS] = 1
     data = format_object({**fields, "data_version": state.data_version})
     replace_file(fs, path, data if state.data_version == 0 else _with_checksum(data))
 

@@ -190,12 +190,15 @@ class QuorumDriver:
             election_state=state_file.read_beside(
                 log.last_epoch,
                 votes=is_one_of_several,
-                is_alone=knows_no_other_voter(identity.node_id, (voters, identity.voters), state_file.read()),
+                is_alone=knows_no_other_voter(identity.node_id, (voters, identity.voters), state_file.read())
+                and not state_file.names_others,
             ),
             config=identity.config,
             rng=surroundings.rng,
             now_ms=surroundings.clock.now_ms(),
         )
+        if log.voter_sets:
+            state_file.note_others(names_others=len(voters) > 1)
         configured = {voter.voter_id: voter.endpoint for voter in identity.voters.voters}
         self._peers = QuorumPeers(identity.node_id, configured, self._make_link)
         self._inbound = InboundRequests(lambda node_id, request: self._post(Received(node_id, request)))
@@ -218,6 +221,7 @@ class QuorumDriver:
             surroundings.flusher,
             post=self._post,
             on_control_records=listener.on_control_records,
+            note_others=partial(state_file.note_others, names_others=True),
             in_thread=self._in_thread,
         )
         self._voter_changes: dict[int, asyncio.Future[None]] = {}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from replog.errors import CorruptCheckpointError, CorruptRecordError, StorageError
 from replog.log import is_disk_full
 from replog_checkpoints import (
@@ -33,6 +35,7 @@ class QuorumStateFile:
         self._path = path
         self._make_room = make_room
         self._is_log_cut = is_log_cut
+        self._on_disk: QuorumState | None = None
 
     def read(self) -> ElectionState | None:
         """Reads the election state; None when this node never took part in an election.
@@ -45,6 +48,7 @@ class QuorumStateFile:
         except DamagedCheckpointError as error:
             reason = f"{error.reason}. Nothing was changed: restore the file. Without it this voter could vote twice"
             raise CorruptCheckpointError(error.path, error.line, reason) from error
+        self._on_disk = state
         if state is None:
             return None
         return ElectionState(state.leader_epoch, state.leader_id, state.voted_id, state.voted_directory_id)
@@ -94,16 +98,38 @@ class QuorumStateFile:
         Raises:
             StorageError: The state is not durable; the node must stop.
         """
-        on_disk = QuorumState(state.leader_id, state.epoch, state.voted_id, state.voted_directory_id)
-        try:
-            self._write(on_disk)
-        except OSError as error:
-            raise StorageError(f"{self._path} cannot be written: {error}. Check the disk") from error
+        self._write(
+            QuorumState(
+                state.leader_id,
+                state.epoch,
+                state.voted_id,
+                state.voted_directory_id,
+                names_others=self.names_others,
+            )
+        )
+
+    @property
+    def names_others(self) -> bool:
+        """Whether the file, as read or written last, says that the log has named another voter."""
+        return self._on_disk is not None and self._on_disk.names_others
+
+    def note_others(self, *, names_others: bool) -> None:
+        """Notes, durably, whether the log names another voter; not where this node never took part in an election.
+
+        Raises:
+            StorageError: It is not noted.
+        """
+        if self._on_disk is not None and self._on_disk.names_others != names_others:
+            self._write(replace(self._on_disk, names_others=names_others))
 
     def _write(self, on_disk: QuorumState) -> None:
         try:
-            write_quorum_state(self._fs, self._path, on_disk)
+            try:
+                write_quorum_state(self._fs, self._path, on_disk)
+            except OSError as error:
+                if not (is_disk_full(error) and self._make_room()):
+                    raise
+                write_quorum_state(self._fs, self._path, on_disk)
         except OSError as error:
-            if not (is_disk_full(error) and self._make_room()):
-                raise
-            write_quorum_state(self._fs, self._path, on_disk)
+            raise StorageError(f"{self._path} cannot be written: {error}. Check the disk") from error
+        self._on_disk = on_disk

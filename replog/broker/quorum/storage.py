@@ -58,6 +58,7 @@ class QuorumStorage:
         flusher: The flusher of all logs of the node.
         post: The function that takes the answer, for the core.
         on_control_records: The function that is told the active controller's next offset when it has moved.
+        note_others: The function that notes durably, beside the log, that it names another voter.
         in_thread: The function that runs blocking work in a thread.
     """
 
@@ -70,6 +71,7 @@ class QuorumStorage:
         *,
         post: Callable[[Message], None],
         on_control_records: Callable[[int], None],
+        note_others: Callable[[], None],
         in_thread: Callable[[Callable[[], object]], Awaitable[None]],
     ) -> None:
         self._log = log
@@ -78,6 +80,7 @@ class QuorumStorage:
         self._flusher = flusher
         self._post = post
         self._on_control_records = on_control_records
+        self._note_others = note_others
         self._in_thread = in_thread
 
     def change(self, effect: LogChange) -> None:
@@ -156,6 +159,8 @@ class QuorumStorage:
 
     def _append_voters(self, effect: AppendVoters) -> None:
         self._appends.append_all()
+        if len(effect.voters) > 1:  # what a repair leaves of the log may not say it
+            self._note_others()
         found = self._log.append_voters(effect.leader_epoch, effect.voters, writes_version=effect.writes_version)
         self.appended(found)
         if self._appends.is_open:

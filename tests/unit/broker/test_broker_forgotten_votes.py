@@ -11,6 +11,7 @@ from node_kit import node
 
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ErrorCode
 from replog.log.repair.repair import repair_log
+from replog.rpc.quorum_messages import AddVoterRequest
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_node import ClusterObserver, SimulatedNode
@@ -158,6 +159,38 @@ async def test_who_has_followed_another_leader_is_not_the_only_voter_whatever_is
         with pytest.raises(CorruptRecordError, match="under a new directory id"):
             async with node(fs):
                 pass
+
+
+def test_a_quorum_that_grew_from_one_voter_outlives_the_cut_of_that_ones_log() -> None:
+    """What was left of its log named no other, nor did its configuration: it led alone, beside the two others."""
+    loop, failures = VirtualLoop(random.Random(1), steps_max=2_000_000), Failures()
+    settings = {"log.dir.reserve.bytes": 0, "controller.quorum.voters": ["1@127.0.0.1:19001"]}
+    cluster = SimulatedCluster(loop, random.Random(2), controllers=(1, 2, 3), settings=settings, observer=failures)
+    grown = [1]
+
+    async def main() -> None:
+        for node_id in cluster.nodes:
+            cluster.start(node_id)
+        await cluster.wait_until(cluster.is_settled)
+        for voter in cluster.running[1:]:
+            node_id = voter.config.node_id
+            grown.append(node_id)
+            request = AddVoterRequest(node_id, voter.directory_id, cluster.nodes[node_id].address)
+            await cluster.client("admin").connection(1).call(request, timeout_ms=5_000)
+            await cluster.wait_until(
+                lambda: all(len(each.quorum_status.voters) == len(grown) for each in cluster.running)
+            )
+        assert cluster.running[0].quorum_status.leader_id == 1
+        cluster.crash(1, power_cut=False)
+        fs = cluster.nodes[1].fs
+        fs.flip_bit(f"{FOLDER}/{0:020d}.log", 100)
+        assert repair_log(fs, FOLDER, accept_loss=True, now_ms=0).offsets_given_up
+        cluster.start(1)
+        await cluster.wait_until(lambda: failures.errors or cluster.nodes[1].node)
+        (error,) = failures.errors
+        assert "with the vote of this node a quorum could forget what was committed" in str(error)
+
+    loop.run(main())
 
 
 def test_two_voters_that_have_forgotten_all_elect_nobody() -> None:
