@@ -44,12 +44,13 @@ LOCK_FILE: Final = ".lock"
 _WITHOUT: Final = {
     checkpoints.RECOVERY_POINT_FILE: "each log of the directory is then checked from its first record on, and what its own "
     "flushed-offset says was flushed still counts",
-    checkpoints.LOG_START_OFFSET_FILE: "each log of the directory then starts with its first segment, so records that were "
-    "deleted inside of a segment are there again",
-    checkpoints.REPLICATION_OFFSET_FILE: "high watermarks are then learnt anew",
+    checkpoints.LOG_START_OFFSET_FILE: "log-start-offset-witness, which was written with it, counts then; without that each "
+    "log of the directory starts with its first segment, so records that were deleted inside of a segment are there again",
+    checkpoints.REPLICATION_OFFSET_FILE: "high watermarks are then those of replication-offset-witness, or learnt anew",
     checkpoints.PARTITION_METADATA_FILE: "it is made again for the partition that the folder is named after, so only where you know "
     "that it is that one's",
-    GIVEN_UP_FILE: "replicas of which a repair gave records up may then lead: start the brokers of the others first",
+    GIVEN_UP_FILE: "given-up-offset-witness, which was written with it, counts then; without that replicas of which a repair gave "
+    "records up may lead: start the brokers of the others first",
 }
 """The facts that hold after a checkpoint that cannot be read was deleted."""
 _TEXT_PREFIX_REFUSED: Final = "-"  # a directory id that begins with it looks like an option on a command line

@@ -13,6 +13,7 @@ left out.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -23,6 +24,8 @@ from replog.log.directories.identity import storage_errors
 from replog.log.disk_space import DiskSpace, is_disk_full, is_out_of_files
 from replog.log.recovery.offset_witness import OffsetWitness
 from replog_checkpoints import FileSystem, TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 class OffsetCheckpoint:
@@ -58,7 +61,7 @@ class OffsetCheckpoint:
         return self._offsets
 
     def read(self) -> None:
-        """Takes the content of the file; nothing where there is none.
+        """Takes the content of the file; where there is none that of its witness, or nothing.
 
         Raises:
             CorruptCheckpointError: The file is damaged; the error is the leaf library's.
@@ -66,9 +69,9 @@ class OffsetCheckpoint:
         """
         found = checkpoints.read_offset_checkpoint(self._fs, self._path)
         self._exists = found is not None
-        self._offsets = found or {}
-        if self._witness is not None:
-            self._witness.read(found)
+        self._offsets = (found or {}) if self._witness is None else self._witness.read(found)
+        if found is None and self._offsets:
+            _log.warning("%s is gone: what the witness beside it says counts, and the file is made again", self._path)
 
     def require_undoubted(self, key: TopicPartition) -> None:
         """Raises if its witness contradicts its offset of a replica.

@@ -24,7 +24,8 @@ time that checkpoints are written, the old offset is forgotten.
 | a bit flips here, the file is cut or gone       | nothing is known; the checkpoint is believed, and this is made anew   |
 | Kafka, an older replog or a tool wrote the same | the same offsets, replica by replica: no doubt                        |
 | they wrote others                               | the same: it looks like damage; the error says what to delete           |
-| the checkpoint is gone                          | logs start with their first segments, high watermarks are unknown: nothing is hidden |
+| the checkpoint is gone                          | the lowest offset that this names counts, and what may be given up is; it is made anew |
+| both are gone                                   | logs start with their first segments, high watermarks are unknown: nothing is hidden |
 """
 
 from __future__ import annotations
@@ -91,11 +92,14 @@ class OffsetWitness:
         """Whether it names one start of each replica: it need not name the one before any more."""
         return self._is_exact
 
-    def read(self, found: Mapping[TopicPartition, int] | None) -> None:
+    def read(self, found: Mapping[TopicPartition, int] | None) -> Mapping[TopicPartition, int]:
         """Compares the file with the checkpoint.
 
         Args:
-            found: The offsets in the checkpoint; None: there is no such file, and nothing to be doubted.
+            found: The offsets in the checkpoint; None: there is no such file.
+
+        Returns:
+            The offsets that count: those of the checkpoint, or where it is gone those that this names.
 
         Raises:
             OSError: The disk failed.
@@ -103,7 +107,7 @@ class OffsetWitness:
         self._possible = {key: frozenset([offset]) for key, offset in (found or {}).items()}
         named = read_witness(self._fs, self._path)
         if named is None:
-            return
+            return found or {}
         self._written = _format(named)
         if found is not None:
             self._doubted = {
@@ -112,6 +116,7 @@ class OffsetWitness:
                 if found.get(key) not in named.get(key, _NOTHING)
             }
         self._is_exact = all(len(starts) == 1 for key, starts in named.items() if key not in self._doubted)
+        return _instead(self._checkpoint_path, named) if found is None else found
 
     def require_same(self, key: TopicPartition) -> None:
         """Raises where the checkpoint of log starts and this file contradict each other about a replica.
@@ -151,6 +156,29 @@ class OffsetWitness:
     def confirm(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Notes that the checkpoint durably has these values; the ones before cannot come back."""
         self._possible = {key: frozenset([offset]) for key, offset in offsets.items()}
+
+
+def read_witnessed(fs: FileSystem, checkpoint_path: str) -> Mapping[TopicPartition, int]:
+    """Reads a checkpoint; one that is gone is replaced by what the witness beside it names.
+
+    Raises:
+        CorruptCheckpointError: The checkpoint cannot be read; the error is the leaf library's.
+        OSError: The disk failed.
+    """
+    found = checkpoints.read_offset_checkpoint(fs, checkpoint_path)
+    if found is not None:
+        return found
+    return _instead(checkpoint_path, read_witness(fs, witness_path(checkpoint_path)) or {})
+
+
+def _instead(checkpoint_path: str, named: Mapping[TopicPartition, Starts]) -> dict[TopicPartition, int]:
+    """Returns the offsets of a checkpoint that is gone: the lowest ones, which hide nothing and show nothing too early.
+
+    A line that may have said that a repair gave records up counts.
+    """
+    is_note = PurePosixPath(checkpoint_path).name == GIVEN_UP_FILE
+    numbers = {key: [start for start in starts if start is not None] for key, starts in named.items()}
+    return {key: min(found) for key, found in numbers.items() if found and (is_note or None not in named[key])}
 
 
 def witness_path(checkpoint_path: str) -> str:

@@ -15,7 +15,7 @@ import replog_checkpoints as checkpoints
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
 from replog.log.recovery.misplaced import misplaced_replica
-from replog.log.recovery.offset_witness import contradicted
+from replog.log.recovery.offset_witness import contradicted, read_witnessed
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 
@@ -70,9 +70,16 @@ def _offsets(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
         return {}
 
 
+def _witnessed(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
+    try:
+        return read_witnessed(fs, path)
+    except checkpoints.DamagedCheckpointError:
+        return {}
+
+
 def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
     """Returns the checkpointed start; where its witness contradicts it the lowest one, which hides nothing."""
-    offset = _offsets(fs, path).get(key, 0)
+    offset = _witnessed(fs, path).get(key, 0)
     try:
         starts = contradicted(fs, path, key)
     except checkpoints.DamagedCheckpointError:
@@ -82,7 +89,7 @@ def _log_start_offset(fs: FileSystem, path: str, key: TopicPartition) -> int:
 
 def _high_watermark(fs: FileSystem, path: str, key: TopicPartition) -> int | None:
     """Returns the checkpointed high watermark; where its witness contradicts it the lowest one, which shows nothing too early."""
-    offset = _offsets(fs, path).get(key)
+    offset = _witnessed(fs, path).get(key)
     try:
         marks = contradicted(fs, path, key)
     except checkpoints.DamagedCheckpointError:

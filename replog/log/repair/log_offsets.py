@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ import replog_checkpoints as checkpoints
 from replog.log.directories.identity import damaged_checkpoint
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
+from replog.log.recovery.offset_witness import read_witnessed
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.doubtful_start import doubtful_start
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
@@ -45,7 +47,7 @@ def read_offsets(fs: FileSystem, directory: str, *, forgets_note: bool = False) 
     if key is None:
         return LogOffsets(None, None, noted)
     points = _read_checkpoint(fs, _recovery_point_path(directory))
-    start = _read_checkpoint(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}").get(key)
+    start = _read_starts(fs, f"{parent_of(directory)}/{checkpoints.LOG_START_OFFSET_FILE}").get(key)
     doubtful = doubtful_start(fs, directory)
     known = [offset for offset in (points.get(key), noted) if offset is not None]
     return LogOffsets(points.get(key), start if doubtful is None else doubtful.lowest, max(known, default=None))
@@ -63,6 +65,13 @@ def _recovery_point_path(directory: str) -> str:
 def _read_checkpoint(fs: FileSystem, path: str) -> dict[TopicPartition, int]:
     try:
         return checkpoints.read_offset_checkpoint(fs, path) or {}
+    except checkpoints.DamagedCheckpointError as error:
+        raise damaged_checkpoint(error) from error
+
+
+def _read_starts(fs: FileSystem, path: str) -> Mapping[TopicPartition, int]:
+    try:
+        return read_witnessed(fs, path)
     except checkpoints.DamagedCheckpointError as error:
         raise damaged_checkpoint(error) from error
 

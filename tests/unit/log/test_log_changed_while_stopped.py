@@ -333,6 +333,19 @@ def test_no_flipped_bit_makes_a_replica_whole_again() -> None:
         fs.flip_bit(path, at // 8, at % 8)
 
 
+def test_a_note_that_is_gone_counts_by_its_witness() -> None:
+    """The repaired replica led, and the others were cut to what it had."""
+    fs = stopped()
+    give_records_up(fs)
+    fs.remove(f"/data/{GIVEN_UP_FILE}")
+    directory = opened(fs)
+    assert directory.gave_up(("t", 0))
+    assert not directory.gave_up(("t", 1))
+    directory.forget_given_up(("t", 0))
+    directory.release()
+    assert not opened(fs).gave_up(("t", 0))
+
+
 def test_a_topic_that_is_made_again_gave_nothing_up() -> None:
     fs = stopped()
     give_records_up(fs)

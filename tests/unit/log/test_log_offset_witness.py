@@ -197,6 +197,20 @@ def with_marks() -> SimulatedFileSystem:
     return disk
 
 
+def test_a_checkpoint_that_is_gone_is_made_again_from_its_witness(caplog: pytest.LogCaptureFixture) -> None:
+    """Records that were deleted inside of a segment were there again."""
+    disk = stopped()
+    disk.remove(CHECKPOINT)
+    assert read_promises(disk, f"{DATA}/t-0").log_start_offset == 12
+    directory = opened(disk)
+    assert [directory.logs["t", partition].log_start_offset for partition in TOPIC_IDS] == [12, 13]
+    assert f"{CHECKPOINT} is gone" in caplog.text
+    directory.checkpoint_recovery_points()
+    directory.close(now_ms=T0, broker_epoch=1)
+    disk.remove(WITNESS)
+    assert opened(disk).logs["t", 1].log_start_offset == 13
+
+
 def test_high_watermarks_that_were_written_are_believed() -> None:
     disk = with_marks()
     assert opened(disk).high_watermarks == {("t", 0): 20, ("t", 1): 21}
