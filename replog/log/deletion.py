@@ -15,7 +15,7 @@ takes the file system long enough to be noticed (docs/KAFKA.md 1.5).
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from uuid import UUID
 
@@ -151,10 +151,11 @@ class DeletedSegments:
         waiting = self._waiting if self._waiting is not None else []
         self._waiting = waiting
         for segment in segments:
-            for item in waiting:  # compacted twice within the delay: the earlier files are replaced by the rename
+            for item in waiting:  # compacted twice within the delay: an index with both names would tell of a lost log
                 if item[1].base_offset == segment.base_offset:
                     item[1].release(self._closer)
                     item[1].drop_maps()
+                    self._remove(item[1].file_names)
                     waiting.remove(item)
                     break
             try:
@@ -176,7 +177,12 @@ class DeletedSegments:
         segment.release(self._closer)
         segment.drop_maps()
         paths = segment.file_names
-        for path in [*reversed(paths), *(path + DELETED_SUFFIX for path in reversed(paths))]:
+        self._remove(paths)
+        self._remove([path + DELETED_SUFFIX for path in paths])
+
+    def _remove(self, paths: Sequence[str]) -> None:
+        """Removes files, the last one first."""
+        for path in reversed(paths):
             with contextlib.suppress(FileNotFoundError):
                 self._fs.remove(path)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from replog.records import scan
-from replog.testing.simulated_cluster import LOG_DIRECTORY
 from tests.sim.disk_damage import Damage
 from tests.sim.stopped_cluster import COMPACTED, StoppedCluster
 
@@ -49,16 +48,6 @@ def _is_a_segment_of_the_same_offsets(stopped: StoppedCluster, damage: Damage) -
     return bool(here and there) and here[-1].next_offset == there[-1].next_offset
 
 
-def _is_beside_a_deletion(stopped: StoppedCluster, damage: Damage) -> bool:
-    """Its `.log.deleted` is that of the segment before a compaction, less than `file.delete.delay.ms` ago."""
-    beside = f"{damage.path}.deleted"
-    return damage.kind == "missing" and damage.path.endswith(".log") and stopped.disks[damage.node].exists(beside)
-
-
-def _is_the_log_starts(_: StoppedCluster, damage: Damage) -> bool:
-    return damage.kind == "missing" and damage.path == f"{LOG_DIRECTORY}/log-start-offset-checkpoint"
-
-
 BELIEVED = (
     Believed(
         "no checksum covers the base offset of a batch: in a compacted log a higher one leaves a gap, as compaction does",
@@ -69,16 +58,6 @@ BELIEVED = (
         "a segment does not say which partition it is of: one of the same offsets fits",
         _is_a_segment_of_the_same_offsets,
         (102, "swap 1 /data/flights-0/00000000000000000011.log 1 /data/flights-1/00000000000000000011.log"),
-    ),
-    Believed(
-        "a `.log.deleted` beside it says that the segment was being deleted",
-        _is_beside_a_deletion,
-        (112, "missing 1 /data/latest-0/00000000000000000000.log"),
-    ),
-    Believed(
-        "without log starts, which Kafka does not write for all logs, logs begin with their first segments: nothing is hidden",
-        _is_the_log_starts,
-        (1, "missing 1 /data/log-start-offset-checkpoint"),
     ),
 )
 

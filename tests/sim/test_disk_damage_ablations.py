@@ -12,6 +12,8 @@ import pytest
 from replog.broker.quorum import metadata_log
 from replog.broker.replicas import image_steps
 from replog.broker.replicas.strays import fate_of
+from replog.log.recovery import loader, offset_witness
+from replog.log.recovery.plausibility import lost_segments
 from tests.sim.disk_damage import Damage
 from tests.sim.disk_damage_simulation import WrongError, check
 from tests.sim.stopped_cluster import stopped_cluster
@@ -43,3 +45,18 @@ def test_the_folder_of_a_former_topic_makes_way_for_one_that_the_node_knew() -> 
 def test_a_voter_whose_last_epoch_is_damaged_is_taken_at_its_word() -> None:
     patch = mock.patch.object(metadata_log, "require_epoch_after")
     expect_harm(1, "flip 2 /data/__cluster_metadata-0/00000000000000000080.log 439 1", "does not settle", patch)
+
+
+def test_log_starts_that_are_gone_show_what_was_deleted() -> None:
+    patch = mock.patch.object(offset_witness, "_instead", return_value={})
+    expect_harm(1, "missing 1 /data/log-start-offset-checkpoint", "it begins at 0 instead of 9", patch)
+
+
+def test_a_segment_that_is_gone_is_taken_for_one_that_was_being_deleted() -> None:
+    def without_indexes(names: list[str], log_start_offset: int, *, was_clean: bool) -> list[int]:
+        assert was_clean in {False, True}
+        kept = [name for name in names if not name.endswith("index.deleted")]
+        return lost_segments(kept, log_start_offset, was_clean=False)
+
+    patch = mock.patch.object(loader, "lost_segments", without_indexes)
+    expect_harm(102, "missing 1 /data/single-latest-0/00000000000000000000.log", "it begins at 20 instead of 0", patch)

@@ -223,7 +223,8 @@ class LogLoader(LogRecovery):
                 self._directory_changed = True
 
     def _refuse_lost_segments(self, names: list[str]) -> None:
-        missing = [offset for offset in lost_segments(names, self.log_start_offset) if offset < self._flushed_offset]
+        lost = lost_segments(names, self.log_start_offset, was_clean=self.clean)
+        missing = [offset for offset in lost if offset < self._flushed_offset]
         if missing:
             path = file_path(self.directory, missing[0], LOG_SUFFIX)
             raise self._lost(path, 0, missing[0], "the file is gone, its indexes are here")

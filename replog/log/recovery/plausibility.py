@@ -31,14 +31,16 @@ from replog.log.segments.segment import LogSegment
 from replog.records import BatchHeader
 
 
-def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
+def lost_segments(names: Sequence[str], log_start_offset: int, *, was_clean: bool) -> list[int]:
     """Returns the base offsets of segments of which only indexes are left, although the log did not delete them.
 
-    A deletion renames the `.log` first, so half a deletion leaves an index beside a `.log.deleted`.
+    A deletion renames the `.log` first, so half a deletion leaves an index beside a `.log.deleted`, and no `.index.deleted`.  With
+    both, or after an orderly stop, which leaves nothing half done, they are those of the segment before a compaction.
 
     Args:
         names: The names of the files in the partition folder.
         log_start_offset: The log start; segments that end at or below it are not missed.
+        was_clean: Whether the log was closed in order.
 
     Returns:
         Each offset once, rising.
@@ -49,7 +51,12 @@ def lost_segments(names: Sequence[str], log_start_offset: int) -> list[int]:
     lost: set[int] = set()
     for offset, suffix in parsed_names:
         log_name = f"{offset:020d}{LOG_SUFFIX}"
-        if suffix not in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} or present & {log_name, f"{log_name}{DELETED_SUFFIX}"}:
+        is_half_deleted = (
+            not was_clean
+            and f"{log_name}{DELETED_SUFFIX}" in present
+            and f"{offset:020d}{suffix}{DELETED_SUFFIX}" not in present
+        )
+        if suffix not in {INDEX_SUFFIX, TIME_INDEX_SUFFIX} or log_name in present or is_half_deleted:
             continue
         following = next((base for base in bases if base > offset), None)
         if following is None or following > log_start_offset:

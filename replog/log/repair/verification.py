@@ -35,6 +35,7 @@ from replog.log.recovery.completeness import Completeness, is_first_lost, read_c
 from replog.log.recovery.epoch_witness import UNKNOWN_EPOCH, contradicts
 from replog.log.recovery.misplaced import misplaced_replica
 from replog.log.recovery.plausibility import lost_segments
+from replog.log.recovery.promises import read_promises
 from replog.log.repair.index_verification import IndexVerifier
 from replog.log.repair.transaction_verification import TransactionVerifier
 from replog.log.segments.promised_end import promised_end_offset
@@ -154,7 +155,8 @@ class LogVerifier:
     def _verify_orphans(self, names: list[str], bases: list[int]) -> Iterator[Finding]:
         """Yields flushed segments of which only indexes are left; the next start sweeps those above the flushed offset."""
         flushed_offset = self.flushed_offset or 0
-        for offset in lost_segments(names, self.log_start_offset):
+        was_clean = read_promises(self.fs, self.directory).clean
+        for offset in lost_segments(names, self.log_start_offset, was_clean=was_clean):
             if offset < flushed_offset:
                 path = file_path(self.directory, offset, LOG_SUFFIX)
                 yield Finding(FindingKind.MISSING, path, None, offset, "the file is gone, its indexes are here")

@@ -20,6 +20,7 @@ from log_test_kit import (
 
 from replog.errors import CorruptRecordError
 from replog.log import Log, LogConfig
+from replog.log.recovery.plausibility import lost_segments
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 
 DIRECTORY = "/data/t-0"
@@ -247,3 +248,11 @@ def test_a_log_start_inside_a_segment_is_kept() -> None:
     log = open_log(fs, recovery_point=40, log_start_offset=9, clean=True)
     assert offsets(log) == list(range(9, 40))
     assert log.leader_epochs.entries == [(0, 0)]
+
+
+def test_an_index_beside_what_a_compaction_left_tells_of_a_log_that_is_gone() -> None:
+    """The log began behind it, and nobody was told."""
+    half_deleted = [f"{0:020d}.log.deleted", f"{0:020d}.index", f"{7:020d}.log"]
+    assert lost_segments(half_deleted, 0, was_clean=False) == []
+    assert lost_segments(half_deleted, 0, was_clean=True) == [0]
+    assert lost_segments([*half_deleted, f"{0:020d}.index.deleted"], 0, was_clean=False) == [0]
