@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
-from replog.protocol.handlers.node import Call, Failure, KafkaNode
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.request_limits import check_request
@@ -48,11 +48,16 @@ def refuse_private(_asked: Any, failure: Failure) -> PrivateAnswer:
 
 
 def _is_long(answer: Struct) -> bool:
-    """Whether an answer tells of thousands of things."""
-    return any(
-        isinstance(each, tuple) and len(each) > 1_000
-        for each in (getattr(answer, name) for name in answer.__struct_fields__)
-    )
+    """Whether an answer tells of thousands of things, be it of each of a few."""
+    count, left = 0, [answer]
+    while left and count <= AT_ONCE_MAX:
+        each = left.pop()
+        for name in each.__struct_fields__:
+            value = getattr(each, name)
+            if isinstance(value, tuple):
+                count += len(value)
+                left += value if len(value) <= AT_ONCE_MAX and value and isinstance(value[0], Struct) else ()
+    return count > AT_ONCE_MAX
 
 
 _HANDLERS: Final[Mapping[type[Struct], Handle]] = {

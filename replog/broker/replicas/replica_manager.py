@@ -6,10 +6,12 @@ first, then leaders, then followers.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -17,9 +19,9 @@ from replog.broker.replicas import partition_events
 from replog.broker.replicas.election_reasons import election_reason
 from replog.broker.replicas.logs import ReplicaLogs
 from replog.broker.replicas.moves import ReplicaMoves
-from replog.broker.replicas.replica import Replica, ReplicaLog
+from replog.broker.replicas.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replicas.retirements import Place, Retirements
-from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import awaited_ends, log_dirs, partition_state, replica_statuses
 from replog.controller.requests import OfflineReplica, ReplicaEnd
@@ -39,6 +41,10 @@ _log = logging.getLogger(__name__)
 
 LATE_EPOCHS_MAX: Final = 100
 """The largest number of leader epochs by which the metadata may lag behind a log: each takes one more election, and a heartbeat."""
+
+
+SORTED_AT_ONCE: Final = 1_000
+"""Statuses up to which an answer is put in order on the loop."""
 
 
 class ReplicaManager:
@@ -218,11 +224,30 @@ class ReplicaManager:
 
     # ---- looking in, checkpoints, end ------------------------------------------------------------------------------------
 
-    def statuses(self, names: Collection[tuple[str, int]] | None = None) -> tuple[ReplicaStatus, ...]:
-        """Returns all replicas, or the named ones with their leader's view; see `replica_statuses`."""
-        return replica_statuses(
-            self.stepper.replicas.values(), self.stepper.trouble.offline.values(), names, self.stepper.clock.now_ms()
-        )
+    def statuses(
+        self, names: Collection[tuple[str, int]] | None = None, keys: Iterable[ReplicaKey] | None = None
+    ) -> tuple[ReplicaStatus, ...]:
+        """Returns all replicas, or the named ones with their leader's view; see `replica_statuses`.
+
+        Args:
+            names: The (topic, partition) of the replicas wanted; None: all.
+            keys: The replicas that are looked at; None: all that can be used, and those that cannot.
+        """
+        usable, now_ms = self.stepper.replicas, self.stepper.clock.now_ms()
+        if keys is not None:
+            return replica_statuses((usable[key] for key in keys if key in usable), (), names, now_ms)
+        return replica_statuses(usable.values(), self.stepper.trouble.offline.values(), names, now_ms)
+
+    async def statuses_in_steps(self, names: Collection[tuple[str, int]] | None) -> tuple[ReplicaStatus, ...]:
+        """Returns the same, some at a time; what else waits for the driver has its turn in between."""
+        call, stepper = self.stepper.driver.call, self.stepper
+        keys = tuple(stepper.replicas)
+        found: list[ReplicaStatus] = []
+        for start in range(0, len(keys), REPLICAS_TOGETHER):
+            found += await call(partial(self.statuses, names, keys[start : start + REPLICAS_TOGETHER]))
+        now_ms = stepper.clock.now_ms()
+        found += await call(lambda: replica_statuses((), stepper.trouble.offline.values(), names, now_ms))
+        return _by_name(found) if len(found) <= SORTED_AT_ONCE else await asyncio.to_thread(_by_name, found)
 
     def describe_log_dirs(self) -> tuple[LogDir, ...]:
         """Returns every log directory, with its replicas and those that move to it."""
@@ -237,6 +262,12 @@ class ReplicaManager:
         await self.stepper.stop()
         await self.retirements.stop()
         self._tails.clear()
+
+
+def _by_name(statuses: Iterable[ReplicaStatus]) -> tuple[ReplicaStatus, ...]:
+    """Returns statuses in the order of `replica_statuses`; of one that went offline meanwhile the last."""
+    by_name = {f"{status.topic}-{status.partition_id}": status for status in statuses}
+    return tuple(by_name[name] for name in sorted(by_name))
 
 
 def _require_later_epoch(replica: Replica) -> None:

@@ -316,7 +316,7 @@ class RequestHandlers:
             quorum_replicas=tuple(
                 QuorumReplica(node_id, end) for node_id, end in sorted(quorum.voter_end_offsets.items())
             ),
-            replicas=await manager.stepper.driver.call(lambda: manager.statuses(names)),
+            replicas=await manager.statuses_in_steps(names),
             rss_bytes=resident_bytes(),
             version=__version__,
         )

@@ -101,7 +101,7 @@ class LookUps:
             case EpochEndsRequest():
                 return EpochEndsResponse(await self._in_steps(self.epoch_end, request.partitions))
             case FindCutsRequest():
-                return await self._stepper.driver.call(lambda: self.find_cuts(request))
+                return await self.find_cuts(request)
             case LocateSegmentsRequest():
                 return await self._stepper.driver.call(lambda: self.locations.locate(request))
 
@@ -216,8 +216,8 @@ class LookUps:
             leader_id=self._stepper.config.node_id,
         )
 
-    def find_cuts(self, request: FindCutsRequest) -> FindCutsResponse:
-        """Tells readers that share the work of a partition where to cut it, where this broker leads it; it must run on the driver.
+    async def find_cuts(self, request: FindCutsRequest) -> FindCutsResponse:
+        """Tells readers that share the work of a partition where to cut it, where this broker leads it.
 
         Raises:
             MalformedFrameError: There are more partitions than one request may name.
@@ -225,7 +225,9 @@ class LookUps:
         check_partitions(len(request.partitions))
         cuts_max = max(1, CUTS_MAX // max(1, len(request.partitions)))
         return FindCutsResponse(
-            tuple(self._find_cuts(each, request.target_bytes, cuts_max) for each in request.partitions)
+            await self._in_steps(
+                partial(self._find_cuts, target_bytes=request.target_bytes, cuts_max=cuts_max), request.partitions
+            )
         )
 
     def _find_cuts(self, partition: FindCutsPartition, target_bytes: int, cuts_max: int) -> FindCutsResult:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
 from broker_kit import TOPIC, TOPIC_ID, batch, registered, rig, topic
 
+from replog.broker.replicas import replica_manager
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.views import has_awaited_ends
 from replog.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
@@ -29,6 +35,24 @@ async def test_a_named_leader_comes_with_what_it_knows_of_the_others() -> None:
             ReplicaProgress(2, 0, 0, lag_records=1, lag_ms=700, broker_epoch=102, lag_bytes=size),
             ReplicaProgress(3, -1, -1, lag_records=1, lag_ms=-1, broker_epoch=-1, lag_bytes=size),
         )
+
+
+async def test_many_replicas_are_told_some_at_a_time_and_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replica_manager, "REPLICAS_TOGETHER", 2)
+    async with rig() as it:
+        for number in range(5):
+            await it.apply(*BROKERS, *topic((1, 2), name=f"t{number}", topic_id=UUID(int=200 + number)))
+        steps: list[int] = []
+        statuses = it.manager.statuses
+
+        def noted(names: Any, keys: Sequence[ReplicaKey]) -> Any:
+            steps.append(len(keys))
+            return statuses(names, keys)
+
+        monkeypatch.setattr(it.manager, "statuses", noted)
+        assert await it.manager.statuses_in_steps(None) == statuses()
+        assert steps == [2, 2, 1]
+        assert [each.topic for each in await it.manager.statuses_in_steps({("t3", 0)})] == ["t3"]
 
 
 async def test_without_names_all_replicas_are_told_shortly() -> None:
