@@ -6,14 +6,9 @@ that one partition too many of each topic goes to the same first members, and th
 
 from __future__ import annotations
 
-from replog.coordinator.assignors.model import (
-    Assignment,
-    Members,
-    TopicPartition,
-    Topics,
-    assignment_of,
-    readers_by_topic,
-)
+from uuid import UUID
+
+from replog.coordinator.assignors.model import Assignment, Members, Topics, readers_by_topic
 
 
 def assign_ranges(members: Members, topics: Topics) -> dict[str, Assignment]:
@@ -26,12 +21,13 @@ def assign_ranges(members: Members, topics: Topics) -> dict[str, Assignment]:
     Returns:
         The partitions of each member.
     """
-    given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+    given: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
     for topic_id, readers in readers_by_topic(members, topics).items():
         least, extra = divmod(topics[topic_id], len(readers))
         start = 0
         for place, member_id in enumerate(readers):
             end = start + least + (place < extra)
-            given[member_id] += [(topic_id, partition) for partition in range(start, end)]
+            if end > start:
+                given[member_id][topic_id] = frozenset(range(start, end))
             start = end
-    return {member_id: assignment_of(partitions) for member_id, partitions in given.items()}
+    return dict(given)

@@ -18,11 +18,8 @@ from uuid import UUID
 from replog.coordinator.assignors.model import (
     Assignment,
     Members,
-    TopicPartition,
     Topics,
-    assignment_of,
     in_order,
-    partitions_of,
     readers_by_topic,
 )
 
@@ -38,30 +35,33 @@ def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
         The partitions of each member.
     """
     readers = readers_by_topic(members, topics)
-    kept = _kept(members, topics)
-    taken = {each for partitions in kept.values() for each in partitions}
+    kept, taken = _kept(members, topics)
     shares = _Shares(kept, readers)
     for topic_id in sorted(readers, key=lambda each: (len(readers[each]), each)):
-        for partition in range(topics[topic_id]):
-            if (topic_id, partition) not in taken:
-                shares.give(topic_id, partition)
+        for partition in sorted(set(range(topics[topic_id])).difference(taken.get(topic_id, ()))):
+            shares.give(topic_id, partition)
     shares.balance()
     return shares.result()
 
 
-def _kept(members: Members, topics: Topics) -> dict[str, set[TopicPartition]]:
-    """Returns what each member keeps, members in an order that outlives restarts; nobody has what another one has."""
-    taken: set[TopicPartition] = set()
-    kept: dict[str, set[TopicPartition]] = {}
+def _kept(members: Members, topics: Topics) -> tuple[dict[str, dict[UUID, list[int]]], dict[UUID, set[int]]]:
+    """Returns what each member keeps, members in an order that outlives restarts, and what all keep together.
+
+    Nobody has what another one has.
+    By topic: a set of ten thousand pairs would ask each id for its hash several times, most of the time of an assignment.
+    """
+    taken: dict[UUID, set[int]] = {}
+    kept: dict[str, dict[UUID, list[int]]] = {}
     for member_id in in_order(members):
         member = members[member_id]
-        kept[member_id] = {
-            (topic_id, partition)
-            for topic_id, partition in partitions_of(member.target) - taken
-            if topic_id in member.topic_ids and partition < topics.get(topic_id, 0)
-        }
-        taken |= kept[member_id]
-    return kept
+        owned = kept[member_id] = {}
+        for topic_id in sorted(member.topic_ids & member.target.keys()):
+            count, others = topics.get(topic_id, 0), taken.setdefault(topic_id, set())
+            found = sorted(each for each in member.target[topic_id] - others if each < count)
+            others.update(found)
+            if found:
+                owned[topic_id] = found
+    return kept, taken
 
 
 class _Shares:
@@ -70,8 +70,8 @@ class _Shares:
     Topics that the same members read have one heap: a group reads hundreds of topics, and as a rule each member all of them.
     """
 
-    def __init__(self, given: dict[str, set[TopicPartition]], readers: dict[UUID, list[str]]) -> None:
-        self._counts = {member_id: len(partitions) for member_id, partitions in given.items()}
+    def __init__(self, given: dict[str, dict[UUID, list[int]]], readers: dict[UUID, list[str]]) -> None:
+        self._counts = {member_id: sum(map(len, owned.values())) for member_id, owned in given.items()}
         self._places = {member_id: place for place, member_id in enumerate(given)}
         keys = {topic_id: tuple(members) for topic_id, members in readers.items()}
         heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
@@ -81,16 +81,13 @@ class _Shares:
             heapify(heap)
             for member_id in members:
                 self._heaps_of[member_id].append(heap)
-        self._owned: dict[str, dict[UUID, list[int]]] = {member_id: {} for member_id in given}
-        for member_id, partitions in given.items():
-            for topic_id, partition in sorted(partitions):
-                self._owned[member_id].setdefault(topic_id, []).append(partition)
+        self._owned = given
         self._fewest = {topic_id: heaps[members] for topic_id, members in keys.items()}
 
     def result(self) -> dict[str, Assignment]:
         """Returns the partitions of each member."""
         return {
-            member_id: assignment_of((topic_id, each) for topic_id, partitions in owned.items() for each in partitions)
+            member_id: {topic_id: frozenset(owned[topic_id]) for topic_id in sorted(owned) if owned[topic_id]}
             for member_id, owned in self._owned.items()
         }
 

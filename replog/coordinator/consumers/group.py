@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
-from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of
 from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.records import group_removal
 from replog.coordinator.instances import check_instance
@@ -207,14 +208,17 @@ class ConsumerGroup:
     def replay_current(self, member_id: str, current: MemberAssignment | None) -> None:
         """Keeps what a member has, and that nobody else has it."""
         old = self.current.pop(member_id, None)
-        if old is not None:
-            for partition in partitions_of(old.assigned) | partitions_of(old.revoked):
-                if self.holders.get(partition) == member_id:
-                    del self.holders[partition]
         if current is not None:
             self.current[member_id] = current
-            for partition in partitions_of(current.assigned) | partitions_of(current.revoked):
-                self.holders[partition] = member_id
+        before, after = _held(old), _held(current)
+        for topic_id, partitions in before.items():
+            for each in partitions - after.get(topic_id, frozenset()):
+                if self.holders.get((topic_id, each)) == member_id:
+                    del self.holders[topic_id, each]
+        for topic_id, partitions in after.items():
+            for each in partitions:
+                if self.holders.get((topic_id, each)) != member_id:
+                    self.holders[topic_id, each] = member_id
 
     def replay_target(self, member_id: str, target: Assignment | None) -> None:
         """Keeps what a member is to have."""
@@ -222,6 +226,16 @@ class ConsumerGroup:
             self.targets.pop(member_id, None)
         else:
             self.targets[member_id] = target
+
+
+def _held(current: MemberAssignment | None) -> dict[UUID, frozenset[int]]:
+    """Returns the partitions that a member has or has to give back."""
+    if current is None:
+        return {}
+    held = dict(current.assigned)
+    for topic_id, partitions in current.revoked.items():
+        held[topic_id] = held.get(topic_id, frozenset()) | partitions
+    return held
 
 
 class ConsumerGroups:

@@ -196,3 +196,25 @@ def test_topics_that_the_same_members_read_cost_no_more_than_one(monkeypatch: py
     both_read = assign_uniformly(again(all_reading(topics, "a", "b"), alone), topics)
     assert counts(both_read) == [100, 100]
     assert pushes < 10 * 200
+
+
+class CountedId(UUID):
+    """A topic id that counts how often it is looked up."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        type(self).hashed += 1
+        return super().__hash__()
+
+
+@pytest.mark.parametrize("assign", [assign_uniformly, assign_ranges])
+def test_what_is_kept_is_not_looked_up_one_by_one(assign: Assignor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a member of a group that reads ten thousand partitions does not hold the loop for long when it joins."""
+    topic_id = CountedId(int=7)
+    members = {name: AssignedMember(frozenset({topic_id})) for name in "ab"}
+    targets = assign(members, {topic_id: 1_000})
+    members = {name: AssignedMember(frozenset({topic_id}), None, targets[name]) for name in "ab"}
+    monkeypatch.setattr(CountedId, "hashed", 0)
+    assert assign(members, {topic_id: 1_000}) == targets
+    assert CountedId.hashed < 100
