@@ -84,23 +84,6 @@ def test_ctrl_c_ends_produce_with_a_count(directory: Path) -> None:
         assert process.stderr.read() == b""
 
 
-def test_a_file_with_a_bad_line(directory: Path, tmp_path: Path) -> None:
-    good("topics", "create", "lines", "--dir", directory)
-    (tmp_path / "lines").write_text("a:1\nb:2\nlonely\nc:3\n")
-    done = replog("produce", "lines", "--file", tmp_path / "lines", "--key-separator", ":", "--dir", directory)
-    assert (done.status, done.out) == (2, "2 records acknowledged\n")
-    assert done.err.startswith('error: line 3 has no ":" between key and value. 2 records before it acknowledged')
-    (tmp_path / "long").write_text("a\n" + "b" * 2_000_000 + "\nc\n")
-    done = replog("produce", "lines", "--file", tmp_path / "long", "--dir", directory)
-    assert (done.status, done.out) == (1, "1 record acknowledged\n")
-    assert done.err.startswith("error: line 2 is too long: 2,000,000 bytes, and lines takes ")
-    advice = done.err.split("`")[1].removeprefix("replog ").split()
-    assert good(*advice, "--dir", directory).startswith("max.message.bytes=")
-    done = replog("produce", "lines", "--file", tmp_path / "long", "--dir", directory)
-    assert (done.status, done.out, done.err) == (0, "3 records acknowledged\n", "")
-    assert good("consume", "lines", "--dir", directory) == f"1\n2\na\na\n{'b' * 2_000_000}\nc\n"
-
-
 def shell(line: str, *, stdin: str = "") -> Done:
     """A line of bash; `replog` in it is the command of this interpreter."""
     whole = f'replog() {{ {shlex.join(command())} "$@"; }}\n{line}'

@@ -101,26 +101,6 @@ def test_brokers_are_listed_drained_and_not_unregistered_alive(run: Run) -> None
     good(run, "topics", "delete", "everywhere")
 
 
-def test_configurations_are_set_and_shown_with_their_source(run: Run) -> None:
-    good(run, "topics", "create", "configured")
-    assert good(run, "configs", "set", "--topic", "configured", "retention.ms=5000") == "retention.ms=5000\n"
-    assert good(run, "configs", "set", "log.retention.bytes=77777") == "log.retention.bytes=77777\n"
-    assert good(run, "configs", "set", "--broker", 2, "log.retention.ms=99") == "log.retention.ms=99\n"
-    of_topic = good(run, "configs", "get", "--topic", "configured", "retention.ms", "retention.bytes", "segment.bytes")
-    assert (
-        of_topic
-        == "retention.ms=5000  (topic)\nretention.bytes=77777  (cluster)\nsegment.bytes=1073741824  (default)\n"
-    )
-    assert good(run, "configs", "get", "--broker", 2, "log.retention.ms") == "log.retention.ms=99  (broker)\n"
-    assert good(run, "configs", "set", "--topic", "configured", "retention.ms=") == "retention.ms removed\n"
-    assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
-    done = run("configs", "set", "node.id=4")
-    assert (done.status, done.out) == (2, "")
-    assert 'error: configuration "node.id" is static: it is set in the configuration file of a node' in done.err
-    assert "valid" in good(run, "configs", "set", "--validate-only", "--topic", "configured", "retention.ms=1")
-    assert "(default)" in good(run, "configs", "get", "--topic", "configured", "retention.ms")
-
-
 def test_a_node_says_all_that_it_goes_by(run: Run, directory: Path) -> None:
     good(run, "configs", "set", "--broker", 3, "log.roll.ms=777")
     wanted = ("node.id", "log.roll.ms", "broker.session.timeout.ms", "log.segment.bytes")
@@ -148,25 +128,6 @@ def test_nodes_that_are_none(run: Run, directory: Path) -> None:
     assert (done.status, done.err) == (2, f"error: there is no node 9 in {directory}; its nodes are 1, 2, 3\n")
     done = run("configs", "describe", "--node", 1, "log.segment.byte")
     assert (done.status, 'Did you mean "log.segment.bytes"?' in done.err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("set", "--topic", "configured", "retention.mss=1"), 'Did you mean "retention.ms"'),
-        (("set", "--topic", "configured", "retention.ms=soon"), "not a whole number"),
-        (("set", "--topic", "nowhere", "retention.ms=1"), "nowhere"),
-        (("set", "--topic", "t", "--broker", 1, "retention.ms=1"), "exclude each other"),
-        (("set", "retention.ms"), "is not KEY=VALUE"),
-        (("get", "--topic", "nowhere"), 'there is no topic "nowhere"'),
-        (("get", "--broker", 77), 'there is no broker "77"'),
-        (("get", "nothing.known"), "Without a key all are shown"),
-    ],
-)
-def test_configurations_that_are_none(run: Run, arguments: tuple[object, ...], words: str) -> None:
-    done = run("configs", *arguments)
-    assert done.status in {1, 2}
-    assert words in done.err
 
 
 def test_partitions_are_added_moved_and_led_by_their_first_replica(run: Run, tmp_path: Path) -> None:
@@ -234,26 +195,6 @@ def test_a_node_of_another_cluster_is_not_formatted_over_its_peers(directory: Pa
     assert f"belongs to cluster {cluster_id}" in done.err
     assert not (tmp_path / "data").exists()
     assert run("storage", "format", "--config", file, "--cluster-id", cluster_id).status == 0
-
-
-def test_records_are_deleted(run: Run) -> None:
-    good(run, "topics", "create", "short", "--partitions", 1, "--replication-factor", 3)
-    assert run("produce", "short", stdin="a\nb\nc\n").out == "3 records acknowledged\n"
-    assert good(run, "topics", "delete-records", "short-0=2") == "short-0 starts at 2\n"
-    assert good(run, "topics", "delete-records", "short-0=end") == "short-0 starts at 3\n"
-    assert "high watermark is 3" in run("topics", "delete-records", "short-0=9").err
-    assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err
-
-
-def test_lines_are_compressed_and_read_back(run: Run) -> None:
-    good(run, "topics", "create", "packed", "--partitions", 1, "--replication-factor", 3)
-    lines = "".join(f"{n} the same words again and again\n" for n in range(500))
-    assert run("produce", "packed", "--compression", "gzip", stdin=lines).out == "500 records acknowledged\n"
-    assert run("consume", "packed").out == lines
-    described = [json.loads(line) for line in good(run, "log-dirs", "describe", "--broker", 1, "--json").splitlines()]
-    (size_bytes,) = [each["size_bytes"] for one in described for each in one["replicas"] if each["topic"] == "packed"]
-    assert 0 < size_bytes < len(lines) / 2
-    assert "not one of 'none', 'gzip'" in run("produce", "packed", "--compression", "brotli", stdin="a\n").err
 
 
 def test_log_directories_are_described_and_a_move_to_none_of_them_is_refused(run: Run, directory: Path) -> None:

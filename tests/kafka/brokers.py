@@ -98,7 +98,8 @@ def of_replog(cluster: ServedCluster) -> Broker:
 
     def create(name: str, partitions: int, configs: Mapping[str, str]) -> UUID:
         topic_id = cluster.create_topic(name, partitions, configs)
-        _wait_until_led(cluster.bootstrap_servers, name, partitions)
+        if len(cluster.local.nodes) == 1:  # else each partition has another leader, which our clients find
+            _wait_until_led(cluster.bootstrap_servers, name, partitions)
         return topic_id
 
     def read(topic: str, count: int) -> list[Got]:

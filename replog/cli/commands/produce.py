@@ -131,18 +131,21 @@ async def _produce(
 
 
 async def _batch_bytes_max(admin: Admin, topic: str) -> int:
-    """Asks for the topic's max.message.bytes: its own, else the cluster's.
+    """Asks for the topic's max.message.bytes, which is in no metadata of Apache Kafka: its own, else the cluster's.
 
     Raises:
         UnknownTopicOrPartitionError: There is no such topic.
     """
-    from replog.client.admin.operations import CLUSTER
+    from replog.errors import UnknownTopicOrPartitionError
     from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+    from replog.metadata.records import ResourceType
 
-    (described,) = (await admin.describe_topics([topic])).values()
-    values = {config.name: config.value for config in await admin.describe_configs(CLUSTER)}
-    own = {entry.name: entry.value for entry in described.configs}.get(MAX_MESSAGE_BYTES.name)
-    return int(own or values.get(MAX_MESSAGE_BYTES.cluster_name) or MAX_MESSAGE_BYTES.default)
+    await admin.describe_topics([topic])
+    values: dict[str, str | None] = {}
+    with contextlib.suppress(UnknownTopicOrPartitionError):  # of a broker that has not heard of it yet
+        of_topic = await admin.describe_configs((ResourceType.TOPIC, topic))
+        values = {config.name: config.value for config in of_topic}
+    return int(values.get(MAX_MESSAGE_BYTES.name) or MAX_MESSAGE_BYTES.default)
 
 
 def _tell(count: str) -> None:

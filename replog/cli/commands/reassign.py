@@ -265,8 +265,24 @@ async def _reassign(
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the controller"):
             if throttle:
+                await _require_throttles(admin)
                 await _set_throttle(admin, throttle)
             return await admin.reassign_partitions(moves)
+
+
+async def _require_throttles(admin: Admin) -> None:
+    """Raises UsageError where a rate alone throttles nothing: brokers of Apache Kafka want the replicas named."""
+    from replog.cli.errors import UsageError
+    from replog.client.cluster.image import are_kafkas
+
+    if are_kafkas((await admin.describe_cluster()).brokers):
+        raise UsageError(
+            "--throttle",
+            "",
+            "Apache Kafka throttles only replicas that the topics name: set leader.replication.throttled.replicas=* and "
+            "follower.replication.throttled.replicas=* of each topic, and the two rates, by `replog configs set`, and leave "
+            "--throttle out",
+        )
 
 
 async def _set_throttle(admin: Admin, bytes_per_s: int | None) -> None:

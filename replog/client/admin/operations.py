@@ -46,8 +46,10 @@ from replog.errors import (
     BrokerIdNotRegisteredError,
     BrokerNotAvailableError,
     ErrorCode,
+    InvalidRequestError,
     ReplogError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
 )
 from replog.errors.choices import require_choice
 from replog.errors.from_code import error_from_code
@@ -163,8 +165,18 @@ class Operations:
         _require_resource(resource)
         request, within_ms = DescribeConfigsRequest(*resource), self._limit_ms(timeout_ms)
         broker = await self._broker_named(resource, within_ms)
+        if broker is None and resource[0] is ResourceType.BROKER and resource[1] and self._view.image.is_counted:
+            raise InvalidRequestError(
+                f'there is no broker "{resource[1]}" in service'
+            )  # as none of Kafka's would say it
         if broker is None:  # a topic, the cluster, or a broker that does not exist, as any other will tell
-            response = await self._view.call_any(request, timeout_ms=within_ms, what="describe configs")
+            try:
+                response = await self._view.call_any(request, timeout_ms=within_ms, what="describe configs")
+            except UnknownTopicOrPartitionError as error:
+                if str(error) != error.code.name:
+                    raise
+                # Kafka tells the code only
+                raise UnknownTopicOrPartitionError(f'there is no topic "{resource[1]}"') from None
         else:
             try:
                 response = await self._view.call(address_of(broker), request, timeout_ms=within_ms)

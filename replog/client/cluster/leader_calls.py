@@ -24,6 +24,17 @@ from replog.waiting.asks import Asks
 
 _STALE_CODES = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.KAFKA_STORAGE_ERROR})
 
+_ADVICE = {
+    ErrorCode.MESSAGE_TOO_LARGE: "a batch is larger than max.message.bytes of the topic; raise that, or send smaller records or "
+    "batches (batch_size_bytes)",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas of the topic asks for; start their brokers",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "fewer replicas are in sync than min.insync.replicas of the topic asks for, since "
+    "it was appended; start their brokers",
+    ErrorCode.POLICY_VIOLATION: "the brokers forbid it; of a topic with cleanup.policy=compact no records are deleted by offset",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is not in the log, or above its high watermark",
+}
+"""Causes and next steps of errors for which a broker has told no text."""
+
 NAMED_MAX = 5
 """Partitions that one error names."""
 
@@ -77,6 +88,8 @@ def partition_error(code: ErrorCode, message: str, partition: TopicPartition) ->
     "Unknown partition" and a storage failure come from one replica: they may be different at the next leader, so they
     are retriable here.  Whether the topic is really gone is what newer metadata says.
     """
+    if message in {"", code.name} and code in _ADVICE:  # Kafka's answers have no room for more
+        message = f"{code.name}: {_ADVICE[code]}"
     text = message if str(partition) in message else f"{partition}: {message or code.name}"
     if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return UnknownTopicIdError(text)
