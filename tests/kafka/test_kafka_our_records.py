@@ -102,6 +102,14 @@ async def test_a_record_that_is_too_large_is_refused_and_the_next_one_taken(serv
         assert (await (await producer.send(one, b"next"))).offset == 0
 
 
+async def test_batches_are_as_small_as_the_topic_wants_them(serving: Broker) -> None:
+    topic = await asyncio.to_thread(serving.topic, 1, max_message_bytes=20_000)
+    async with Producer(serving.servers) as producer:
+        await (await producer.send_many(topic, [b"x" * 1_000] * 200))
+        sent = [await producer.send(topic, b"x" * 1_000) for _ in range(200)]
+        assert [(await each).offset for each in sent] == list(range(200, 400))
+
+
 @served(functions.SEEK)
 @served(functions.OFFSETS)
 async def test_places_by_time_and_beyond_the_ends(serving: Broker, one: str) -> None:

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView, expect
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
@@ -23,9 +23,11 @@ from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
-from replog.errors import BrokerClosedError, LeaderNotAvailableError, UnknownTopicOrPartitionError
+from replog.errors import BrokerClosedError, LeaderNotAvailableError, ReplogError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
+from replog.metadata.records import ResourceType
 from replog.records import Codec, OpenBatches, StickyPartition
+from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
@@ -40,6 +42,7 @@ class TopicQueues:
     Args:
         sticky: Where records without a key go for now; None: the partitioner has an object of its own.
         on_ready: A function that is told of a queue that may have something to send without a new record in it.
+        message_bytes_max: The bound of a batch, where the metadata do not tell those of topics; None: they do.
 
     Attributes:
         open_batches: The open batches of the queues.
@@ -53,6 +56,7 @@ class TopicQueues:
         *,
         sticky: StickyPartition | None = None,
         on_ready: Callable[[PartitionQueue], None],
+        message_bytes_max: int | None = None,
     ) -> None:
         self.open_batches = OpenBatches(sticky)
         self.name = info.name
@@ -60,6 +64,7 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []
         self.available: tuple[int, ...] = ()
         self._on_ready = on_ready
+        self._message_bytes_max = message_bytes_max
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
@@ -75,7 +80,8 @@ class TopicQueues:
                 on_ready=self._on_ready,
             )
             self.queues.append(queue)
-        batch_bytes_max = min(accumulator.settings.batch_size_bytes, _message_bytes_max(info))
+        message_bytes_max = self._message_bytes_max or _message_bytes_max(info)
+        batch_bytes_max = min(accumulator.settings.batch_size_bytes, message_bytes_max)
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)
@@ -218,20 +224,33 @@ class Router:
         """
         if (queues := self.topics.get(topic)) is not None and len(queues.queues) >= partitions_count:
             return queues
-        info = await self._view.topic_or_raise(
-            topic, partitions_count=partitions_count, within_ms=self._visible_within_ms
-        )
+        within_ms, asked = self._visible_within_ms, None
+        info = await self._view.topic_or_raise(topic, partitions_count=partitions_count, within_ms=within_ms)
+        if self._view.image.is_counted and topic not in self.topics:
+            asked = await self._asked_message_bytes_max(topic)
+            info = await self._view.topic_or_raise(topic, partitions_count=partitions_count, within_ms=within_ms)
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:
             # only a default partitioner leaves the choice to whoever has the open batches
             sticky = self._partitioner.sticky(topic) if type(self._partitioner) is DefaultPartitioner else None
-            queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route)
+            queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route, message_bytes_max=asked)
             self.topics[topic] = queues
             self.open_batches[topic] = queues.open_batches
             for queue in queues.queues:
                 queue.leader = self._view.leader(queue.topic, queue.partition_id)
         return queues
+
+    async def _asked_message_bytes_max(self, topic: str) -> int | None:
+        """Asks brokers of Apache Kafka, whose metadata leave out configurations; None: nobody tells it."""
+        request, what = DescribeConfigsRequest(ResourceType.TOPIC, topic), f"look up max.message.bytes of {topic}"
+        try:
+            answer = await self._view.call_any(request, timeout_ms=self._visible_within_ms, what=what)
+            configs = expect(answer, DescribeConfigsResponse).configs
+        except ReplogError:
+            return None
+        value = next((one.value for one in configs if one.name == MAX_MESSAGE_BYTES.name), None)
+        return int(value) if value else None
 
     async def close(self) -> None:
         """Stops the senders; what they had in flight is back in its queues."""
