@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from kafka_cluster import KafkaCluster
+from served_cluster import served_cluster
 
 from replog.cli.commands.quorum import summary as quorum_summary
 from replog.cli.views.health import sentence
@@ -132,21 +133,30 @@ class _StaleTransport(KafkaTransport):
         return made
 
 
-async def test_a_broker_that_refuses_tells_who_leads(two_kafkas: KafkaCluster, admin: Admin) -> None:
-    topic = (await admin.create_topic("named", assignments=[[2, 1]])).name
-    servers = two_kafkas.servers
-    async with (
-        asyncio.timeout(WITHIN_S),
-        Producer(servers, transport=_StaleTransport()) as producer,
-        Consumer(servers, transport=_StaleTransport()) as consumer,
-    ):
-        await consumer.assign([(topic, 0)], start="earliest")
-        for number, leader in enumerate((2, 1)):
-            await led_by(admin, topic, leader)
-            assert (await (await producer.send(topic, b"%d" % number))).offset == number
-            assert (await anext(consumer)).value == b"%d" % number
-            await admin.reassign_partitions({(topic, 0): [1, 2]})
-            await admin.elect_leaders([(topic, 0)])
+@pytest.fixture(scope="module", params=["replog", pytest.param("kafka", marks=pytest.mark.kafka)])
+def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The brokers 1 and 2 of either kind."""
+    if request.param == "kafka":
+        yield request.getfixturevalue("two_kafkas").servers
+        return
+    with served_cluster(tmp_path_factory.mktemp("two") / "cluster", nodes=2) as cluster:
+        yield cluster.bootstrap_servers
+
+
+async def test_a_broker_that_refuses_tells_who_leads(servers: str) -> None:
+    async with asyncio.timeout(WITHIN_S), Admin(servers) as admin:
+        topic = (await admin.create_topic("named", assignments=[[2, 1]])).name
+        async with (
+            Producer(servers, transport=_StaleTransport()) as producer,
+            Consumer(servers, transport=_StaleTransport()) as consumer,
+        ):
+            await consumer.assign([(topic, 0)], start="earliest")
+            for number, leader in enumerate((2, 1)):
+                await led_by(admin, topic, leader)
+                assert (await (await producer.send(topic, b"%d" % number))).offset == number
+                assert (await anext(consumer)).value == b"%d" % number
+                await admin.reassign_partitions({(topic, 0): [1, 2]})
+                await admin.elect_leaders([(topic, 0)])
 
 
 async def test_what_moves_is_told(two_kafkas: KafkaCluster, admin: Admin) -> None:
