@@ -6,16 +6,20 @@ All of it with the oldest Kafka that they are for comes in campaigns (`mark.camp
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import client_functions as functions
 import pytest
 from brokers import KINDS, OLDEST_KAFKA, Broker, broker_of
 from confluent_kafka import Producer as OtherProducer
+from raw_client import RawClient
 
 from replog.client import Admin, Consumer, Producer
 from replog.client.admin.health import BrokerStanding, cluster_health
+from replog.client.protocol.fetch_session import LinkFetchSession
 from replog.errors import OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
+from replog.wire.messages.fetch import FetchRequest, FetchResponse
 
 COUNT = 5_000
 
@@ -41,6 +45,12 @@ def one(serving: Broker) -> str:
 def three(serving: Broker) -> str:
     """A topic with three partitions."""
     return serving.topic(3)
+
+
+@pytest.fixture
+def twelve(serving: Broker) -> str:
+    """A topic with twelve partitions."""
+    return serving.topic(12)
 
 
 async def read_values(consumer: Consumer, count: int) -> list[bytes | None]:
@@ -123,6 +133,54 @@ async def test_places_by_time_and_beyond_the_ends(serving: Broker, one: str) -> 
         await consumer.assign([(topic, 0)], start={(topic, 0): 99})
         with pytest.raises(OffsetOutOfRangeError, match="offset 99 does not exist; the log has offsets 0 to 10"):
             await consumer.poll(timeout_ms=10_000)
+
+
+async def test_fetches_name_what_is_new_and_a_session_that_is_gone_begins_anew(
+    serving: Broker, twelve: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a reader of many partitions does not name and hear of all of them each time, and none is forgotten on the way."""
+    topic, count = twelve, 12
+    sent: list[tuple[int, int, int]] = []
+    real = LinkFetchSession.request
+
+    def noted(self: LinkFetchSession, fetch: Any) -> Any:
+        request = real(self, fetch)
+        named = sum(len(each.partitions) for each in request.topics)
+        sent.append((request.session_id, request.session_epoch, named))
+        return request
+
+    monkeypatch.setattr(LinkFetchSession, "request", noted)
+    async with Producer(serving.servers) as producer, Consumer(serving.servers, fetch_max_wait_ms=100) as consumer:
+        await consumer.assign([(topic, number) for number in range(count)], start="earliest")
+
+        async def write_and_read(value: bytes) -> None:
+            for number in range(count):
+                await (await producer.send(topic, value, partition=number))
+            found = await read_values(consumer, count)
+            assert found == [value] * count
+
+        await write_and_read(b"first")
+        await until(lambda: any(named == 0 for _, _, named in sent[-2:]))
+        session_id, epoch, _ = next(each for each in sent if each[2] == count)
+        assert (session_id, epoch) == (0, 0)
+        assert max(named for asked_of, _, named in sent if asked_of) < count
+        session_id = sent[-1][0]
+        assert session_id
+        before = len(sent)
+        raw = RawClient(serving.servers)
+        await asyncio.to_thread(raw.ask, FetchRequest(session_id=session_id, session_epoch=-1), 17, FetchResponse)
+        raw.connection.close()
+        await write_and_read(b"second")
+        assert any(each[:2] == (0, 0) for each in sent[before:])
+        consumer.seek((topic, 3), 0)
+        assert await read_values(consumer, 2) == [b"first", b"second"]
+        await write_and_read(b"third")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
 
 
 async def test_a_topic_that_is_not_there_is_an_error_of_its_own(serving: Broker) -> None:

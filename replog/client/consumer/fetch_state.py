@@ -180,14 +180,18 @@ class PartitionFetch:
             and now_s >= self.backoff_until_s
         )
 
+    def confirm(self) -> None:
+        """Takes in that a broker serves the partition at the fetch offset, perhaps without anything new to tell."""
+        self._failures_count = 0
+        self.is_at_log_start = False
+
     def accept(self, result: FetchResult, data: Buffer, owner: Any) -> FetchedChunk | None:
         """Takes in a reply without an error; returns the chunk that it brings, None when it brings nothing.
 
         Raises:
             CorruptRecordError: The bytes are not batches that continue at the fetch offset.
         """
-        self._failures_count = 0
-        self.is_at_log_start = False
+        self.confirm()
         self.high_watermark = max(self.high_watermark, result.high_watermark)
         self.log_start_offset = max(self.log_start_offset, result.log_start_offset)
         headers = self._headers(data)

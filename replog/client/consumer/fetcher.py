@@ -206,11 +206,13 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             state.is_in_flight = False
         named: list[NamedLeader] = []
         for result, data in zip(message.results, message.batches, strict=True):
-            state_or_none = waiting.get((result.topic_id, result.partition_id))
+            state_or_none = waiting.pop((result.topic_id, result.partition_id), None)
             if state_or_none is not None and result.fetch_offset == state_or_none.fetch_offset:
                 self._handle_result(state_or_none, result, data)
                 if result.leader_id >= 0:
                     named.append(named_leader(state_or_none.partition.topic, result, message.leaders))
+        for state in waiting.values():  # of which there is nothing new
+            state.confirm()
         if named:  # last: it moves the partitions
             self._view.hear_of_leaders(named)
 

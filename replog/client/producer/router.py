@@ -14,7 +14,7 @@ from weakref import WeakSet
 from replog.client.arguments import require_partition
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView, expect
+from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
@@ -27,7 +27,7 @@ from replog.errors import BrokerClosedError, LeaderNotAvailableError, ReplogErro
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 from replog.metadata.records import ResourceType
 from replog.records import Codec, OpenBatches, StickyPartition
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse
+from replog.rpc.config_messages import DescribeConfigsRequest
 from replog.rpc.metadata_messages import TopicInfo
 from replog.rpc.transport import ConnectionLostError
 
@@ -245,8 +245,7 @@ class Router:
         """Asks brokers of Apache Kafka, whose metadata leave out configurations; None: nobody tells it."""
         request, what = DescribeConfigsRequest(ResourceType.TOPIC, topic), f"look up max.message.bytes of {topic}"
         try:
-            answer = await self._view.call_any(request, timeout_ms=self._visible_within_ms, what=what)
-            configs = expect(answer, DescribeConfigsResponse).configs
+            configs = (await self._view.call_any(request, timeout_ms=self._visible_within_ms, what=what)).configs
         except ReplogError:
             return None
         value = next((one.value for one in configs if one.name == MAX_MESSAGE_BYTES.name), None)

@@ -18,13 +18,7 @@ from replog.client.protocol.fetch_session import LinkFetchSession
 from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import QUESTIONS
-from replog.client.protocol.records import (
-    NO_SESSION_EPOCH,
-    fetch_request,
-    fetch_response,
-    produce_request,
-    produce_response,
-)
+from replog.client.protocol.records import produce_request, produce_response
 from replog.errors import (
     ErrorCode,
     InvalidRequestError,
@@ -293,20 +287,16 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
     """
 
     def __init__(self, link: Link, endpoint: BrokerEnd, cluster_id: str) -> None:
-        super().__init__(link)
+        self._sessions: dict[Link, LinkFetchSession] = {}
         self._endpoint = endpoint
         self._cluster_id = cluster_id
         self._version = link.version(KafkaFetch)
         self._answered = asyncio.Event()
+        super().__init__(link)
 
     async def send(self, message: FetchRequest) -> None:
         link = await self._idle_link()
-        answered = link.send(
-            fetch_request(message, message.partitions, session_epoch=NO_SESSION_EPOCH),
-            self._version,
-            cluster_id=self._cluster_id,
-        )
-        answered.add_done_callback(lambda done: self._take_in(message, done))
+        self._send(link, self._sessions[link], message)
         await link.drain()
 
     async def receive(self) -> FetchResponse:
@@ -326,16 +316,30 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
             self._answered.clear()
             await self._answered.wait()
 
+    def _add(self, link: Link) -> None:
+        self._sessions[link] = LinkFetchSession()
+        super()._add(link)
+
     def _drop(self, link: Link) -> None:
+        del self._sessions[link]
         super()._drop(link)
         self._answered.set()
 
-    def _take_in(self, message: FetchRequest, done: asyncio.Future[memoryview]) -> None:
+    def _send(self, link: Link, session: LinkFetchSession, message: FetchRequest) -> None:
+        answered = link.send(session.request(message), self._version, cluster_id=self._cluster_id)
+        answered.add_done_callback(lambda done: self._take_in(link, session, message, done))
+
+    def _take_in(
+        self, link: Link, session: LinkFetchSession, message: FetchRequest, done: asyncio.Future[memoryview]
+    ) -> None:
         self._answered.set()
         try:
             answer = read_answer(done.result(), KafkaFetched, self._version)
-            asked = {(each.topic_id, each.partition_id): each for each in message.partitions}
-            self._put(fetch_response(message, asked, answer, self._version))
+            response = session.response(message, answer, self._version)
+            if response is None:
+                self._send(link, session, message)
+            else:
+                self._put(response)
         except ReplogError as error:
             self._lose(error)
 

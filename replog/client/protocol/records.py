@@ -34,8 +34,6 @@ BY_ID_FROM: Final = 13
 
 READ_COMMITTED: Final = 1
 
-NO_SESSION_EPOCH: Final = -1
-
 
 P = TypeVar("P", ProducePartition, FetchPartition)
 

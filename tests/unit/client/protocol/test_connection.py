@@ -431,6 +431,28 @@ async def test_fetches_that_wait_have_a_connection_each_and_more_wait_for_one() 
         await stream.close()
 
 
+async def test_a_fetch_whose_session_is_gone_is_sent_again_in_full() -> None:
+    """Goal: who reads hears nothing of it, and no partition waits for ever."""
+    asked: list[tuple[int, int]] = []
+
+    async def forgets(peer: Peer, request: Request) -> None:
+        message = KafkaFetch.read(reader_of(request), request.version)
+        asked.append((message.session_epoch, len(message.topics)))
+        if message.session_epoch == 2:
+            peer.answer(request, KafkaFetched(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+        else:
+            await serving_all(peer, request)
+
+    async with connected(forgets) as (_, connection):
+        stream = await connection.open_fetch(HELLO)
+        for number in range(4):
+            await stream.send(fetch(number))
+            answer = await stream.receive()
+            assert (answer.correlation_id, [each.error for each in answer.results]) == (number, [ErrorCode.NONE])
+        assert asked == [(0, 1), (1, 0), (2, 0), (0, 1), (1, 0)]
+        await stream.close()
+
+
 async def test_idle_connections_that_the_broker_ends_are_replaced() -> None:
     """A broker ends what has been idle for long; the fetches of the others go on."""
     gate = asyncio.Event()
