@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from uuid import UUID
 
@@ -59,6 +59,7 @@ class _Session(Struct, eq=False):
         positions: What it asks for, what it was told, what has moved since.
         names: The names of its topics; empty if it names them by id.
         by_id: Whether it does.
+        manner: What else its last fetch said on which an answer depends.
         used_ms: The time of its last fetch.
         epoch: The epoch that the next fetch has.
         is_asked: Whether its last fetch is not answered.
@@ -70,6 +71,7 @@ class _Session(Struct, eq=False):
     positions: FetchPositions[FetchPartition]
     by_id: bool
     used_ms: float
+    manner: tuple[int, str, bool]
     names: dict[UUID, str] = field(default_factory=dict)
     epoch: int = INITIAL_EPOCH
     is_asked: bool = False
@@ -142,13 +144,13 @@ class FetchSessions:
         if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self.end(request.session_id)
             if request.session_epoch == INITIAL_EPOCH:
-                session = self._begin(named, now_ms, closed)
+                session = self._begin(request, named, now_ms, closed)
         else:
             found = self._of(request, by_id=named.by_id)
             if isinstance(found, ErrorCode):
                 return SessionRefusal(found)
             session = found
-        if session is not None and not self._take_in(session, named, request.forgotten_topics_data):
+        if session is not None and not self._take_in(session, named, request):
             return SessionRefusal(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if session is None or not session.positions.asked:
             self.end(NO_SESSION if session is None else session.session_id)
@@ -204,12 +206,16 @@ class FetchSessions:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         return session
 
-    def _begin(self, named: Named, now_ms: float, closed: asyncio.Future[None] | None) -> _Session | None:
+    def _begin(
+        self, request: FetchRequest, named: Named, now_ms: float, closed: asyncio.Future[None] | None
+    ) -> _Session | None:
         """Begins a session; returns None if there is no room for it."""
         if not named.partitions or not self._make_room(len(named.partitions), now_ms):
             return None
         session_id = self._new_id()
-        session = _Session(session_id, FetchPositions(self._movements), named.by_id, now_ms, closed=closed)
+        session = _Session(
+            session_id, FetchPositions(self._movements), named.by_id, now_ms, _manner(request), closed=closed
+        )
         if closed is not None:
             session.at_end = partial(self._end_of_connection, session_id)
             closed.add_done_callback(session.at_end)
@@ -219,9 +225,12 @@ class FetchSessions:
     def _end_of_connection(self, session_id: int, _closed: asyncio.Future[None]) -> None:
         self.end(session_id)
 
-    def _take_in(self, session: _Session, named: Named, forgotten: Iterable[FetchRequest.ForgottenTopic]) -> bool:
+    def _take_in(self, session: _Session, named: Named, request: FetchRequest) -> bool:
         """Takes in what a fetch asks; returns False, and ends the session, if there is no room for more partitions."""
-        positions = session.positions
+        positions, forgotten = session.positions, request.forgotten_topics_data
+        if session.manner != (manner := _manner(request)):
+            session.manner = manner
+            positions.note(list(positions.asked))
         before = len(positions.asked)
         session.names.update(named.names)
         for key, partition in named.partitions.items():
@@ -253,3 +262,7 @@ class FetchSessions:
             session_id = self._rng.randint(1, _EPOCH_MAX)
             if session_id not in self._sessions:
                 return session_id
+
+
+def _manner(request: FetchRequest) -> tuple[int, str, bool]:
+    return request.isolation_level, request.rack_id, request.offsets_only

@@ -131,6 +131,7 @@ class ReplicaManager:
             return
         take = self._lead if local.registration.leader == self._broker_id else self._follow
         self.stepper.trouble.guard_role(local, lambda: take(local, is_new))
+        self.stepper.fetches.progressed((local.topic_id, local.partition_id))  # of another epoch, or out of sync now
 
     def _lead(self, local: LocalPartition, is_new: bool) -> None:
         reason = self._election_reason(local)
@@ -142,7 +143,6 @@ class ReplicaManager:
             if is_new_epoch:
                 partition_events.leads_on(replica.name, state.leader_epoch, reason)
                 replica.log.assign_epoch_start(state.leader_epoch)
-                self.stepper.fetches.progressed(replica.key)  # fetches of the epoch before are answered now
             self.stepper.step_leader(replica, StateChanged(state))
             if is_new_epoch:
                 self.stepper.leaderships.begun(replica)

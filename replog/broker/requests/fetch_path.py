@@ -343,7 +343,7 @@ class FetchPath:
                 must_tell, goes_on = False, slot.result.error is not ErrorCode.NONE
             else:
                 must_tell = bool(slot.data) or slot.is_news
-                goes_on = must_tell or self._reader.has_something(asked.request, position)
+                goes_on = must_tell or slot.result.high_watermark > position.fetch_offset  # there was no room
             goes_on = goes_on or key in asked.touched
             if positions.tell(key, state_of(slot.result), goes_on=goes_on, has_records=bool(slot.data)) or must_tell:
                 news.append(slot)

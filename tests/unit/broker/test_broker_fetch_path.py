@@ -15,10 +15,12 @@ from replog.broker.requests import fetch_path, fetch_reader
 from replog.errors import ErrorCode
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import BatchHeader, encode_batch, scan
+from replog.replication.fetch_positions import FetchPositions
 from replog.replication.messages import FetchAnswered
 from replog.rpc.messages import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    FetchPartition,
     FetchRequest,
     ListOffsetsPartition,
 )
@@ -162,6 +164,23 @@ async def test_a_follower_outside_of_the_isr_or_of_another_epoch_serves_nobody()
         another_replica = it.fetch(0, replica_id=3)
         await it.settle()
         assert another_replica.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_who_waits_at_a_follower_hears_when_that_leaves_the_isr() -> None:
+    """Goal: a session looks at what moves, and a follower that hears of its leader no more moves nothing."""
+    async with rig(replica_selector="rack-aware") as it:
+        await follower_with(it, 3, 3)
+        session: FetchPositions[FetchPartition] = FetchPositions(it.fetch_path.movements)
+        fetched = it.fetch(3, session=session, max_wait_ms=0)
+        await it.settle()
+        assert fetched.result.error is ErrorCode.NONE
+        waiting, of_session = it.fetch(3), it.fetch(3, keys=(), session=session)
+        await it.settle()
+        assert waiting.is_parked
+        assert of_session.is_parked
+        await it.apply(PartitionChangeRecord(0, TOPIC_ID, isr=(2,)))
+        assert waiting.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert of_session.result.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 async def test_out_of_range_says_what_the_range_is() -> None:

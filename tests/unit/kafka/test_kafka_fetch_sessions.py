@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -57,9 +58,10 @@ class Cache:
         by_id: bool = True,
         now_ms: float = 0,
         closed: asyncio.Future[None] | None = None,
+        **others: Any,
     ) -> FetchTurn | SessionRefusal:
         gone = [FetchRequest.ForgottenTopic("t", topic_id, partitions=[number]) for topic_id, number in forget]
-        request = FetchRequest(session_id=session_id, session_epoch=epoch, forgotten_topics_data=gone)
+        request = FetchRequest(session_id=session_id, session_epoch=epoch, forgotten_topics_data=gone, **others)
         partitions = {key: FetchPartition(*key, (offsets or {}).get(key, 0)) for key in keys}
         names = {} if by_id else {topic_id: "t" for topic_id, _ in keys}
         return self.sessions.turn(request, Named(partitions, names, by_id), now_ms=now_ms, closed=closed)
@@ -114,6 +116,15 @@ def test_later_fetches_look_only_at_what_moved_or_is_asked_anew() -> None:
     assert {key: each.fetch_offset for key, each in found.positions.asked.items()} == {T1: 0, T2: 7, (TOPIC, 3): 0}
     assert cache.told(found) == [T2, (TOPIC, 3)]
     assert cache.held == (1, 3)
+
+
+def test_who_asks_in_another_manner_is_told_of_all() -> None:
+    """Example: behind the last stable offset there are records for a reader that does not mind transactions."""
+    cache = Cache()
+    session_id = cache.begun(T0, T1)
+    for epoch, manner in enumerate(({"isolation_level": 1}, {"isolation_level": 1, "rack_id": "a"}, {}), 1):
+        assert cache.told(cache.ask(session_id, epoch, **manner)) == [T0, T1]
+    assert cache.told(cache.ask(session_id, 4)) == []
 
 
 def test_a_session_without_partitions_ends() -> None:
