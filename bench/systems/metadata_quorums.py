@@ -37,7 +37,7 @@ from replog.metadata.records import ResourceType
 from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest
 from replog.rpc.metadata_messages import MetadataRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest
+from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.rpc.transport import PeerConnection
 from replog.waiting.asks import Asks
 

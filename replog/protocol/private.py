@@ -18,18 +18,22 @@ from msgspec import Struct
 from replog.controller.requests import DrainBroker, DrainBrokerResponse
 from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
 from replog.errors import ErrorCode, MalformedFrameError
-from replog.rpc.config_messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeConfigsRequest,
-    DescribeNodeConfigsResponse,
-)
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest, DescribeLogDirsResponse
 from replog.rpc.messages import FindCutsRequest, FindCutsResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
-from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
+from replog.rpc.node_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    LocateSegmentsRequest,
+    LocateSegmentsResponse,
+)
 from replog.wire.primitives import Reader, Writer
 
 FIRST_KEY: Final = 20_000

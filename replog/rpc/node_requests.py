@@ -10,18 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, TypeAlias
 
-from replog.rpc.config_messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeConfigsRequest,
-    DescribeNodeConfigsResponse,
-)
-from replog.rpc.log_dir_messages import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    MoveReplicaRequest,
-    MoveReplicaResponse,
-)
 from replog.rpc.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -34,16 +22,26 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
     ListOffsetsResponse,
 )
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
-from replog.rpc.quorum_messages import (
+from replog.rpc.node_messages import (
     AddVoterRequest,
     AddVoterResponse,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    LocateSegmentsRequest,
+    LocateSegmentsResponse,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 
 NodeRequest: TypeAlias = (
     ListOffsetsRequest

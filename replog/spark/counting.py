@@ -9,7 +9,7 @@ from replog.client.cluster.view import ClusterView
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRequestError
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest
+from replog.rpc.node_messages import DescribeConfigsRequest
 from replog.spark.options import ReadOptions, parse_read_options
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from replog.spark.worker_client import ask_cluster, now_ms

@@ -17,7 +17,7 @@ from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.host.host_identity import boot_id
-from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
+from replog.rpc.node_messages import LocateSegmentsRequest, LocateSegmentsResponse
 from replog.rpc.transport import ConnectionLostError
 from replog.spark.pieces import Encoded
 from replog.spark.segment_files import SpanReader, UnfitError, open_spans

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from replog.errors import CorruptRecordError
 from replog.records import HEADER_BYTES, consecutive_end, parse_header, scan_checked
-from replog.rpc.segment_messages import STILL_WRITTEN, SegmentSpan
+from replog.rpc.node_messages import STILL_WRITTEN, SegmentSpan
 from replog.spark.pieces import Encoded
 
 FRAME_BYTES = 4 << 20

@@ -23,7 +23,7 @@ from replog.controller.requests import (
 from replog.errors import ErrorCode, ReplogError, RetriableError
 from replog.metadata.records import ConfigRecord, ResourceType
 from replog.rpc.metadata_records import decode_metadata_record
-from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.node_messages import DescribeQuorumRequest, DescribeQuorumResponse
 
 KEY = "log.retention.ms"
 FIRST_VALUE = 10**9

@@ -45,7 +45,7 @@ from replog.rpc.messages import (
     ProduceRequest,
 )
 from replog.rpc.metadata_messages import MetadataRequest, WaitForMetadata
-from replog.rpc.quorum_messages import DescribeQuorumRequest
+from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.rpc.tcp.wire import StreamKind, opening
 from replog.testing.history import History
 from replog.wire.messages.delete_topics import DeleteTopicsRequest as KafkaDelete

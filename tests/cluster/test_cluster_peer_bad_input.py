@@ -25,8 +25,7 @@ from replog.rpc.messages import (
     FetchRequest,
     Hello,
 )
-from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest
+from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest, DescribeQuorumRequest
 from replog.testing.history import History
 from replog_quorum.messages import QuorumError, QuorumFetchResponse
 

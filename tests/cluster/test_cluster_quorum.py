@@ -15,7 +15,7 @@ from cluster_kit import QUICK, StartCluster, say, until
 from replog.client import Admin
 from replog.cluster import LocalCluster
 from replog.errors import ReplogError, RequestTimedOutError, VoterNotFoundError
-from replog.rpc.quorum_messages import DescribeQuorumResponse
+from replog.rpc.node_messages import DescribeQuorumResponse
 
 pytestmark = pytest.mark.cluster
 

@@ -21,8 +21,8 @@ from replog.controller.requests import (
 from replog.errors import ReplogError
 from replog.metadata.records import NO_LEADER, ElectionType
 from replog.metadata.registrations import PartitionRegistration
-from replog.rpc.log_dir_messages import MoveReplicaRequest
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsRequest
+from replog.rpc.node_messages import MoveReplicaRequest
 from replog.testing.simulated_cluster import SimulatedCluster
 from replog_checkpoints import parent_of
 from tests.sim.event_log import EventLog

@@ -20,7 +20,7 @@ from replog.controller.requests import (
 )
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.metadata.records import ResourceType
-from replog.rpc.quorum_messages import AddVoterRequest, RemoveVoterRequest
+from replog.rpc.node_messages import AddVoterRequest, RemoveVoterRequest
 from replog.rpc.transport import ConnectionLostError
 from replog.testing.simulated_cluster import SimulatedClient, SimulatedCluster
 from tests.sim.metadata_cluster_checks import Checker, Outcome, TopicHistory, Violation

@@ -11,17 +11,17 @@ from msgspec import Struct
 from replog.broker.clock import Clock
 from replog.broker.quorum.driver import QuorumDriver
 from replog.errors import InvalidRequestError, NotControllerError
-from replog.rpc.config_messages import DescribeNodeConfigsRequest
-from replog.rpc.node_requests import NodeRequest, NodeResponse
-from replog.rpc.quorum_messages import (
+from replog.rpc.node_messages import (
     AddVoterRequest,
     AddVoterResponse,
+    DescribeNodeConfigsRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     QuorumMember,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
+from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
 from replog_quorum import AddVoter, QuorumReplicaStatus, QuorumStatus, RemoveVoter, Voter
 

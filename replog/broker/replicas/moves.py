@@ -38,7 +38,7 @@ from replog.log.segments.segment_list import LogFiles
 from replog.metadata.config_keys import REPLICA_ALTER_LOG_DIRS_RATE
 from replog.metadata.delta import LocalPartition
 from replog.replication.leader import Leader
-from replog.rpc.log_dir_messages import ReplicaMoveStatus
+from replog.rpc.node_messages import ReplicaMoveStatus
 
 STEP_BYTES = 1 << 20
 """The bytes that are copied at once, and that may be missing when the copy takes the replica's place."""

@@ -34,8 +34,7 @@ from replog.replication.messages import (
     StateChanged,
     Tick,
 )
-from replog.rpc.log_dir_messages import LogDir
-from replog.rpc.node_messages import ReplicaStatus
+from replog.rpc.node_messages import LogDir, ReplicaStatus
 
 _log = logging.getLogger(__name__)
 

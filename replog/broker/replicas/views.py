@@ -16,8 +16,14 @@ from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState
 from replog.replication.leader import Leader
 from replog.replication.messages import PartitionState
-from replog.rpc.log_dir_messages import LogDir, LogDirReplica, ReplicaMoveStatus
-from replog.rpc.node_messages import LeaderView, ReplicaProgress, ReplicaStatus
+from replog.rpc.node_messages import (
+    LeaderView,
+    LogDir,
+    LogDirReplica,
+    ReplicaMoveStatus,
+    ReplicaProgress,
+    ReplicaStatus,
+)
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:

@@ -38,7 +38,7 @@ from replog.metadata.config_keys import (
 from replog.metadata.image import CLUSTER_DEFAULTS, MetadataImage
 from replog.metadata.records import ResourceType
 from replog.protocol.handlers.known_configs import ConfigType, KnownConfig
-from replog.rpc.config_messages import ConfigDescription
+from replog.rpc.node_messages import ConfigDescription
 
 DYNAMIC_KEYS: tuple[ConfigKey, ...] = (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)
 """The keys that may be set while the cluster runs."""

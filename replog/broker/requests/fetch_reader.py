@@ -43,7 +43,7 @@ from replog.rpc.messages import (
     FindCutsPartition,
     ListOffsetsPartition,
 )
-from replog.rpc.segment_messages import LocateSegmentsRequest
+from replog.rpc.node_messages import LocateSegmentsRequest
 
 FETCH_WAIT_MAX_MS = 60_000
 """The longest wait of a fetch, even if it asks for more: its stream may be gone by then."""

@@ -60,18 +60,6 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.rpc.calls import IncomingCall
-from replog.rpc.config_messages import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    DescribeNodeConfigsRequest,
-    DescribeNodeConfigsResponse,
-)
-from replog.rpc.log_dir_messages import (
-    DescribeLogDirsRequest,
-    DescribeLogDirsResponse,
-    MoveReplicaRequest,
-    MoveReplicaResponse,
-)
 from replog.rpc.messages import (
     MAX_API_VERSION,
     MIN_API_VERSION,
@@ -84,10 +72,24 @@ from replog.rpc.messages import (
     ListOffsetsRequest,
 )
 from replog.rpc.metadata_messages import WaitForMetadata
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse, QuorumReplica
+from replog.rpc.node_messages import (
+    AddVoterRequest,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeNodeConfigsRequest,
+    DescribeNodeConfigsResponse,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+    DescribeQuorumRequest,
+    LocateSegmentsRequest,
+    MoveReplicaRequest,
+    MoveReplicaResponse,
+    QuorumReplica,
+    RemoveVoterRequest,
+)
 from replog.rpc.node_requests import NodeRequest, NodeResponse
-from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
-from replog.rpc.segment_messages import LocateSegmentsRequest
 from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
 

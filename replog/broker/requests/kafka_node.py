@@ -25,7 +25,7 @@ from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
-from replog.rpc.quorum_messages import DescribeQuorumRequest
+from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.rpc.request_limits import check_request
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.waiting.asks import Asks

@@ -41,8 +41,8 @@ from replog.rpc.messages import (
     ListOffsetsResponse,
     ListOffsetsResult,
 )
+from replog.rpc.node_messages import LocateSegmentsRequest, LocateSegmentsResponse
 from replog.rpc.request_limits import check_partitions
-from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse
 
 P = TypeVar("P")
 R = TypeVar("R")

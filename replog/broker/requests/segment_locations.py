@@ -17,7 +17,7 @@ from replog.errors import StorageError
 from replog.errors.from_code import error_from_code
 from replog.host.host_identity import boot_id
 from replog.log import FileSpan
-from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
+from replog.rpc.node_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
 
 SPANS_MAX = 64
 """Files of one answer: each costs a system call on the broker's loop."""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from replog.metadata.records import ResourceType
-    from replog.rpc.config_messages import ConfigDescription
+    from replog.rpc.node_messages import ConfigDescription
 
 app = typer.Typer(help="Show and change the configuration of topics, brokers and the cluster.", no_args_is_help=True)
 

@@ -11,7 +11,7 @@ from replog.cli import common
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from replog.rpc.log_dir_messages import LogDir
+    from replog.rpc.node_messages import LogDir
 
 app = typer.Typer(help="Look at the log directories of brokers, and move replicas between them.", no_args_is_help=True)
 

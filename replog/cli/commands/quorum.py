@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
+    from replog.rpc.node_messages import DescribeQuorumResponse, QuorumMember
 
 app = typer.Typer(help="Look at the metadata quorum and change its voters.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
-    from replog.rpc.quorum_messages import QuorumMember
+    from replog.rpc.node_messages import QuorumMember
 
 AWAITED_NAMED_MAX = 5
 """Groups of brokers of which is told how many partitions wait for them."""

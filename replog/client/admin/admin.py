@@ -42,14 +42,16 @@ from replog.errors import (
 from replog.errors.choices import require_at_least
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import ConfigDescription, DescribeNodeConfigsRequest
-from replog.rpc.log_dir_messages import (
+from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, TopicInfo
+from replog.rpc.node_messages import (
+    ConfigDescription,
     DescribeLogDirsRequest,
+    DescribeNodeConfigsRequest,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
     LogDir,
     MoveReplicaRequest,
 )
-from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, TopicInfo
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
 from replog.waiting.ending import Ending
 
 DEFAULT_TIMEOUT_MS = 30_000

@@ -33,8 +33,7 @@ from replog.controller.requests import ConfigEntry
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.records import ResourceType
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import NO_DETAILS, DescribeNodeResponse
-from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import NO_DETAILS, DescribeNodeResponse, DescribeQuorumResponse, QuorumMember
 
 if TYPE_CHECKING:
     from replog.client.admin.admin import Admin

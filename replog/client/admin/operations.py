@@ -54,10 +54,11 @@ from replog.errors import (
 from replog.errors.choices import require_choice
 from replog.errors.from_code import error_from_code
 from replog.metadata.records import ElectionType, ResourceType
-from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
-from replog.rpc.quorum_messages import (
+from replog.rpc.node_messages import (
     AddVoterRequest,
+    ConfigDescription,
+    DescribeConfigsRequest,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RemoveVoterRequest,

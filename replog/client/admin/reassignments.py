@@ -31,10 +31,8 @@ from replog.metadata.config_keys import (
     ConfigKey,
 )
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo
-from replog.rpc.node_messages import DescribeNodeRequest, ReplicaStatus
+from replog.rpc.node_messages import DescribeConfigsRequest, DescribeLogDirsRequest, DescribeNodeRequest, ReplicaStatus
 
 NAMED_MAX = 500
 """Partitions that are named in one question to a broker."""

@@ -27,8 +27,8 @@ from replog.errors import BrokerClosedError, LeaderNotAvailableError, ReplogErro
 from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 from replog.metadata.records import ResourceType
 from replog.records import Codec, OpenBatches, StickyPartition
-from replog.rpc.config_messages import DescribeConfigsRequest
 from replog.rpc.metadata_messages import TopicInfo
+from replog.rpc.node_messages import DescribeConfigsRequest
 from replog.rpc.transport import ConnectionLostError
 
 _NEXT_STEP = "Use `async with` or `with`, or call flush() or close() at the end"

@@ -16,11 +16,7 @@ from datetime import datetime
 from typing import Any, Final, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_max_records
-from replog.client.consumer.consumer import (
-    POLL_RECORDS_MAX,
-    POLL_TIMEOUT_MS,
-    Consumer,
-)
+from replog.client.consumer.consumer import POLL_RECORDS_MAX, POLL_TIMEOUT_MS, Consumer
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.group_settings import AssignmentListener
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS

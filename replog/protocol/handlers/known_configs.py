@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from replog.rpc.config_messages import ConfigDescription
+from replog.rpc.node_messages import ConfigDescription
 
 
 class ConfigType(IntEnum):

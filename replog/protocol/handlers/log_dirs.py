@@ -8,8 +8,8 @@ from replog.errors import ErrorCode, ReplogError, UnknownTopicOrPartitionError
 from replog.log import METADATA_TOPIC
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import NO_TIMEOUT, Call, Failure, KafkaNode, beside, fitting, require_few
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest as DirectoriesAsked
-from replog.rpc.log_dir_messages import LogDir, MoveReplicaRequest
+from replog.rpc.node_messages import DescribeLogDirsRequest as DirectoriesAsked
+from replog.rpc.node_messages import LogDir, MoveReplicaRequest
 from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from replog.errors import ErrorCode, InconsistentClusterIdError, InvalidRequestError
 from replog.log import METADATA_TOPIC
 from replog.protocol.handlers.node import NO_TIMEOUT, NO_TOPIC_ID, Call, Failure, KafkaNode, beside
-from replog.rpc.quorum_messages import AddVoterRequest, QuorumMember, RemoveVoterRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest as MembersAsked
-from replog.rpc.quorum_messages import DescribeQuorumResponse as MembersTold
+from replog.rpc.node_messages import AddVoterRequest, QuorumMember, RemoveVoterRequest
+from replog.rpc.node_messages import DescribeQuorumRequest as MembersAsked
+from replog.rpc.node_messages import DescribeQuorumResponse as MembersTold
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from replog.wire.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from replog.wire.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse

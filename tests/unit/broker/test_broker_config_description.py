@@ -12,7 +12,7 @@ from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEY
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ConfigRecord, ResourceType
-from replog.rpc.config_messages import ConfigDescription
+from replog.rpc.node_messages import ConfigDescription
 
 
 def described(name: str, *records: ConfigRecord, **file: object) -> ConfigDescription:

@@ -11,7 +11,7 @@ from node_kit import node
 
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ErrorCode
 from replog.log.repair.repair import repair_log
-from replog.rpc.quorum_messages import AddVoterRequest
+from replog.rpc.node_messages import AddVoterRequest
 from replog.testing.simulated_cluster import LOG_DIRECTORY, SimulatedCluster
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog.testing.simulated_node import ClusterObserver, SimulatedNode

@@ -21,12 +21,16 @@ from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ElectionType, ResourceType
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
-from replog.rpc.config_messages import DescribeNodeConfigsRequest
 from replog.rpc.grpc.transport import GrpcConnection
 from replog.rpc.metadata_messages import TopicInfo
-from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_messages import (
+    AddVoterRequest,
+    DescribeNodeConfigsRequest,
+    DescribeNodeRequest,
+    DescribeQuorumRequest,
+    RemoveVoterRequest,
+)
 from replog.rpc.node_requests import NodeRequest
-from replog.rpc.quorum_messages import AddVoterRequest, DescribeQuorumRequest, RemoveVoterRequest
 from replog.testing import SimulatedFileSystem
 
 pytestmark = pytest.mark.exhaustive

@@ -14,7 +14,7 @@ from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.broker.quorum.lost_vote import lost_vote
 from replog.errors import NotControllerError
-from replog.rpc.quorum_messages import DescribeQuorumRequest
+from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.testing import SimulatedFileSystem
 from replog_checkpoints import read_meta_properties, uuid_to_text, write_meta_properties
 from replog_quorum import Voter, VoterSet

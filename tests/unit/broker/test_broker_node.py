@@ -44,9 +44,7 @@ from replog.errors import (
     StorageError,
 )
 from replog.metadata.records import CLIENT_LISTENER, ResourceType
-from replog.rpc.config_messages import DescribeConfigsRequest, DescribeConfigsResponse, DescribeNodeConfigsRequest
 from replog.rpc.grpc.transport import GrpcServer, GrpcTransport, bind
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest, MoveReplicaRequest
 from replog.rpc.messages import (
     LATEST_TIMESTAMP,
     InitProducerIdRequest,
@@ -58,7 +56,14 @@ from replog.rpc.messages import (
     client_hello,
 )
 from replog.rpc.metadata_messages import MetadataRequest, MetadataUpdate, WatchRequest
-from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_messages import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeLogDirsRequest,
+    DescribeNodeConfigsRequest,
+    DescribeNodeRequest,
+    MoveReplicaRequest,
+)
 from replog.rpc.transport import ConnectionLostError
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import CLEAN_SHUTDOWN_FILE, FileSystem, OpenMode, OsFileSystem, read_clean_shutdown

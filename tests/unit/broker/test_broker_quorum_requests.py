@@ -11,8 +11,7 @@ from broker_kit import FakeClock
 
 from replog.broker.quorum.requests import PASSED_ON_MAX, QuorumRequests
 from replog.errors import NotControllerError
-from replog.rpc.config_messages import DescribeNodeConfigsRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest
+from replog.rpc.node_messages import DescribeNodeConfigsRequest, DescribeQuorumRequest
 from replog.rpc.transport import ConnectionLostError
 
 LEADER, OTHER = "leader:1", "other:1"

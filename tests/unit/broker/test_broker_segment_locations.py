@@ -22,7 +22,7 @@ from replog.host.host_identity import boot_id
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
 from replog.records import encode_batch
 from replog.replication.messages import FetchAnswered
-from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse
+from replog.rpc.node_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse
 
 BROKERS = (registered(1), registered(2), registered(3))
 

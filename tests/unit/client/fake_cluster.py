@@ -40,7 +40,6 @@ from replog.errors import (
 )
 from replog.records import parse_header
 from replog.rpc.calls import IncomingCall
-from replog.rpc.config_messages import ConfigDescription, DescribeConfigsRequest, DescribeConfigsResponse
 from replog.rpc.messages import (
     Cut,
     EpochEndPartition,
@@ -69,7 +68,13 @@ from replog.rpc.messages import (
     WatchOffsetsRequest,
 )
 from replog.rpc.metadata_messages import BrokerInfo, MetadataUpdate, PartitionInfo, TopicInfo, WatchRequest
-from replog.rpc.node_messages import DescribeNodeRequest, DescribeNodeResponse
+from replog.rpc.node_messages import (
+    ConfigDescription,
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    DescribeNodeRequest,
+    DescribeNodeResponse,
+)
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from tests.unit.client.fake_log import FakeLog
 from tests.unit.client.memory_transport import MemoryPipe, MemoryTransport

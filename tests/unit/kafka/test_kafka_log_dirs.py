@@ -10,7 +10,7 @@ from kafka_node_kit import Served, batch, serving
 from replog.errors import ErrorCode
 from replog.protocol.handlers import log_dirs
 from replog.protocol.handlers.node import Failure
-from replog.rpc.log_dir_messages import LogDir, LogDirReplica, ReplicaMoveStatus
+from replog.rpc.node_messages import LogDir, LogDirReplica, ReplicaMoveStatus
 from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from replog.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 

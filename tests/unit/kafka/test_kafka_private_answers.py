@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.protocol.private_answers import _is_long
-from replog.rpc.log_dir_messages import DescribeLogDirsResponse, LogDir, LogDirReplica
 from replog.rpc.messages import Cut, FindCutsResponse, FindCutsResult
+from replog.rpc.node_messages import DescribeLogDirsResponse, LogDir, LogDirReplica
 
 
 def directory(count: int) -> LogDir:

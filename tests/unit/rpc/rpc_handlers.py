@@ -9,7 +9,6 @@ from uuid import UUID
 from replog.controller.requests import CreateTopicsResponse
 from replog.errors import ErrorCode, InconsistentClusterIdError, UnsupportedVersionError
 from replog.rpc.calls import IncomingCall
-from replog.rpc.config_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,
@@ -18,7 +17,7 @@ from replog.rpc.messages import (
     Hello,
     client_hello,
 )
-from replog.rpc.node_messages import DescribeNodeRequest
+from replog.rpc.node_messages import DescribeNodeConfigsRequest, DescribeNodeConfigsResponse, DescribeNodeRequest
 from replog.rpc.transport import RequestContext, Stream
 from replog_quorum.messages import QuorumError, VoteResponse
 

@@ -32,8 +32,7 @@ from replog.rpc.grpc import stream as grpc_stream
 from replog.rpc.grpc import transport as grpc_transport
 from replog.rpc.grpc.transport import GrpcConnection, GrpcTransport, serve
 from replog.rpc.messages import Hello, client_hello
-from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.quorum_messages import AddVoterRequest
+from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 

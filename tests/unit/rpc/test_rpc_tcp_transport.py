@@ -19,8 +19,7 @@ from replog.errors import (
     ReplogError,
     TopicExistsError,
 )
-from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.quorum_messages import AddVoterRequest
+from replog.rpc.node_messages import AddVoterRequest, DescribeNodeRequest
 from replog.rpc.tcp import transport as tcp_transport
 from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
 from replog.rpc.transport import ConnectionLostError

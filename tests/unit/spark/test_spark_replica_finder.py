@@ -9,7 +9,7 @@ import pytest
 
 from replog.client import ClusterView
 from replog.errors import NotLeaderOrFollowerError, ReplogError, RequestTimedOutError
-from replog.rpc.segment_messages import LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
+from replog.rpc.node_messages import LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
 from replog.rpc.transport import ConnectionLostError
 from replog.spark import direct_reads
 from replog.spark.direct_reads import ReplicaFinder

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from replog.records import decode_records, encode_batch, scan
-from replog.rpc.segment_messages import STILL_WRITTEN, LocateSegmentsResponse, SegmentSpan
+from replog.rpc.node_messages import STILL_WRITTEN, LocateSegmentsResponse, SegmentSpan
 from replog.spark import segment_files
 from replog.spark.direct_reads import DirectRead
 from replog.spark.segment_files import SpanReader, UnfitError, open_spans

@@ -12,8 +12,7 @@ from replog.controller.requests import CreateTopicsResponse
 from replog.errors import InconsistentClusterIdError
 from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello, client_hello
-from replog.rpc.node_messages import DescribeNodeRequest
-from replog.rpc.quorum_messages import DescribeQuorumRequest, DescribeQuorumResponse
+from replog.rpc.node_messages import DescribeNodeRequest, DescribeQuorumRequest, DescribeQuorumResponse
 from replog.rpc.transport import PeerConnection, RequestContext
 from replog.testing.simulated_network import SimulatedNetwork
 from replog.testing.simulated_process import SimulatedProcess

@@ -28,15 +28,15 @@ from replog.errors import (
     VoterNotFoundError,
 )
 from replog.rpc.metadata_messages import BrokerInfo
-from replog.rpc.quorum_messages import (
+from replog.rpc.node_messages import (
     AddVoterRequest,
     AddVoterResponse,
     QuorumMember,
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
-from replog.rpc.quorum_messages import DescribeQuorumRequest as MembersAsked
-from replog.rpc.quorum_messages import DescribeQuorumResponse as MembersTold
+from replog.rpc.node_messages import DescribeQuorumRequest as MembersAsked
+from replog.rpc.node_messages import DescribeQuorumResponse as MembersTold
 from replog.waiting.asks import Asks
 from replog.wire.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -16,9 +16,9 @@ from replog.controller.requests import AlterConfigs, AlterConfigsResource, Alter
 from replog.controller.requests import AlterConfigsResponse as ConfigsAltered
 from replog.errors import MalformedFrameError, UnsupportedVersionError
 from replog.metadata.records import ResourceType
-from replog.rpc.config_messages import ConfigDescription
-from replog.rpc.config_messages import DescribeConfigsRequest as ConfigsAsked
-from replog.rpc.config_messages import DescribeConfigsResponse as ConfigsDescribed
+from replog.rpc.node_messages import ConfigDescription
+from replog.rpc.node_messages import DescribeConfigsRequest as ConfigsAsked
+from replog.rpc.node_messages import DescribeConfigsResponse as ConfigsDescribed
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.incremental_alter_configs import (

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from replog.client.protocol.asking import Broker, Question
-from replog.client.protocol.questions.group_refusals import lacking, require_answer
+from replog.client.protocol.questions.answered import lacking, require_answer
 from replog.coordinator.assignors.model import assignment_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import ErrorCode, UnsupportedVersionError

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar, Final, TypeVar
 
 from replog.client.protocol.asking import Broker, Question
-from replog.client.protocol.questions.group_refusals import lacking, refusal, require_answer
+from replog.client.protocol.questions.answered import lacking, refusal, require_answer
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,

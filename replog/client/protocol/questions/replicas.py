@@ -22,15 +22,9 @@ from replog.errors import (
     UnsupportedVersionError,
 )
 from replog.metadata.records import ElectionType
-from replog.rpc.log_dir_messages import DescribeLogDirsRequest as DirectoriesAsked
-from replog.rpc.log_dir_messages import DescribeLogDirsResponse as DirectoriesTold
-from replog.rpc.log_dir_messages import (
-    LogDir,
-    LogDirReplica,
-    MoveReplicaRequest,
-    MoveReplicaResponse,
-    ReplicaMoveStatus,
-)
+from replog.rpc.node_messages import DescribeLogDirsRequest as DirectoriesAsked
+from replog.rpc.node_messages import DescribeLogDirsResponse as DirectoriesTold
+from replog.rpc.node_messages import LogDir, LogDirReplica, MoveReplicaRequest, MoveReplicaResponse, ReplicaMoveStatus
 from replog.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from replog.cli.commands.log_dirs import lines
-from replog.rpc.log_dir_messages import LogDir, LogDirReplica, ReplicaMoveStatus
+from replog.rpc.node_messages import LogDir, LogDirReplica, ReplicaMoveStatus
 
 
 def test_a_directory_with_its_replicas_and_what_moves_to_it() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from replog.cli.commands.quorum import _directory_to_add, summary
 from replog.errors import DuplicateVoterError, InvalidRequestError
-from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import DescribeQuorumResponse, QuorumMember
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 

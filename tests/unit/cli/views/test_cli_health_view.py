@@ -14,7 +14,7 @@ from replog.cli.views.health import facts, render, said, sentence
 from replog.client.admin.awaited import Awaited, AwaitedBy
 from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
-from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import DescribeQuorumResponse, QuorumMember
 
 
 def broker(number: int, state: BrokerStanding = BrokerStanding.IN_SERVICE, **more: object) -> BrokerHealth:

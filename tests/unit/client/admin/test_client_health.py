@@ -25,8 +25,7 @@ from replog.client.admin.health import (
 from replog.controller.requests import ConfigEntry
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import DescribeNodeResponse, ReplicaStatus
-from replog.rpc.quorum_messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import DescribeNodeResponse, DescribeQuorumResponse, QuorumMember, ReplicaStatus
 
 
 def partition(partition_id: int, leader: int, isr: tuple[int, ...], **more: tuple[int, ...]) -> PartitionInfo:

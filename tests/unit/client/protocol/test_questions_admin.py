@@ -29,7 +29,7 @@ from replog.errors import (
     VoterNotFoundError,
 )
 from replog.metadata.records import ElectionType, ResourceType
-from replog.rpc import config_messages, log_dir_messages, quorum_messages
+from replog.rpc import node_messages
 from replog.wire.messages.alter_configs import AlterConfigsRequest
 from replog.wire.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from replog.wire.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
@@ -292,7 +292,7 @@ async def test_configurations_are_described(version: int) -> None:
     broker = ScriptedBroker(
         {DescribeConfigsRequest: DescribeConfigsResponse(results=[result])}, {DescribeConfigsRequest: version}
     )
-    question = config_messages.DescribeConfigsRequest(TOPIC, "t")
+    question = node_messages.DescribeConfigsRequest(TOPIC, "t")
     told = [(each.name, each.value, each.source) for each in (await put(broker, question)).configs]
     assert told == [("a", "1", "topic"), ("b", "2", "default"), ("s", None, "unknown")]
     (resource,) = broker.asked[0].resources
@@ -310,7 +310,7 @@ async def test_elections_of_all_leave_out_what_needs_none() -> None:
     assert answer.partitions == (asked.PartitionResult("t", 0, NONE),)
 
 
-MOVE = log_dir_messages.MoveReplicaRequest("t", 3, "/two")
+MOVE = node_messages.MoveReplicaRequest("t", 3, "/two")
 
 
 @pytest.mark.parametrize(
@@ -335,9 +335,9 @@ async def test_why_a_replica_does_not_move(code: int, text: str, kind: type[Repl
 
 
 async def test_moves_are_asked_of_a_replog_broker_and_its_texts_come_back() -> None:
-    here = log_dir_messages.LogDir("/two", "", 1, (log_dir_messages.LogDirReplica("t", 3, 0),), ())
-    described = log_dir_messages.DescribeLogDirsResponse((here,))
-    assert await put(MirrorBroker([described, moved := log_dir_messages.MoveReplicaResponse()]), MOVE) == moved
+    here = node_messages.LogDir("/two", "", 1, (node_messages.LogDirReplica("t", 3, 0),), ())
+    described = node_messages.DescribeLogDirsResponse((here,))
+    assert await put(MirrorBroker([described, moved := node_messages.MoveReplicaResponse()]), MOVE) == moved
     for error in (
         UnknownTopicOrPartitionError("no replica here"),
         StorageError("/two burnt"),
@@ -362,11 +362,11 @@ async def test_log_dirs_are_told_as_far_as_kafka_does(version: int) -> None:
     broker = ScriptedBroker(
         {DescribeLogDirsRequest: DescribeLogDirsResponse(results=directories)}, {DescribeLogDirsRequest: version}
     )
-    one, two, burnt = (await put(broker, log_dir_messages.DescribeLogDirsRequest())).directories
+    one, two, burnt = (await put(broker, node_messages.DescribeLogDirsRequest())).directories
     assert broker.asked[0].topics is None
-    replica = log_dir_messages.LogDirReplica
+    replica = node_messages.LogDirReplica
     assert (one.path, one.error, one.replicas) == ("/one", "", (replica("t", 0, 100), replica("t", 1, 7)))
-    assert (two.replicas, two.moves) == ((), (log_dir_messages.ReplicaMoveStatus("t", 0, "/two", 30, 70),))
+    assert (two.replicas, two.moves) == ((), (node_messages.ReplicaMoveStatus("t", 0, "/two", 30, 70),))
     assert (burnt.path, burnt.error) == ("/burnt", "KAFKA_STORAGE_ERROR: the broker's log says why")
     assert (two.free_bytes, two.total_bytes) == ((800, 1000) if version >= 4 else (-1, 0))
 
@@ -419,11 +419,11 @@ VOTERS = (
 async def test_the_quorum_is_told_as_far_as_kafka_does(version: int) -> None:
     answers: Answers = {DescribeQuorumRequest: quorum(*VOTERS), ApiVersionsRequest: features(kraft_version=1)}
     broker = ScriptedBroker(answers, {DescribeQuorumRequest: version})
-    told = await put(broker, quorum_messages.DescribeQuorumRequest())
+    told = await put(broker, node_messages.DescribeQuorumRequest())
     assert (told.leader_id, told.leader_epoch, told.high_watermark, told.log_end_offset) == (1, 4, 80, 80)
     assert (told.log_start_offset, told.is_dynamic) == (-1, True)
-    member = quorum_messages.QuorumMember
-    expected: tuple[quorum_messages.QuorumMember, ...] = (
+    member = node_messages.QuorumMember
+    expected: tuple[node_messages.QuorumMember, ...] = (
         member(1, IDS[0], "[::1]:7", True, 80, 0, 0),  # noqa: FBT003 -- a record
         member(2, None, "", True, 75, 10, -1),  # noqa: FBT003 -- a record
         member(9, IDS[2], "", False, 70, 1_000, 2_000),  # noqa: FBT003 -- a record
@@ -435,16 +435,16 @@ async def test_the_quorum_is_told_as_far_as_kafka_does(version: int) -> None:
     assert told.members == expected
     broker = ScriptedBroker({DescribeQuorumRequest: quorum(code=ErrorCode.NOT_CONTROLLER)})
     with pytest.raises(NotControllerError, match=r"^not now$"):
-        await put(broker, quorum_messages.DescribeQuorumRequest())
+        await put(broker, node_messages.DescribeQuorumRequest())
 
 
-MEMBERS = quorum_messages.DescribeQuorumResponse(1, 4, 80, 0, 80, is_dynamic=True, members=())
+MEMBERS = node_messages.DescribeQuorumResponse(1, 4, 80, 0, 80, is_dynamic=True, members=())
 
 
 async def test_voters_are_added_with_the_listener_that_the_others_have() -> None:
-    question = quorum_messages.AddVoterRequest(5, IDS[0], "[::1]:9093")
-    broker = MirrorBroker([MEMBERS, quorum_messages.AddVoterResponse()])
-    assert await put(broker, question) == quorum_messages.AddVoterResponse()
+    question = node_messages.AddVoterRequest(5, IDS[0], "[::1]:9093")
+    broker = MirrorBroker([MEMBERS, node_messages.AddVoterResponse()])
+    assert await put(broker, question) == node_messages.AddVoterResponse()
     assert broker.structs[1:] == [question]
     assert (broker.asked[-1].cluster_id, broker.within_ms) == (None, WITHIN_MS)
     scripted = ScriptedBroker({DescribeQuorumRequest: quorum(*VOTERS)})
@@ -457,11 +457,11 @@ async def test_voters_are_added_with_the_listener_that_the_others_have() -> None
 
 
 async def test_a_voter_is_removed_from_the_directory_that_it_has() -> None:
-    question = quorum_messages.RemoveVoterRequest(1)
+    question = node_messages.RemoveVoterRequest(1)
     broker = ScriptedBroker(
         {DescribeQuorumRequest: quorum(*VOTERS), RemoveRaftVoterRequest: RemoveRaftVoterResponse(error_message=None)}
     )
-    assert await put(broker, question) == quorum_messages.RemoveVoterResponse()
+    assert await put(broker, question) == node_messages.RemoveVoterResponse()
     assert (broker.asked[-1].voter_id, broker.asked[-1].voter_directory_id) == (1, IDS[0])
     mirror = MirrorBroker([MEMBERS, VoterNotFoundError("no voter 1")])
     with pytest.raises(VoterNotFoundError, match=r"^no voter 1$"):
@@ -473,9 +473,9 @@ async def test_a_voter_that_is_none_is_not_removed() -> None:
     refused = RemoveRaftVoterResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="not a valid voter")
     broker = ScriptedBroker({DescribeQuorumRequest: quorum(*VOTERS), RemoveRaftVoterRequest: refused})
     with pytest.raises(VoterNotFoundError, match="no voter 9 "):
-        await put(broker, quorum_messages.RemoveVoterRequest(9))
+        await put(broker, node_messages.RemoveVoterRequest(9))
     with pytest.raises(InvalidRequestError, match="not a valid voter"):
-        await put(broker, quorum_messages.RemoveVoterRequest(9, IDS[0]))
+        await put(broker, node_messages.RemoveVoterRequest(9, IDS[0]))
 
 
 @pytest.mark.parametrize("version", DescribeClusterRequest.VERSIONS)
