@@ -2,7 +2,7 @@
 
 A group without members is replaced when members of the other kind join: its offsets stay, and its records are removed with the
 first change that is written for the new one.  One with members is converted (`replog.coordinator.conversion`).  There is only one
-with members in the log; where a change is taken back, this coordinator may still know members of the classic protocol, who wait:
+with members in the log; where a change is taken back, this coordinator may still know members of the classic protocol that wait:
 the log counts, and they are asked to join again.
 """
 

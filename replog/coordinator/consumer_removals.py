@@ -17,7 +17,7 @@ def remove_consumers(
 
     Args:
         group: The group.
-        request: Who goes.
+        request: The members that go.
         remove: The function that returns the records that remove members.
 
     Returns:

@@ -158,7 +158,7 @@ class GroupMachine:
         """Takes up all groups in steps; a member that speaks before its group's turn has a session already.
 
         Args:
-            is_again: Whether only who has no session gets one.
+            is_again: Whether only members without a session get one.
         """
         consumers, classic = list(self._groups.consumers.group_ids()), list(self._groups.classic.group_ids())
         visits = 0

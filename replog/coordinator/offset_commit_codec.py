@@ -184,7 +184,7 @@ def unpack(packed: bytes) -> OffsetCommitValue:
 
 
 def unpack_times(packed: bytes) -> OffsetTimes:
-    """Returns the times of an offset that is kept; less than all of it, for who looks at a great many."""
+    """Returns the times of an offset that is kept; less than all of it, for callers that look at a great many."""
     text_length = packed[_head.size]
     if packed[1] == _EXPIRING or text_length > _ONE_BYTE_LENGTH_MAX:
         value = unpack(packed)

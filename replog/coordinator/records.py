@@ -5,7 +5,7 @@
     value  int16  version of the value's message
            ...    the value's message
 
-A record without a value says that what its key names is gone.  A type that is not known here is left out by whoever reads:
+A record without a value says that what its key names is gone.  Readers leave out a type that is not known here:
 the same topic holds groups of other kinds, and a newer release may add some.  A version that is not known is an error.
 """
 

@@ -265,6 +265,6 @@ def _looked_up(look_up: Callable[[P], R], partitions: Sequence[P]) -> list[R]:
 
 
 def _end_offset(replica: Replica, leader: Leader, partition: ListOffsetsPartition) -> int:
-    """Returns the exclusive end of what whoever asks may see."""
+    """Returns the exclusive end of the records that the caller may see."""
     end_offset = leader.high_watermark
     return replica.log.last_stable_offset(end_offset) if partition.read_committed else end_offset

@@ -25,7 +25,7 @@ RECENT_FAILURES_MAX = 64
 
 
 class _Memory(ByteSemaphore):
-    """The producer's memory, of which batches take more as they grow, by their meter."""
+    """Bounds the memory of a producer.  Open batches count their bytes in the meter as they grow; what is held is read from there."""
 
     def __init__(self, limit_bytes: int, meter: ByteMeter) -> None:
         self._meter = meter
@@ -41,10 +41,10 @@ class _Memory(ByteSemaphore):
 
 
 BUSY_LINGER_S = 0.01
-"""How long a batch waits for a caller who is in the middle of sending to fill it; without, it would leave in pieces."""
+"""How long a batch waits at most while the caller goes on sending; without the wait it would leave in pieces."""
 
 BUSY_BYTES = 16 * 1024
-"""A batch that has less waits for a part of `BUSY_LINGER_S`: a record of which nobody makes a batch leaves at once."""
+"""A batch with fewer bytes waits for the same share of `BUSY_LINGER_S` as it has of these: a single record leaves almost at once."""
 
 
 class AccumulatorSettings(Struct, frozen=True):
@@ -77,7 +77,7 @@ class AccumulatorSettings(Struct, frozen=True):
 
 
 class BatchOwner(Protocol):
-    """Who fills batches, and is told when one ends otherwise than by an answer."""
+    """Fills batches, and is told when one ends otherwise than by an answer."""
 
     def expire(self, batch: ProducerBatch) -> None:
         """Fails `batch`, whose delivery time-out is over."""

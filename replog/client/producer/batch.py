@@ -210,7 +210,7 @@ class ProducerBatch:
         """Returns when the outcome is known, whatever it is.  Raises: As `require_here`."""
         if not self.future.done():
             self.require_here()
-            # one for each: who is cancelled must not cancel the batch for the others, and a shield costs twice as much
+            # one for each caller: its cancellation must not cancel the batch for the others, and a shield costs twice as much
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
@@ -264,7 +264,7 @@ class BatchOutcome(_Future[T]):
     """What can be waited for like a future: `await`, `asyncio.wait`, `gather`, `wait_for`, `shield`, `as_completed`.
 
     To type checkers it is a future; what only the maker of a future does (`set_result`, ...) it does not have.  It cannot be
-    cancelled: who is cancelled while waiting leaves the records on their way.  A task takes a coroutine, and gets one from
+    cancelled: the cancellation of a task that waits leaves the records on their way.  A task takes a coroutine, and gets one from
     `wait`: `task_group.create_task(delivery.wait())`.
     """
 

@@ -48,7 +48,7 @@ class ProducerConfig(Struct, frozen=True):
     what is filled is taken.  A record that is larger gets a batch of its own.  Topics with a smaller
     max.message.bytes get smaller batches."""
     linger_ms: float = 0
-    """How long a batch that is not full waits for more records.  With 0 it waits only for who is sending without a pause, up
+    """How long a batch that is not full waits for more records.  With 0 it waits only for a caller that is sending without a pause, up
     to 10 ms, and otherwise while requests are in flight."""
     max_request_bytes: int = 1024 * 1024
     """Bound of one message's batches, and so of one record with its overhead; at most 55 MiB, what one message carries.

@@ -333,7 +333,7 @@ class Producer:
         if queues is None or is_unknown or self._is_closed or not self._memory.has_room(size_bytes):
             queues = await self._wait_until_possible(topic, partition, size_bytes)
             reserved_bytes = size_bytes
-        try:  # nothing is awaited from here on: who is cancelled has sent nothing
+        try:  # nothing is awaited from here on: a caller that is cancelled has sent nothing
             record_bytes = size_bytes - RECORD_BYTES_BOUND + RECORD_OVERHEAD_BYTES
             if key is None and partition is None:
                 queues.end_full_batch(size_bytes)
@@ -494,7 +494,7 @@ class Producer:
         )
 
     async def _yield(self) -> None:
-        """Lets the loop run; who comes meanwhile does the same, so that nobody is overtaken."""
+        """Lets the loop run; callers that come meanwhile do the same, so that none is overtaken."""
         self._view.home.enter()
         self._appender.turn_bytes = 0
         self._yielding_count += 1
@@ -525,7 +525,7 @@ class Producer:
             if partition is not None:
                 queues = await self._router.resolve(topic, 1 + require_whole("partition", partition))
                 require_partition(queues.name, len(queues.queues), partition)
-            self._appender.blocked_count += 1  # nobody overtakes who waits
+            self._appender.blocked_count += 1  # no caller overtakes one that waits
             try:
                 await self._memory.acquire(size_bytes)
             finally:

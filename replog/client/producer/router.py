@@ -232,7 +232,7 @@ class Router:
         if self._is_closed:
             raise BrokerClosedError("this producer was closed; make a new one")
         if (queues := self.topics.get(topic)) is None:
-            # only a default partitioner leaves the choice to whoever has the open batches
+            # only a default partitioner leaves the choice to the router, which has the open batches
             sticky = self._partitioner.sticky(topic) if type(self._partitioner) is DefaultPartitioner else None
             queues = TopicQueues(info, self._accumulator, sticky=sticky, on_ready=self.route, message_bytes_max=asked)
             self.topics[topic] = queues

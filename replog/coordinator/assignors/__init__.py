@@ -1,1 +1,1 @@
-"""Who of a group reads which partition: pure functions of members, subscriptions and topics."""
+"""Which member of a group reads which partition: pure functions of members, subscriptions and topics."""

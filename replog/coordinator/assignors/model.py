@@ -36,7 +36,7 @@ Topics: TypeAlias = Mapping[UUID, int]
 """How many partitions each topic has; one that does not exist is left out."""
 
 Assignor: TypeAlias = Callable[[Members, Topics], dict[str, Assignment]]
-"""Gives each member its partitions.  Each partition of a topic that somebody reads goes to exactly one who reads it."""
+"""Gives each member its partitions.  Each partition of a topic that somebody reads goes to exactly one of its readers."""
 
 
 def in_order(members: Members) -> list[str]:

@@ -3,8 +3,8 @@
 1. Each member keeps what it had, as far as the topics are there and it still reads them.
 2. Each partition that is left over goes to the member with the fewest among those that read its topic; partitions that few
    read go first, since they have the least choice.
-3. While one member has at least two more than another that reads a topic of its partitions, one of these moves, from who
-   has most to who has fewest.
+3. While one member has at least two more than another that reads a topic of its partitions, one of these moves, from the
+   member with most to the one with fewest.
 
 A move makes the sum of the squares of the counts smaller, so there is an end.  Where all members read the same topics it is
 the best balance, with the fewest moves; where they do not, no single move could improve it.
@@ -65,7 +65,7 @@ def _kept(members: Members, topics: Topics) -> tuple[dict[str, dict[UUID, list[i
 
 
 class _Shares:
-    """What each member has, and who has fewest and most: heaps whose entries are passed over once a count has changed.
+    """What each member has, and which has fewest and most: heaps whose entries are passed over once a count has changed.
 
     Topics that the same members read have one heap: a group reads hundreds of topics, and as a rule each member all of them.
     """
@@ -96,7 +96,7 @@ class _Shares:
         self._add(self._with_fewest(topic_id), topic_id, partition)
 
     def balance(self) -> None:
-        """Moves one partition after the other, from whoever has most of those that have too many."""
+        """Moves one partition after the other, from the member that has most of those that have too many."""
         most = [(-count, place, member_id) for count, place, member_id in map(self._entry, self._counts)]
         heapify(most)
         stuck: list[str] = []

@@ -1,4 +1,4 @@
-"""Joins: who may, as whom, and whether that changes the group."""
+"""Joins: which client may join, as which member, and whether that changes the group."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class ClassicManager:
     def dissolve(self, group_id: str, moment: Moment) -> tuple[Answer, ...]:
         """Forgets a group that is one of KIP-848 from now on; its members whose requests wait are asked to join that.
 
-        Should that be taken back, the group is what the log says.  So whom the log has gets a session, as in `start`: one that
+        Should that be taken back, the group is what the log says.  So every member in the log gets a session, as in `start`: one that
         has gone meanwhile has none.
 
         Returns:
@@ -237,7 +237,7 @@ class ClassicManager:
         return group
 
     def _end_session(self, group: ClassicGroup, member_id: str, turn: Turn) -> None:
-        """Puts out a member that has been silent; whose request waits is not, unless it waits for its first generation."""
+        """Puts out a member that has been silent.  One with a request that waits stays, unless it waits for its first generation."""
         member = group.members.get(member_id)
         is_silent = member_id in group.pending if member is None else member.is_new or not member.is_waiting()
         if is_silent:

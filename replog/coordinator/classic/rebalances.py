@@ -1,4 +1,4 @@
-"""From one generation to the next: who is waited for and how long, what it is told, what is written.
+"""From one generation to the next: which members are waited for and how long, what they are told, what is written.
 
 ============================ =============================================================== ======================
 waits                        for                                                             at most
@@ -167,14 +167,14 @@ class Rebalances:
             self._timers.cancel(SyncTimer(group.group_id, group.generation))
 
     def end_sync_phase(self, group: ClassicGroup, generation: int, turn: Turn) -> None:
-        """Puts out who has not asked what it gets, and prepares the next generation without it."""
+        """Puts out the members that have not asked what they get, and prepares the next generation without them."""
         is_assigned = group.state in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}
         if is_assigned and group.generation == generation and group.not_synced:
             self.put_out(group, list(group.not_synced), turn)
             self.prepare(group, turn)
 
     def assign(self, group: ClassicGroup, assignments: Callable[[str], bytes], turn: Turn) -> None:
-        """Makes a generation stable, and answers who waits for that.
+        """Makes a generation stable, and answers the members that wait for that.
 
         Args:
             group: The group.
@@ -273,7 +273,7 @@ class Rebalances:
         if group.state is GroupState.EMPTY:
             group.record = kept  # so there is nothing to write
         elif group.state is not GroupState.PREPARING_REBALANCE:
-            self.prepare(group, turn)  # those who wait join again
+            self.prepare(group, turn)  # the members that wait join again
         group.generation = kept.generation
 
     def await_heartbeat(self, group: ClassicGroup, member: ClassicMember, moment: Moment) -> None:

@@ -1,7 +1,7 @@
 """What members of the classic protocol ask, and the answers.
 
 What a member wants and what it gets are bytes that only the members understand.  A request that fails is answered with an error;
-in which fields of which version a client finds it is known to whoever speaks with clients.
+in which fields of which version a client finds it is known to the handlers of clients' requests.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from msgspec import Struct
 from replog.errors import ReplogError
 
 NO_MEMBER_ID: Final = ""
-"""The member id of who has none yet, and leaves the choice to the coordinator."""
+"""The member id of a client that has none yet, and leaves the choice to the coordinator."""
 
 
 class Protocol(NamedTuple):
     """A way to assign that a member supports.
 
     Attributes:
-        metadata: What the member tells whoever assigns in this way.
+        metadata: What the member tells the leader that assigns in this way.
     """
 
     name: str
@@ -124,7 +124,7 @@ class ClassicHeartbeatResponse(Struct, frozen=True):
 
 
 class LeavingMember(Struct, frozen=True):
-    """Who leaves.
+    """A member that leaves.
 
     Attributes:
         member_id: The id; "" for a static member that somebody else removes by its instance id.

@@ -7,7 +7,7 @@
             what a member wants goes on, from version 1 on, with what it reads now, as what it has got;
             from 2 on with the generation of that, int32; from 3 on with its rack, a text that may be left out
 
-Every version begins so.  Whoever sends something else is taken for a member of which nothing is known.
+Every version begins so.  A member that sends something else is taken for a member of which nothing is known.
 """
 
 from __future__ import annotations

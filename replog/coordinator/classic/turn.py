@@ -21,13 +21,13 @@ class ClassicSessionTimer(Struct, frozen=True):
 
 
 class JoinTimer(Struct, frozen=True):
-    """The next generation begins without those who have not joined."""
+    """The next generation begins without the members that have not joined."""
 
     group_id: str
 
 
 class SyncTimer(Struct, frozen=True):
-    """Those who have not asked what they get in this generation are put out."""
+    """The members that have not asked what they get in this generation are put out."""
 
     group_id: str
     generation: int

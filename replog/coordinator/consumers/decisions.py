@@ -3,10 +3,10 @@
 What a decision costs grows with the group, so between two of a large one there is a pause (`targets.pause_ms`): what changes
 meanwhile is decided together (the idea of KIP-1263), and until then members are told the targets of before.
 
-A decision is one change, which has a bound.  Where that may be reached, whoever joins or wants something else has it decided at
-once, and is refused if the targets are too large.  Nobody can be refused where topics have grown: then members keep the targets
-that they have, which is told in the broker's log, and it is tried again now and then, and with each change: who comes, goes, or
-wants something else may be who mends it.
+A decision is one change, which has a bound.  Where that may be reached, a member that joins or wants something else has it decided
+at once, and is refused if the targets are too large.  Nobody can be refused where topics have grown.  Then members keep the
+targets that they have, which is told in the broker's log, and the decision is tried again now and then, and with each change:
+a member that comes, goes, or wants something else may make the targets small enough.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Decisions:
         Args:
             group: The group; an empty one where it begins.
             group_id: The id of the group.
-            change: Who speaks.
+            change: The member that speaks.
             told: What the member has told by now.
             records: The records of the change, to which those of the epoch and of the targets are added.
             moment: The time.
@@ -182,7 +182,7 @@ class Decisions:
     ) -> bool:
         """Whether a decision for these members is one change for certain, also within a heartbeat and what that leads to.
 
-        Where it is not, whoever makes it too large hears of it now, and for others it is decided by itself.
+        Where it is not, the member that makes it too large hears of it now, and for others it is decided by itself.
         """
         bytes_max = _SHARES_TOLD * targets_bytes_max(group_id, members, self._topics, patterns)
         return bytes_max <= self._config.max_change_bytes

@@ -65,7 +65,7 @@ class ConsumerGroup:
         current: What each member has.
         targets: What each member is to have.
         instances: The member of each instance id.
-        holders: Who has a partition, or has to give it back.
+        holders: The members that have a partition, or have to give it back.
         topics_seen: The version of the topics at which their hash was found to be that of the group, and the hash; None where
             nobody has looked.  No part of the log.
         decides_again_ms: The time before which new targets are not decided, unless there is no other way.  No part of the log.
@@ -145,7 +145,7 @@ class ConsumerGroup:
         self._check_epoch(member_id, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Checks that a member asks in its epoch; whoever does not say that it is one may ask.
+        """Checks that a member asks in its epoch; a caller that does not say that it is one may ask.
 
         Raises:
             UnknownMemberIdError: It is no member.

@@ -252,7 +252,7 @@ class ConsumerManager:
         Args:
             group: The group; an empty one where it begins.
             group_id: The id of the group.
-            change: Who speaks.
+            change: The member that speaks.
             told: What the member has told by now.
             owned: The partitions that it says it reads; None where it says nothing.
             moment: The time.
@@ -279,7 +279,7 @@ class ConsumerManager:
         return ConsumerHeartbeatResponse(member_id, epoch, self._config.heartbeat_interval_ms, assignment)
 
     def _change(self, group: ConsumerGroup, request: ConsumerHeartbeat) -> Change:
-        """Returns who speaks.
+        """Returns the member that speaks.
 
         Raises:
             ReplogError: It may not, or is not what it takes itself for.
@@ -338,7 +338,7 @@ def _is_full(request: ConsumerHeartbeat) -> bool:
 
 
 def _is_free(group: ConsumerGroup, partition: TopicPartition, change: Change) -> bool:
-    """Whether nobody holds a partition; who takes another's place gives up its own, and what both held is free."""
+    """Whether no member holds a partition; one that takes another's place gives up its own, and what both held is free."""
     holder = group.holders.get(partition)
     return holder is None or (bool(change.replaced_id) and holder in (change.replaced_id, change.member_id))
 

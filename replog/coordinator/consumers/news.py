@@ -19,7 +19,7 @@ from replog.coordinator.runtime.machine import Moment, Timers
 from replog.coordinator.runtime.messages import Answer, Reply
 
 WAIT_MS_MAX: Final = 60_000
-"""The longest wait for news; who wants to wait longer asks again."""
+"""The longest wait for news; a member that wants to wait longer asks again."""
 
 PAUSE_MS: Final = 100
 """Between two looks at a group: what many members change one after the other is told together."""
@@ -39,7 +39,7 @@ class WaitTimer(Struct, frozen=True):
 
 
 class _Wait(NamedTuple):
-    """Who waits.
+    """A member that waits.
 
     Attributes:
         epoch: The member epoch that it knows.
@@ -50,7 +50,7 @@ class _Wait(NamedTuple):
 
 
 class GroupNewsWaits:
-    """One waiting request for each member at most.  No part of the log: who waits asks the next coordinator again.
+    """One waiting request for each member at most.  No part of the log: a member that waits asks the next coordinator again.
 
     Args:
         groups: The groups.
@@ -90,12 +90,14 @@ class GroupNewsWaits:
         found = [member_id for member_id, wait in waiting.items() if _has_news(group, member_id, wait.epoch)]
         is_due = group is not None and _is_undecided(group) and not group.is_pausing(moment.now_ms)
         if group is not None and is_due and group.members.keys().isdisjoint(found):
-            found += [each for each in waiting if each in group.members][:1]  # who speaks next has the targets decided
+            found += [each for each in waiting if each in group.members][
+                :1
+            ]  # the member that speaks next has the targets decided
         self._looked_ms[group_id] = moment.now_ms
         taken = [self._take(group_id, member_id) for member_id in found]
         if group_id not in self._waiting:
             self._looked_ms.pop(group_id, None)  # also where nobody has waited any more
-        elif group is not None and _is_undecided(group):  # those who were told may have died: then others are
+        elif group is not None and _is_undecided(group):  # the members that were told may have died: then others are
             self._look_at(group_id, max(moment.now_ms + PAUSE_MS, group.pause_ends_ms))
         return tuple(Reply(each.request_id, GroupNews(is_news=True)) for each in taken if each is not None)
 
@@ -111,7 +113,7 @@ class GroupNewsWaits:
         return () if wait is None else (Reply(wait.request_id, GroupNews(is_news=False)),)
 
     def stop(self) -> list[int]:
-        """Forgets who waits; returns the ids of the requests."""
+        """Forgets the members that wait; returns the ids of the requests."""
         waiting = [wait.request_id for members in self._waiting.values() for wait in members.values()]
         self._waiting.clear()
         self._looked_ms.clear()

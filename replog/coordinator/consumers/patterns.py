@@ -1,7 +1,7 @@
 """Regular expressions of clients: compiled, and matched in a time that grows with the length of a name alone.
 
-Python's `re` tries one way after the other, so that some patterns take years for a name of 249 characters, and whoever sends
-one would hold the coordinator.  RE2 goes all ways at once; its syntax is that of Kafka's coordinator, which has it in Java.
+Python's `re` tries one way after the other, so that some patterns take years for a name of 249 characters, and a client that
+sends one would hold the coordinator.  RE2 goes all ways at once; its syntax is that of Kafka's coordinator, which has it in Java.
 What it cannot do, it refuses: references to groups, and to what stands before or behind.
 """
 

@@ -11,7 +11,7 @@ UNRELEASED_PARTITIONS        always                   what others have given bac
                                                       has all of its target
 ============================ ======================== ==================================================================
 
-A member keeps its old epoch until it has given back what is not its own any more.  So whoever has a partition, assigned or not
+A member keeps its old epoch until it has given back what is not its own any more.  So a member that has a partition, assigned or not
 yet given back, has it alone, and its commits are told from those of a former owner by the epoch.
 """
 

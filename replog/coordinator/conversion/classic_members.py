@@ -169,7 +169,7 @@ class ClassicMembers:
             )
 
     def _change(self, group: ConsumerGroup, request: JoinGroup, subscription: Subscription) -> Change:
-        """Returns who joins.
+        """Returns the member that joins.
 
         Raises:
             MemberIdRequiredError: It has to come again with the id that it is told.

@@ -1,6 +1,6 @@
 """A group of the classic protocol becomes one of KIP-848 when a member of that joins it.
 
-The others stay, with what they have: their generation is their epoch, and their assignment is their target.  Whoever joins
+The others stay, with what they have: their generation is their epoch, and their assignment is their target.  A member that joins
 makes a new epoch, which the others learn of by their next heartbeat; one that takes the place of a static member makes none where
 all has been given out.  All of it is one change.
 """

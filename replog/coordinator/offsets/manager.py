@@ -109,7 +109,7 @@ class OffsetManager:
         """Tells offsets; of a group that does not exist there is none.
 
         Raises:
-            ReplogError: Who asks says that it is a member, and is not, or is of another epoch.
+            ReplogError: The caller says that it is a member, and is not, or is of another epoch.
         """
         owner = self._owner(request.group_id)
         if owner is not None:

@@ -13,7 +13,7 @@ class OffsetOwner(Protocol):
     """A group, as its offsets see it."""
 
     def check_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
-        """Checks that whoever commits may do it now.
+        """Checks that the caller may commit now.
 
         Raises:
             ReplogError: It is no member, or of another epoch or generation.
@@ -21,7 +21,7 @@ class OffsetOwner(Protocol):
         ...
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Checks that whoever asks for offsets may be told.
+        """Checks that the caller may be told offsets.
 
         Raises:
             ReplogError: It is no member, or of another epoch.
@@ -73,7 +73,7 @@ class SimpleGroup:
     """A group that is nothing but its offsets: somebody keeps them here, and assigns partitions elsewhere."""
 
     def check_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
-        """Checks that whoever commits does not take itself for a member.
+        """Checks that a caller that commits does not take itself for a member.
 
         Raises:
             UnknownMemberIdError: It does.

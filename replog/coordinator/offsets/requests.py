@@ -1,6 +1,6 @@
 """What a coordinator is asked about committed offsets, and its answers.
 
-Whether a topic exists is known to whoever asks; here every name is taken as it is.  An error beside a partition is of that
+Whether a topic exists is known to the caller; here every name is taken as it is.  An error beside a partition is of that
 partition alone; what concerns the whole request is raised.
 """
 

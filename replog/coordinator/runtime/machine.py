@@ -13,7 +13,7 @@ from replog.coordinator.runtime.messages import Answer
 from replog.waiting.deadlines import Deadlines
 
 TimerKey: TypeAlias = Hashable
-"""What a timer is for, such as a session of a member; whoever has set it knows it again."""
+"""What a timer is for, such as a session of a member; the part that has set it knows it again."""
 
 
 class Moment(NamedTuple):
@@ -81,7 +81,7 @@ class Timers:
     def want(self, key: TimerKey, delay_ms: int, *, is_anew: bool) -> None:
         """Asks for a timer that is set once all that has been replayed by the end of this request or timer has committed.
 
-        For whoever is given time from when it hears of something; where that is refused, there is no timer.
+        For members that are given time from when they hear of something; where that is refused, there is no timer.
         """
         self._wanted.append(WantedTimer(key, delay_ms, is_anew))
 

@@ -15,7 +15,7 @@ HighWatermarkMoved    answers up to it leave
 AppendRefused         the state goes back to before those records; what was made of them fails, timers run again
 Resigned              the state is forgotten, and all that waits fails: another leader has the same log
 Tick                  requests past their deadline fail; timers that are due run
-Paused                no timers run: who is silent may be refused before it is heard; what needs more steps fails
+Paused                no timers run: a silent member may be refused before it is heard; what needs more steps fails
 Resumed               they go on, put off by the pause
 ===================== ==============================================================================================
 
