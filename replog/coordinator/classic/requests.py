@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from replog.errors import ReplogError
+from replog.waiting.asks import Asks
 
 NO_MEMBER_ID: Final = ""
 """The member id of a client that has none yet, and leaves the choice to the coordinator."""
@@ -28,7 +29,7 @@ class Protocol(NamedTuple):
     metadata: bytes
 
 
-class JoinGroup(Struct, frozen=True):
+class JoinGroup(Asks["JoinGroupResponse"], frozen=True):
     """A member takes part in the next generation; answered when that has begun.
 
     Attributes:
@@ -84,7 +85,7 @@ class JoinGroupResponse(Struct, frozen=True):
     skip_assignment: bool = False
 
 
-class SyncGroup(Struct, frozen=True):
+class SyncGroup(Asks["SyncGroupResponse"], frozen=True):
     """A member wants to know what it gets; answered when the leader has assigned.
 
     Attributes:
@@ -110,7 +111,7 @@ class SyncGroupResponse(Struct, frozen=True):
     assignment: bytes
 
 
-class ClassicHeartbeat(Struct, frozen=True):
+class ClassicHeartbeat(Asks["ClassicHeartbeatResponse"], frozen=True):
     """A member is alive; the error, if there is one, says what it has to do."""
 
     group_id: str
@@ -136,7 +137,7 @@ class LeavingMember(Struct, frozen=True):
     reason: str = ""
 
 
-class LeaveGroup(Struct, frozen=True):
+class LeaveGroup(Asks["LeaveGroupResponse"], frozen=True):
     """These members leave, and do not come back to what they had."""
 
     group_id: str

@@ -21,6 +21,7 @@ from replog.wire.primitives import Reader, Writer
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NEWEST_VERSION: Final = 3
+NO_GENERATION: Final = -1
 _version = Struct(">h")
 _generation = Struct(">i")
 
@@ -85,6 +86,20 @@ def read_assignment(assignment: bytes) -> GivenPartitions | None:
         return GivenPartitions(_read_partitions(reader), reader.nullable_raw(flexible=False) or b"")
     except (ReplogError, UnicodeDecodeError):
         return None
+
+
+def write_subscription(topics: Sequence[str], rack_id: str | None) -> bytes:
+    """Returns the bytes of what a consumer tells that reads nothing now."""
+    writer = Writer()
+    writer.fixed(_version, NEWEST_VERSION)
+    writer.count(topics, flexible=False)
+    for topic in topics:
+        writer.text(topic, flexible=False)
+    writer.nullable_raw(None, flexible=False)
+    writer.count((), flexible=False)
+    writer.fixed(_generation, NO_GENERATION)
+    writer.nullable_text(rack_id, flexible=False)
+    return writer.joined()
 
 
 def write_assignment(version: int, partitions: Mapping[str, Sequence[int]]) -> bytes:

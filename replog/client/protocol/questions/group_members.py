@@ -1,4 +1,4 @@
-"""Questions of members of groups: who coordinates, and heartbeats (KIP-848)."""
+"""Questions of members of groups: who coordinates, heartbeats (KIP-848), and what members of the classic protocol ask."""
 
 from __future__ import annotations
 
@@ -8,17 +8,38 @@ from typing import Final
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import lacking, require_answer
 from replog.coordinator.assignors.model import assignment_of
+from replog.coordinator.classic.requests import (
+    ClassicHeartbeat,
+    ClassicHeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    SyncGroup,
+    SyncGroupResponse,
+)
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.errors import ErrorCode, UnsupportedVersionError
+from replog.errors import ErrorCode, MemberIdRequiredError, UnsupportedVersionError
 from replog.waiting.asks import Asks
 from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from replog.wire.messages.join_group import JoinGroupRequest
+from replog.wire.messages.join_group import JoinGroupResponse as Joined
+from replog.wire.messages.leave_group import LeaveGroupRequest
+from replog.wire.messages.leave_group import LeaveGroupResponse as Left
+from replog.wire.messages.sync_group import SyncGroupRequest
+from replog.wire.messages.sync_group import SyncGroupResponse as Synced
 
 SEVERAL_FROM: Final = 4
 """The first version of FindCoordinator that asks for several groups at once."""
 
 REGEX_FROM: Final = 1
 """The first version of ConsumerGroupHeartbeat with a regular expression in the place of topics."""
+
+SEVERAL_LEAVE_FROM: Final = 3
+"""The first version of LeaveGroup that names several members, and says why they leave."""
 
 
 class FindCoordinator(Asks[int], frozen=True):
@@ -101,4 +122,99 @@ def _no_such_groups(broker: Broker, group: str) -> UnsupportedVersionError:
     )
 
 
-QUESTIONS: Final[Mapping[type, Question]] = {FindCoordinator: find_coordinator, ConsumerHeartbeat: heartbeat}
+# ---- the classic protocol ---------------------------------------------------------------------------------------------
+
+_REFUSALS: Final[Mapping[int, str]] = {
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "its members have no assignor in common with {offered}: give them one of these "
+    "(partition.assignment.strategy), or this consumer another group_id",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "it has as many members as the broker's group.max.size allows",
+    ErrorCode.FENCED_INSTANCE_ID: "another process has joined by the same instance id: give each its own group_instance_id",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "the broker's group.min.session.timeout.ms and group.max.session.timeout.ms do not "
+    "allow the session time-out of {session_ms} ms",
+    ErrorCode.ILLEGAL_GENERATION: "the group is of another generation by now",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalanced",
+}
+"""What the refusals of Kafka mean, which has no text for them here."""
+
+
+def _require(broker: Broker, number: int, group: str, **facts: object) -> None:
+    text = _REFUSALS.get(number)
+    told = None if text is None else f"{broker.address} refuses a member of group {group!r}: {text.format(**facts)}"
+    require_answer(broker, number, told, f"a member of group {group!r}")
+
+
+async def join_group(broker: Broker, question: JoinGroup, timeout_ms: int) -> JoinGroupResponse:
+    """Takes part in the next generation; answered when all others do.
+
+    Raises:
+        MemberIdRequiredError: Join again with the id that it tells.
+    """
+    request = JoinGroupRequest(
+        question.group_id,
+        question.session_timeout_ms,
+        question.rebalance_timeout_ms,
+        question.member_id,
+        question.instance_id,
+        question.protocol_type,
+        [JoinGroupRequest.JoinGroupRequestProtocol(*each) for each in question.protocols],
+        question.reason,
+    )
+    answer = await broker.ask(request, Joined, timeout_ms=timeout_ms)
+    if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+        raise MemberIdRequiredError(f"{broker.address} wants the id that it tells to be used", answer.member_id)
+    offered = " and ".join(each.name for each in question.protocols)
+    _require(broker, answer.error_code, question.group_id, offered=offered, session_ms=question.session_timeout_ms)
+    return JoinGroupResponse(
+        answer.member_id,
+        answer.generation_id,
+        question.protocol_type,
+        answer.protocol_name or "",
+        answer.leader,
+        tuple(JoinedMember(each.member_id, each.group_instance_id, bytes(each.metadata)) for each in answer.members),
+        answer.skip_assignment,
+    )
+
+
+async def sync_group(broker: Broker, question: SyncGroup, timeout_ms: int) -> SyncGroupResponse:
+    """Asks what a member gets; answered when the leader of its generation has assigned."""
+    request = SyncGroupRequest(
+        question.group_id,
+        question.generation,
+        question.member_id,
+        question.instance_id,
+        question.protocol_type,
+        question.protocol,
+        [SyncGroupRequest.SyncGroupRequestAssignment(*each) for each in question.assignments.items()],
+    )
+    answer = await broker.ask(request, Synced, timeout_ms=timeout_ms)
+    _require(broker, answer.error_code, question.group_id)
+    return SyncGroupResponse(question.protocol_type or "", question.protocol or "", bytes(answer.assignment))
+
+
+async def classic_heartbeat(broker: Broker, question: ClassicHeartbeat, timeout_ms: int) -> ClassicHeartbeatResponse:
+    """Says that a member is there."""
+    request = HeartbeatRequest(question.group_id, question.generation, question.member_id, question.instance_id)
+    answer = await broker.ask(request, HeartbeatResponse, timeout_ms=timeout_ms)
+    _require(broker, answer.error_code, question.group_id)
+    return ClassicHeartbeatResponse()
+
+
+async def leave_group(broker: Broker, question: LeaveGroup, timeout_ms: int) -> LeaveGroupResponse:
+    """Lets one member leave; one that is not known has left."""
+    (member,) = question.members
+    told = [LeaveGroupRequest.MemberIdentity(member.member_id, member.instance_id, member.reason)]
+    is_old = await broker.version(LeaveGroupRequest) < SEVERAL_LEAVE_FROM
+    request = LeaveGroupRequest(question.group_id, member.member_id, [] if is_old else told)
+    answer = await broker.ask(request, Left, timeout_ms=timeout_ms)
+    _require(broker, answer.error_code, question.group_id)
+    return LeaveGroupResponse(())
+
+
+QUESTIONS: Final[Mapping[type, Question]] = {
+    FindCoordinator: find_coordinator,
+    ConsumerHeartbeat: heartbeat,
+    JoinGroup: join_group,
+    SyncGroup: sync_group,
+    ClassicHeartbeat: classic_heartbeat,
+    LeaveGroup: leave_group,
+}

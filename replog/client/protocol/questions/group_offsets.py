@@ -39,9 +39,6 @@ V = TypeVar("V")
 IDS_FROM: Final = 10
 """The first version of OffsetCommit and OffsetFetch that names topics by their ids."""
 
-MEMBERS_FROM: Final = 9
-"""The first version of both that members of KIP-848 may use."""
-
 SEVERAL_FROM: Final = 8
 """The first version of OffsetFetch that asks for several groups at once."""
 
@@ -75,16 +72,10 @@ class FetchByName(OffsetFetchRequest):
 
 
 async def commit_offsets(broker: Broker, question: CommitOffsets, timeout_ms: int) -> CommitOffsetsResponse:
-    """Commits offsets.
-
-    Raises:
-        UnsupportedVersionError: A member commits, and the broker knows no members of KIP-848.
-    """
+    """Commits offsets."""
     has_ids = all(topic.topic_id != NO_TOPIC_ID for topic in question.topics)
     kind = OffsetCommitRequest if has_ids else CommitByName
     version = await broker.version(kind)
-    if question.member_epoch >= 0:
-        _require_members(broker, "OffsetCommit", version)
     request = kind(
         question.group_id,
         question.member_epoch,
@@ -153,15 +144,12 @@ async def fetch_offsets(broker: Broker, question: FetchOffsets, timeout_ms: int)
 
     Raises:
         UnstableOffsetCommitError: There is such a transaction; ask again.
-        UnsupportedVersionError: A member asks, and the broker knows no members of KIP-848; or everything is asked for, and it has
-            no word for that.
+        UnsupportedVersionError: Everything is asked for, and the broker has no word for that.
     """
     topics = question.topics
     has_ids = topics is not None and all(topic.topic_id != NO_TOPIC_ID for topic in topics)
     kind = OffsetFetchRequest if has_ids else FetchByName
     version = await broker.version(kind)
-    if question.member_epoch >= 0:
-        _require_members(broker, "OffsetFetch", version)
     if topics is None and version < EVERY_TOPIC_FROM:
         raise UnsupportedVersionError(
             f"{broker.address} serves OffsetFetch up to version {version}, which cannot tell all that a group has committed: "
@@ -248,14 +236,6 @@ def _offsets(topic: _Topics) -> tuple[CommittedOffset, ...]:
         )
         for each in topic.partitions
     )
-
-
-def _require_members(broker: Broker, api: str, version: int) -> None:
-    if version < MEMBERS_FROM:
-        raise UnsupportedVersionError(
-            f"{broker.address} serves {api} up to version {version}, and members of groups whose "
-            f"coordinator assigns (KIP-848) need version {MEMBERS_FROM}: use a broker of Kafka 4.0 or newer"
-        )
 
 
 # ---- delete -----------------------------------------------------------------------------------------------------------

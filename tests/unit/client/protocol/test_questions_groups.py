@@ -11,6 +11,19 @@ from coordinating_broker import CoordinatingBroker, refusing
 
 from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.client.protocol.questions.table import QUESTIONS
+from replog.coordinator.classic.requests import (
+    ClassicHeartbeat,
+    ClassicHeartbeatResponse,
+    JoinedMember,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    Protocol,
+    SyncGroup,
+    SyncGroupResponse,
+)
 from replog.coordinator.consumers.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
@@ -52,6 +65,7 @@ from replog.errors import (
     FencedMemberEpochError,
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
+    MemberIdRequiredError,
     NonEmptyGroupError,
     OffsetMetadataTooLargeError,
     RecordTooLargeError,
@@ -68,6 +82,9 @@ from replog.wire.messages.delete_groups import DeleteGroupsResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.find_coordinator import FindCoordinatorResponse as Found
+from replog.wire.messages.join_group import JoinGroupResponse as Joined
+from replog.wire.messages.leave_group import LeaveGroupRequest
+from replog.wire.messages.leave_group import LeaveGroupResponse as Left
 from replog.wire.messages.list_groups import ListGroupsRequest
 from replog.wire.messages.list_groups import ListGroupsResponse as Listed
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -147,6 +164,58 @@ async def test_a_regular_expression_needs_the_version_that_has_one() -> None:
     )
     with pytest.raises(UnsupportedVersionError, match="up to version 0, which has no regular expression"):
         await put(broker, ConsumerHeartbeat("g", "m", 0, subscribed_regex="t.*"))
+
+
+# ---- members of the classic protocol ------------------------------------------------------------------------------------
+
+JOIN = JoinGroup("g", "m", "consumer", (Protocol("range", b"\0\1"),), 9_000, 8_000, "i", "why", client_id="me")
+LEAVE = LeaveGroup("g", (LeavingMember("m", "i", "why"),))
+
+
+@pytest.mark.parametrize(
+    ("given", "answer"),
+    [
+        (
+            JOIN,
+            JoinGroupResponse(
+                "m", 4, "consumer", "range", "m", (JoinedMember("m", "i", b"\0\1"),), skip_assignment=True
+            ),
+        ),
+        (SyncGroup("g", "m", 4, {"m": b"\2"}, "i", "consumer", "range"), SyncGroupResponse("consumer", "range", b"\2")),
+        (ClassicHeartbeat("g", "m", 4, "i"), ClassicHeartbeatResponse()),
+    ],
+)
+async def test_what_a_member_asks_reaches_the_coordinator_and_the_answer_the_member(given: Any, answer: Any) -> None:
+    assert await passed_on(given, answer) == (given, answer)
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_a_member_leaves_in_every_version(version: int) -> None:
+    broker = CoordinatingBroker(lambda _: Left(), newest={LeaveGroupRequest.API_KEY: version})
+    assert await put(broker, LEAVE) == LeaveGroupResponse(())
+    request = broker.asked[-1][0]
+    assert [request.member_id] if version < 3 else [each.member_id for each in request.members] == ["m"]
+
+
+async def test_a_member_that_joins_first_is_told_its_id() -> None:
+    with pytest.raises(MemberIdRequiredError) as raised:
+        await put(CoordinatingBroker(coordinate=refusing(MemberIdRequiredError("come again", "m-7"))), JOIN)
+    assert raised.value.member_id == "m-7"
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "no assignor in common with range: give them one of these"),
+        (ErrorCode.FENCED_INSTANCE_ID, "give each its own group_instance_id"),
+        (ErrorCode.INVALID_SESSION_TIMEOUT, "do not allow the session time-out of 9000 ms"),
+        (ErrorCode.UNKNOWN_MEMBER_ID, "no such member"),
+    ],
+)
+async def test_a_refused_join_says_what_to_do(code: ErrorCode, text: str) -> None:
+    with pytest.raises(ReplogError, match=text) as raised:
+        await put(CoordinatingBroker(lambda _: Joined(error_code=code, member_id="m", protocol_name="")), JOIN)
+    assert raised.value.code is code
 
 
 # ---- offsets ----------------------------------------------------------------------------------------------------------
@@ -301,10 +370,13 @@ async def test_a_refused_fetch_says_why() -> None:
         await put(CoordinatingBroker(lambda _: kafkas), FetchOffsets("g", (TopicToFetch("t", A, (0,)),), "m", 3))
 
 
-@pytest.mark.parametrize("question", [CommitOffsets("g", TOPICS, "m", None, 3), FetchOffsets("g", None, "m", 3)])
-async def test_members_need_a_version_that_knows_them(question: Any) -> None:
-    with pytest.raises(UnsupportedVersionError, match=r"up to version 8, and members .* need version 9"):
-        await put(CoordinatingBroker(newest={COMMIT: 8, FETCH: 8}, answer=keep), question)
+@pytest.mark.parametrize("version", range(2, 10))
+async def test_a_member_of_the_classic_protocol_commits_in_every_version(version: int) -> None:
+    """Goal: the generation is told in the field that later is the epoch's."""
+    broker = CoordinatingBroker(keep, newest={COMMIT: version})
+    await put(broker, CommitOffsets("g", TOPICS, "m", None, 3))
+    request, told = broker.asked[-1]
+    assert (told, request.member_id, request.generation_id_or_member_epoch) == (version, "m", 3)
 
 
 async def test_offsets_of_what_there_is_not_are_forgotten_already() -> None:
