@@ -14,10 +14,10 @@ from replog.client import AssignmentListener, Consumer, ConsumerRecord
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_openings import Openings
-from replog.client.groups.messages import Answered, Message
+from replog.client.groups.messages import Answered, Ask, Message
 from replog.client.types import TopicPartition
 from replog.coordinator.assignors.model import partitions_of
-from replog.coordinator.consumers.requests import ConsumerHeartbeat
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import CommitStaleError, LeaderNotAvailableError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.testing.simulated_process import SimulatedProcess
 from tests.sim.group_checks import Seat
@@ -258,15 +258,19 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
     def signed(author: Author, offsets: Any) -> Any:
         return {each: offset._replace(metadata=str(author)) for each, offset in offsets.items()}
 
-    async def say(self: GroupMember, request: ConsumerHeartbeat) -> Message:
+    async def say(self: GroupMember, asked: Ask) -> Message:
+        request = asked.request
+        if not isinstance(request, ConsumerHeartbeat):
+            raise Violation(f"G10 {self.member_id} speaks the classic protocol to a broker that has the other one")
         seat, sent_at = simulation.seat_of.get(request.member_id), simulation.loop.time()
         if seat is not None:
             seat.is_leaving = request.member_epoch < 0
-        answer = await _SAY(self, request)
-        if isinstance(answer, Answered) and seat is not None and request.member_epoch >= 0:
-            told = answer.response.assignment
+        answer = await _SAY(self, asked)
+        response = answer.response if isinstance(answer, Answered) else None
+        if isinstance(response, ConsumerHeartbeatResponse) and seat is not None and request.member_epoch >= 0:
+            told = response.assignment
             numbers = None if told is None else frozenset(number for _, number in partitions_of(told))
-            simulation.groups.told(seat, answer.response.member_epoch, numbers, sent_at)
+            simulation.groups.told(seat, response.member_epoch, numbers, sent_at)
         return answer
 
     def of_commits(self: GroupCommits, offsets: Any, epoch: int) -> Any:

@@ -12,14 +12,29 @@ from replog.client.backoff import Backoff, timed_out
 from replog.client.consumer.group_settings import GroupSettings
 from replog.client.groups.commits import CommitBook, Finished, Offset, errors_of, topics_to_commit
 from replog.client.groups.coordinator import Coordinator
-from replog.client.groups.membership import PUT_OUT
+from replog.client.groups.membership import NO_EPOCH, PUT_OUT
 from replog.client.groups.progress import Progress
 from replog.client.types import TopicPartition
-from replog.coordinator.describing.requests import DescribeConsumerGroup
-from replog.coordinator.offsets.requests import CommitOffsets
-from replog.errors import BrokerClosedError, CommitStaleError, ReplogError, RetriableError, StaleMemberEpochError
-
-NO_MEMBER = 0
+from replog.coordinator.classic.subscription import assigned_partitions
+from replog.coordinator.describing.requests import (
+    DescribeConsumerGroup,
+    DescribedConsumer,
+    DescribedMember,
+    DescribeGroup,
+)
+from replog.coordinator.offsets.requests import (
+    CommitOffsets,
+)
+from replog.errors import (
+    BrokerClosedError,
+    CommitStaleError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    ReplogError,
+    RetriableError,
+    StaleMemberEpochError,
+    UnsupportedVersionError,
+)
 
 OWNER_S = 1.0
 """How long an error waits to hear who has a partition."""
@@ -125,20 +140,29 @@ class GroupCommits:
 
     async def _owner(self, partition: tuple[str, int] | None) -> str:
         """Says who has a partition now; "" where nobody has it, or that is not told within a moment."""
-        topic, number = partition or ("", -1)
-        topic_id = self._holder.topic_id(topic)
-        if topic_id is None:
+        if partition is None:
             return ""
-        request = DescribeConsumerGroup(self._settings.group_id)
         try:
             async with asyncio.timeout(OWNER_S):
-                found = await self._coordinator.call(request, int(OWNER_S * 1000))
+                found = await self._owning(*partition)
         except (ReplogError, TimeoutError):
             return ""
-        for each in found.members:
-            if number in each.assignment.get(topic_id, ()):
-                return f"It is read by member {each.member_id} now: client {each.client_id!r} at {each.client_host}."
-        return ""
+        if found is None:
+            return ""
+        return f"It is read by member {found.member_id} now: client {found.client_id!r} at {found.client_host}."
+
+    async def _owning(self, topic: str, partition: int) -> DescribedConsumer | DescribedMember | None:
+        """Returns the member that has a partition; None where nobody has.  Raises: ReplogError: That is not told."""
+        group, limit_ms, topic_id = self._settings.group_id, int(OWNER_S * 1000), self._holder.topic_id(topic)
+        try:
+            found = await self._coordinator.call(DescribeConsumerGroup(group), limit_ms)
+        except (GroupIdNotFoundError, UnsupportedVersionError):  # it is a group of the classic protocol
+            told = await self._coordinator.call(DescribeGroup(group), limit_ms)
+            place = (topic, partition)
+            return next((each for each in told.members if place in assigned_partitions(each.assignment)), None)
+        if topic_id is None:
+            return None
+        return next((each for each in found.members if partition in each.assignment.get(topic_id, ())), None)
 
     def want_last(self, partitions: Collection[TopicPartition]) -> int | None:
         """Lets the last commit of partitions wait to be sent: all that is not settled yet, and what is done with, if the settings
@@ -152,7 +176,7 @@ class GroupCommits:
             offsets |= self._due(partitions)
         for each in partitions:
             self.progress.end(each)
-        if offsets and self._holder.epoch == NO_MEMBER:
+        if offsets and self._holder.epoch == NO_EPOCH:
             self._warn(self._stale_error(next(iter(offsets))))
             return None
         return self._want(offsets) if offsets else None
@@ -196,7 +220,7 @@ class GroupCommits:
 
     def commit_due(self, partitions: Iterable[TopicPartition]) -> None:
         """Lets what is done with of partitions wait to be sent, unless the application commits by itself."""
-        is_member = self._holder.epoch != NO_MEMBER  # else it would be refused, again and again
+        is_member = self._holder.epoch != NO_EPOCH  # else it would be refused, again and again
         if self._settings.auto_commit and is_member and (offsets := self._due(partitions)):
             self._book.want(offsets)
             self._wanted.set()
@@ -218,7 +242,7 @@ class GroupCommits:
                 await self._send()
 
     async def _send(self) -> None:
-        if self._holder.epoch == NO_MEMBER:
+        if self._holder.epoch == NO_EPOCH:
             self._finish(self._book.fail_all(self._stale_error))
             return
         held = self._holder.held
@@ -237,14 +261,14 @@ class GroupCommits:
 
     async def _handle_refused(self, error: ReplogError, epoch: int) -> None:
         """Tries again, unless that does not help."""
-        if isinstance(error, StaleMemberEpochError) and self._holder.epoch not in {epoch, NO_MEMBER}:
+        if isinstance(error, StaleMemberEpochError) and self._holder.epoch not in {epoch, NO_EPOCH}:
             self._book.put_back()  # the epoch has moved on meanwhile, and the partitions may be the member's still
         elif isinstance(error, StaleMemberEpochError | RetriableError):
             self._book.put_back()
             if not isinstance(error, RetriableError):
                 self._holder.doubt()
             await asyncio.sleep(self._backoff.next_s())
-        elif isinstance(error, PUT_OUT):
+        elif isinstance(error, (*PUT_OUT, FencedInstanceIdError)):
             self._holder.doubt()
             self._finish(self._book.fail_all(self._stale_error))
         else:

@@ -18,18 +18,22 @@ from uuid import UUID
 from replog.client.backoff import Backoff
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
-from replog.client.consumer.group_commits import NO_MEMBER, GroupCommits
+from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_openings import Opened, Openings
 from replog.client.consumer.group_settings import GroupSettings
+from replog.client.groups.classic_membership import ClassicMembership
+from replog.client.groups.consumer_membership import ConsumerMembership
 from replog.client.groups.coordinator import Coordinator
-from replog.client.groups.membership import MemberConfig, Membership, State
+from replog.client.groups.membership import NO_EPOCH, MemberConfig, Membership, State
 from replog.client.groups.messages import (
     Answered,
+    Ask,
     Assign,
     Doubt,
     Effect,
     Fail,
     Failed,
+    GiveUp,
     IdPartition,
     IdPartitions,
     Leave,
@@ -40,13 +44,16 @@ from replog.client.groups.messages import (
     Released,
     Revoke,
     Say,
-    SendHeartbeat,
+    SpeakClassic,
     Subscribe,
     Tick,
+    TopicsChanged,
 )
 from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
-from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
+from replog.coordinator.consumers.requests import (
+    WaitForGroupNews,
+)
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.waiting.task_ends import end_tasks
@@ -56,6 +63,10 @@ NEWS_WAIT_MS = 30_000
 
 NOT_LOOKED: Final[Sequence[str]] = ()
 """Of a pattern: the topics have not been looked through for it yet."""
+
+SESSION_TIMEOUT_MS: Final = 45_000
+HEARTBEAT_INTERVAL_MS: Final = 3_000
+"""How long a member of the classic protocol may be silent, and how often it says that it is there, as with Kafka's clients."""
 
 _log = logging.getLogger(__name__)
 
@@ -118,22 +129,23 @@ class GroupMember:
         self._loop = asyncio.get_running_loop()
         self._coordinator = Coordinator(view, settings.group_id)
         self.openings = Openings(view, self._coordinator, settings)
-        self._member_id = str(UUID(int=view.rng.getrandbits(128), version=4))
-        self._core = Membership(
-            MemberConfig(
-                settings.group_id,
-                self._member_id,
-                settings.max_poll_interval_ms,
-                settings.instance_id,
-                settings.client_rack or None,
-                settings.client_id,
-            ),
-            Backoff(view.rng),
+        self._config = MemberConfig(
+            settings.group_id,
+            str(UUID(int=view.rng.getrandbits(128), version=4)),
+            settings.max_poll_interval_ms,
+            settings.instance_id,
+            settings.client_rack or None,
+            settings.client_id,
+            SESSION_TIMEOUT_MS,
+            HEARTBEAT_INTERVAL_MS,
         )
+        self._core: Membership = ConsumerMembership(self._config, Backoff(view.rng))
         self.commits = GroupCommits(self._coordinator, settings, self, position, epoch_before, Backoff(view.rng))
         self._messages: deque[Message] = deque()
         self._is_stepping = False
-        self._outgoing: ConsumerHeartbeat | None = None
+        self._outgoing: Ask | None = None
+        self._asking: Ask | None = None  # what is under way and waited for
+        self._patience: asyncio.Timeout | None = None
         self._news = asyncio.Event()
         self._hearing = asyncio.Event()  # set while news would be taken up
         self._is_out = asyncio.Event()
@@ -149,12 +161,12 @@ class GroupMember:
 
     @property
     def member_id(self) -> str:
-        """The id of the member, which it has chosen itself."""
-        return self._member_id
+        """The id of the member; "" while the coordinator of a group of the classic protocol has not said."""
+        return self._core.member_id
 
     @property
     def epoch(self) -> int:
-        """The member epoch; 0 while it is no member."""
+        """The member epoch, or its generation; 0 while it is no member."""
         return self._core.epoch
 
     @property
@@ -204,6 +216,7 @@ class GroupMember:
     def _handle_metadata(self) -> None:
         """Looks again where new partitions begin, and for topics that match."""
         self._opening_wanted.set()
+        self._step(TopicsChanged(self._view.image.topics))
         if self._pattern is not None and self._tasks:
             matching = self._matching(self._pattern)
             self.openings.follow(matching)
@@ -312,8 +325,12 @@ class GroupMember:
             late_ms = self.watch.late_ms(self._now_ms())
             self._step(Tick() if late_ms is None else ReaderLate(late_ms))
             if self._outgoing is not None:
-                request, self._outgoing = self._outgoing, None
-                self._step(await self._say(request))
+                self._asking = asked = self._outgoing
+                self._outgoing = None
+                answer = await self._say(asked)
+                if self._asking is asked:  # else nobody waits for it any more
+                    self._asking = None
+                    self._step(answer)
             else:
                 self._news.clear()
                 await self._wait_for_news()
@@ -328,11 +345,29 @@ class GroupMember:
         except TimeoutError:
             pass
 
-    async def _say(self, request: ConsumerHeartbeat) -> Message:
+    async def _say(self, asked: Ask) -> Message:
+        limit_ms = asked.wait_ms + ATTEMPT_TIMEOUT_MS
         try:
-            return Answered(await self._coordinator.call(request))
+            async with asyncio.timeout(None) as self._patience:
+                return Answered(await self._coordinator.call(asked.request, limit_ms))
+        except TimeoutError:
+            return Tick()  # it was given up
         except ReplogError as error:
             return Failed(error.with_traceback(None))
+
+    def _give_up(self) -> None:
+        """Waits no longer for an answer."""
+        if self._asking is not None and self._patience is not None:
+            self._patience.reschedule(self._loop.time())
+        self._asking = self._outgoing = None
+
+    def _speak_classic(self, reason: ReplogError) -> None:
+        """Goes on by the classic protocol, in which members assign."""
+        _log.info("group %s: speaks the classic protocol: %s", self._settings.group_id, reason)
+        former, self._core = self._core, ClassicMembership(self._config, Backoff(self._view.rng))
+        for effect in self._core.succeed(former):
+            self._carry_out(effect)
+        self._messages.append(TopicsChanged(self._view.image.topics))
 
     async def _hear_news(self) -> None:
         """Sends the next heartbeat as soon as the coordinator has news; without it they come at their interval.
@@ -342,7 +377,7 @@ class GroupMember:
         backoff = Backoff(self._view.rng, max_ms=NEWS_WAIT_MS)
         while True:
             await self._hearing.wait()
-            request = WaitForGroupNews(self._settings.group_id, self._member_id, self.epoch, NEWS_WAIT_MS)
+            request = WaitForGroupNews(self._settings.group_id, self.member_id, self.epoch, NEWS_WAIT_MS)
             try:
                 news = await self._coordinator.call(request, NEWS_WAIT_MS + ATTEMPT_TIMEOUT_MS)
             except UnsupportedVersionError as error:
@@ -376,7 +411,7 @@ class GroupMember:
             while self._messages:
                 for effect in self._core.step(self._messages.popleft(), self._now_ms()):
                     self._carry_out(effect)
-                if self.going is not None and self.epoch == NO_MEMBER:  # nothing can be committed any more
+                if self.going is not None and self.epoch == NO_EPOCH:  # nothing can be committed any more
                     self._released(self.going)
         finally:
             self._is_stepping = False
@@ -391,8 +426,12 @@ class GroupMember:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case SendHeartbeat(request):
-                self._outgoing = request
+            case Ask():
+                self._outgoing = effect
+            case GiveUp():
+                self._give_up()
+            case SpeakClassic(reason):
+                self._speak_classic(reason)
             case Assign(partitions):
                 self._opening |= partitions
                 self._opening_wanted.set()
@@ -439,17 +478,17 @@ class GroupMember:
                 self._opening_wanted.set()
 
     async def _open(self) -> None:
-        self._asked, epoch = set(self._opening), self.epoch
+        self._asked, member_id, epoch = set(self._opening), self.member_id, self.epoch
         names = self.openings.names(frozenset(self._asked))
         if len(names) < len(self._opening):
             self._view.request_refresh()
         if not names:
             return
-        opened, fresh = await self.openings.open(names, self._member_id, epoch)
+        opened, fresh = await self.openings.open(names, member_id, epoch)
         self._make_ready(opened)
         if fresh:  # these may have to wait for a leader, and hold up no other
             chosen = await self.openings.reset(fresh)
-            await self.openings.keep(chosen, self._member_id, epoch)
+            await self.openings.keep(chosen, member_id, epoch)
             self._make_ready(chosen)
 
     def _make_ready(self, opened: Iterable[Opened]) -> None:

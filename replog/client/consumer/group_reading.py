@@ -11,11 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from replog.client.consumer.group_commits import NO_MEMBER
 from replog.client.consumer.group_member import GroupMember, TakenBack
 from replog.client.consumer.group_settings import AssignmentListener
 from replog.client.consumer.partition_reader import PartitionReader
 from replog.client.consumer.start import first_offsets
+from replog.client.groups.membership import NO_EPOCH
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError, raised_anew
 
@@ -200,7 +200,7 @@ class GroupReading:
 
         If that is cancelled, nothing has gone, and it begins anew; an error of the application's keeps nothing back.
         """
-        is_lost = taken.is_lost or self.member.epoch == NO_MEMBER
+        is_lost = taken.is_lost or self.member.epoch == NO_EPOCH
         try:
             await self._tell_of_going(taken.partitions, is_lost=is_lost)
         except asyncio.CancelledError:
@@ -306,7 +306,7 @@ class GroupReading:
 
     async def _part_from(self, partitions: Collection[TopicPartition]) -> None:
         """Tells the application, and commits what is done with while that is possible."""
-        commits, is_lost = self.member.commits, self.member.epoch == NO_MEMBER
+        commits, is_lost = self.member.commits, self.member.epoch == NO_EPOCH
         self._reader.is_parting = True
         try:
             await self._tell_of_going(partitions, is_lost=is_lost)

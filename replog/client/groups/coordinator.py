@@ -51,14 +51,14 @@ class Coordinator:
 
         Args:
             request: The request.
-            timeout_ms: The longest wait, for each of finding the coordinator and asking it.
+            timeout_ms: The longest wait for the answer; the coordinator is looked for that long, too, or 5 s.
 
         Raises:
             RetriableError: It cannot be found or reached, or says so itself; the next call looks for it anew.
             ReplogError: It refuses.
         """
         try:
-            address = await self._address(timeout_ms)
+            address = await self._address(min(timeout_ms, ATTEMPT_TIMEOUT_MS))
             return await self._view.call(address, request, timeout_ms=timeout_ms)
         except _MOVED:
             self._broker_id = None

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
 
+from replog.coordinator.classic.requests import (
+    ClassicHeartbeat,
+    ClassicHeartbeatResponse,
+    JoinGroup,
+    JoinGroupResponse,
+    LeaveGroup,
+    LeaveGroupResponse,
+    SyncGroup,
+    SyncGroupResponse,
+)
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import ReplogError
+from replog.rpc.metadata_messages import TopicInfo
 
 IdPartition: TypeAlias = tuple[UUID, int]
 """Topic id and partition: a topic that is deleted and made anew has another id."""
 
 IdPartitions: TypeAlias = frozenset[IdPartition]
+
+Said: TypeAlias = ConsumerHeartbeat | JoinGroup | SyncGroup | ClassicHeartbeat | LeaveGroup
+"""What a member says to its coordinator: the first in a group of KIP-848, the others by the classic protocol."""
+
+Told: TypeAlias = (
+    ConsumerHeartbeatResponse | JoinGroupResponse | SyncGroupResponse | ClassicHeartbeatResponse | LeaveGroupResponse
+)
+"""What the coordinator answers."""
+
+Topics: TypeAlias = Mapping[str, TopicInfo]
+"""The topics of the cluster by name."""
 
 # ---- messages -------------------------------------------------------------------------------------------------------
 
@@ -24,14 +47,20 @@ class Subscribe(Struct, frozen=True):
     topics: tuple[str, ...]
 
 
-class Answered(Struct, frozen=True):
-    """The coordinator has answered the heartbeat that is under way."""
+class TopicsChanged(Struct, frozen=True):
+    """The cluster has these topics from now on."""
 
-    response: ConsumerHeartbeatResponse
+    topics: Topics
+
+
+class Answered(Struct, frozen=True):
+    """The coordinator has answered what is under way."""
+
+    response: Told
 
 
 class Failed(Struct, frozen=True):
-    """The heartbeat that is under way has failed."""
+    """What is under way has failed."""
 
     error: ReplogError
 
@@ -61,18 +90,39 @@ class Leave(Struct, frozen=True):
 
 
 class Tick(Struct, frozen=True):
-    """Time has passed; look whether a heartbeat is due."""
+    """Time has passed; look whether something is due."""
 
 
-Message: TypeAlias = Subscribe | Answered | Failed | Released | ReaderLate | ReaderBack | Doubt | Leave | Tick
+Message: TypeAlias = (
+    Subscribe | TopicsChanged | Answered | Failed | Released | ReaderLate | ReaderBack | Doubt | Leave | Tick
+)
 
 # ---- effects --------------------------------------------------------------------------------------------------------
 
 
-class SendHeartbeat(Struct, frozen=True):
-    """Ask the coordinator; answer with `Answered` or `Failed`.  One at a time is under way."""
+class Ask(Struct, frozen=True):
+    """Ask the coordinator; answer with `Answered` or `Failed`.  One at a time is under way.
 
-    request: ConsumerHeartbeat
+    Attributes:
+        wait_ms: How long the coordinator may hold the answer back, beside the time that any answer takes, milliseconds.
+    """
+
+    request: Said
+    wait_ms: int = 0
+
+
+class GiveUp(Struct, frozen=True):
+    """Wait no longer for the answer to what is under way, and drop it should it come."""
+
+
+class SpeakClassic(Struct, frozen=True):
+    """Go on by the classic protocol, as who owns the same: this group is none of KIP-848.
+
+    Attributes:
+        reason: Why, in the words of the coordinator.
+    """
+
+    reason: ReplogError
 
 
 class Assign(Struct, frozen=True):
@@ -105,4 +155,4 @@ class Fail(Struct, frozen=True):
     error: ReplogError
 
 
-Effect: TypeAlias = SendHeartbeat | Assign | Revoke | Lose | Say | Fail
+Effect: TypeAlias = Ask | GiveUp | SpeakClassic | Assign | Revoke | Lose | Say | Fail

@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from replog.coordinator.assignors import uniform
 from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor, Members, Topics, partitions_of
 from replog.coordinator.assignors.range import assign_ranges
+from replog.coordinator.assignors.round_robin import assign_in_turns
 from replog.coordinator.assignors.uniform import assign_uniformly
 
 A, B, C, GONE = (UUID(int=n) for n in range(1, 5))
 TOPIC_IDS = (A, B, C, GONE)
-both = pytest.mark.parametrize("assign", [assign_ranges, assign_uniformly])
+both = pytest.mark.parametrize("assign", [assign_ranges, assign_uniformly, assign_in_turns])
 
 
 def all_reading(topic_ids: Any, *member_ids: str) -> dict[str, AssignedMember]:

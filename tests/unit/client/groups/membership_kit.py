@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from replog.client.backoff import Backoff
-from replog.client.groups.membership import MemberConfig, Membership
+from replog.client.groups.consumer_membership import ConsumerMembership
+from replog.client.groups.membership import MemberConfig
 from replog.client.groups.messages import (
     Answered,
+    Ask,
     Assign,
     Fail,
     Failed,
@@ -19,7 +21,7 @@ from replog.client.groups.messages import (
     Released,
     Revoke,
     Say,
-    SendHeartbeat,
+    SpeakClassic,
     Subscribe,
     Tick,
 )
@@ -56,18 +58,19 @@ class Member:
     """
 
     def __init__(self, name: str, **config: Any) -> None:
-        self.core = Membership(MemberConfig("g", name, REBALANCE_MS, **config), Backoff(random.Random(1)))
+        self.core = ConsumerMembership(MemberConfig("g", name, REBALANCE_MS, **config), Backoff(random.Random(1)))
         self.reads: IdPartitions = frozenset()
         self.giving_back: Revoke | Lose | None = None
         self.under_way: ConsumerHeartbeat | None = None
         self.said: list[ConsumerHeartbeat] = []
         self.texts: list[str] = []
         self.failure: ReplogError | None = None
+        self.classic_because: ReplogError | None = None
 
     def step(self, message: Message, now_ms: int = 0) -> None:
         for effect in self.core.step(message, now_ms):
             match effect:
-                case SendHeartbeat(request):
+                case Ask(ConsumerHeartbeat() as request):
                     assert self.under_way is None
                     self.under_way = request
                     self.said.append(request)
@@ -83,6 +86,8 @@ class Member:
                     self.texts.append(text)
                 case Fail(error):
                     self.failure = error
+                case SpeakClassic(reason):
+                    self.classic_because = reason
 
     def subscribe(self, host: Host, *topics: str) -> None:
         self.step(Subscribe(topics), host.now_ms)

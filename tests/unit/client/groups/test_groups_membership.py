@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from membership_kit import INTERVAL_MS, SESSION_MS, Member, T, coordinator, parts, settle
 
-from replog.client.groups.membership import State
+from replog.client.backoff import Backoff
+from replog.client.groups.classic_membership import ClassicMembership
+from replog.client.groups.membership import MemberConfig, State
 from replog.client.groups.messages import (
     Answered,
+    Ask,
     Failed,
     Leave,
     Lose,
@@ -21,6 +26,7 @@ from replog.client.groups.messages import (
 from replog.coordinator.assignors.model import Assignment
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.member import ClassicMember
+from replog.coordinator.classic.requests import JoinGroup
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.runtime.messages import Tick as CoordinatorTick
 from replog.errors import (
@@ -35,6 +41,7 @@ from replog.errors import (
     StaleMemberEpochError,
     UnknownMemberIdError,
     UnreleasedInstanceIdError,
+    UnsupportedVersionError,
 )
 
 
@@ -199,8 +206,7 @@ def test_what_asking_again_does_not_mend_is_told_once(error: ReplogError) -> Non
     assert member.said[-1].member_epoch == 0
 
 
-def test_who_is_kept_out_of_a_group_of_the_other_protocol_is_told_so_once() -> None:
-    """Goal: a group that cannot be converted is an error that names it, not one join after the other."""
+def test_who_is_kept_out_of_a_group_of_the_other_protocol_goes_on_by_that_one() -> None:
     host = coordinator(t=4)
     host.machine._groups.classic.keep(group := ClassicGroup("g"))
     group.protocol_type = "connect"
@@ -208,9 +214,25 @@ def test_who_is_kept_out_of_a_group_of_the_other_protocol_is_told_so_once() -> N
     member = Member("m")
     member.subscribe(host, "t")
     member.answer(host)
-    assert isinstance(member.failure, GroupIdNotFoundError)
-    assert "'connect'" in str(member.failure)
-    assert (member.core.state, len(member.said)) == (State.FAILED, 1)
+    assert isinstance(member.classic_because, GroupIdNotFoundError)
+    assert (len(member.said), member.core.next_deadline_ms()) == (1, None)
+
+
+def test_where_the_broker_has_no_such_groups_what_was_owned_is_lost_before_it_joins_otherwise() -> None:
+    """Goal: a coordinator that moves to an older broker ends the membership, and nothing is read in both."""
+    member = joined(0, 1)
+    tick(member, 1_000)
+    answer(member, 2, 1_010, 1)
+    assert member.giving_back == Revoke(parts(0))
+    tick(member, 2_000)
+    fail(member, UnsupportedVersionError("no such groups"), 2_010)
+    assert isinstance(member.classic_because, UnsupportedVersionError)
+    classic = ClassicMembership(MemberConfig("g", "m", 300), Backoff(random.Random(1)))
+    assert classic.succeed(member.core) == ()
+    assert classic.step(Released(parts(0)), 2_020) == (Lose(parts(1)),)
+    (asked,) = classic.step(Released(parts(1)), 2_030)
+    assert isinstance(asked, Ask)
+    assert isinstance(asked.request, JoinGroup)
 
 
 def test_the_place_of_an_instance_that_died_is_waited_for_with_one_line() -> None:
