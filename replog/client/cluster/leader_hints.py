@@ -101,5 +101,7 @@ def _take_in_broker(endpoint: LeaderEndpoint | None, brokers: dict[int, BrokerIn
         return
     found = broker_at(endpoint.broker_id, endpoint.host, endpoint.port, endpoint.rack)
     known = brokers.get(endpoint.broker_id)
-    if known is None or address_of(known) != address_of(found):
+    if known is None:
         brokers[endpoint.broker_id] = found
+    elif address_of(known) != address_of(found):
+        brokers[endpoint.broker_id] = replace(known, host=found.host, port=found.port, endpoints=found.endpoints)

@@ -72,6 +72,13 @@ def test_a_hint_counts_while_it_is_newer_than_the_metadata_and_for_seconds_at_mo
     hints.add([named(cluster, 3, epoch + 2), named(cluster, 1, epoch + 1)], 0)
     assert (leader(1), leader(HINT_S)) == (3, 2)
     hints.add([named(cluster, 3, epoch + 2)], 0)
-    for broker in (3, 1):
+    elsewhere = LeaderEndpoint(3, "127.0.0.1", 7)
+    hints.add([named(cluster, 3, epoch + 3, elsewhere)], 0)
+    moved = hints.over(told, 1)
+    found = moved.leader("t", 0)
+    assert found is not None
+    assert (found.address, moved.is_counted, told.is_counted) == ("127.0.0.1:7", False, False)
+    assert [broker.broker_epoch for broker in moved.broker_infos] == [1, 1, 1], "it is still one of ours"
+    for broker in (3, 1, 2):
         cluster.move_leader("t", 0, broker)
-    assert leader(1, image_of(cluster)) == 1, "the metadata are as new"
+    assert leader(1, image_of(cluster)) == 2, "the metadata are as new"
