@@ -134,9 +134,9 @@ async def test_what_is_not_there_is_told(disks: Broker) -> None:
             lambda: admin.create_partitions("nowhere", 2),
             lambda: admin.alter_topic_configs("nowhere", {"retention.ms": 1}),
             lambda: admin.describe_configs((ResourceType.TOPIC, "nowhere")),
-            lambda: admin.move_replica("nowhere", 0, broker=1, path="/"),
+            lambda: admin.move_replica("nowhere", 0, broker=1, path="/nowhere"),
         ):
-            with pytest.raises((UnknownTopicOrPartitionError, LogDirNotFoundError)):
+            with pytest.raises((UnknownTopicOrPartitionError, LogDirNotFoundError), match="nowhere"):
                 await asked()
         with pytest.raises(InvalidPartitionsError):
             await admin.create_partitions((await admin.create_topic(name(), 2, 1)).name, 1)

@@ -17,6 +17,7 @@ from replog.controller.requests import ElectLeadersResponse as LeadersElected
 from replog.errors import (
     ErrorCode,
     InvalidRequestError,
+    LogDirNotFoundError,
     MalformedFrameError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
@@ -149,6 +150,8 @@ async def move_replica(broker: Broker, question: MoveReplicaRequest, timeout_ms:
     if result.error_code == ErrorCode.REPLICA_NOT_AVAILABLE:
         name = f"{question.topic}-{question.partition_id}"
         raise UnknownTopicOrPartitionError(result.error_message or f"{broker.address} has no replica of {name}")
+    if result.error_code == ErrorCode.LOG_DIR_NOT_FOUND:
+        raise LogDirNotFoundError(result.error_message or f"{broker.address} has no log directory {question.path}")
     raise_if_refused(result.error_code, result.error_message)
     if result.error_message:  # to Kafka's clients it is no error that the replica is there already
         raise InvalidRequestError(result.error_message)

@@ -24,7 +24,7 @@ from replog.controller.requests import (
 from replog.controller.requests import CreatePartitionsResponse as PartitionsCreated
 from replog.controller.requests import CreateTopicsResponse as TopicsCreated
 from replog.controller.requests import DeleteTopicsResponse as TopicsDeleted
-from replog.errors import UnsupportedVersionError
+from replog.errors import ErrorCode, UnsupportedVersionError
 from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from replog.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -78,7 +78,7 @@ async def create_partitions(broker: Broker, question: CreatePartitions, timeout_
     found = {
         one.name: TopicResult(
             one.name,
-            *told(one.error_code, one.error_message),
+            *_told(one.name, one.error_code, one.error_message),
             num_partitions=-1 if one.error_code else counts.get(one.name, -1),
         )
         for one in answer.results
@@ -117,7 +117,16 @@ async def delete_topics(broker: Broker, question: DeleteTopics, timeout_ms: int)
 
 
 def _deleted(answer: DeleteTopicsResponse.DeletableTopicResult) -> TopicResult:
-    return TopicResult(answer.name or "", *told(answer.error_code, answer.error_message), _known_id(answer.topic_id))
+    name = answer.name or ""
+    return TopicResult(name, *_told(name, answer.error_code, answer.error_message), _known_id(answer.topic_id))
+
+
+def _told(name: str, number: int, message: str | None) -> tuple[ErrorCode, str]:
+    """Returns the code and a text that names the topic, also where Kafka says no more than that it is not there."""
+    code, text = told(number, message)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and name and name not in text:
+        text = f'there is no topic "{name}"'
+    return code, text
 
 
 def _known_id(topic_id: UUID) -> UUID | None:
