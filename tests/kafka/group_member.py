@@ -2,7 +2,7 @@
 
     python group_member.py SERVERS GROUP PROTOCOL TOPIC
 
-It prints a line for each assignment, and for each record that it has read and committed.
+PROTOCOL is "consumer", "classic", or "eager", which is the classic one with the assignors that every client has.  It prints a line for each assignment, and for each record that it has read and committed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ def main(servers: str, group: str, protocol: str, topic: str) -> None:
     settings: dict[str, Any] = {
         "bootstrap.servers": servers,
         "group.id": group,
-        "group.protocol": protocol,
+        "group.protocol": "consumer" if protocol == "consumer" else "classic",
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "reconnect.backoff.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 1_000,
     }
-    if protocol == "classic":
+    if protocol != "consumer":
         settings |= {
             "session.timeout.ms": 1_500,
             "heartbeat.interval.ms": 300,
-            "partition.assignment.strategy": "cooperative-sticky",
+            "partition.assignment.strategy": "range,roundrobin" if protocol == "eager" else "cooperative-sticky",
         }
     consumer = Consumer(settings)
 

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from served_cluster import ServedCluster
 
 TIMEOUT_S = 60
 PARTITIONS = 4
@@ -50,12 +49,10 @@ class Member:
 
 
 @contextmanager
-def member(cluster: ServedCluster, folder: Path, name: str, group: str, protocol: str, topic: str) -> Iterator[Member]:
+def member(servers: str, folder: Path, name: str, group: str, protocol: str, topic: str) -> Iterator[Member]:
     """A member that runs `group_member.py`."""
     program = Path(__file__).with_name("group_member.py")
-    with running(
-        [sys.executable, str(program), cluster.bootstrap_servers, group, protocol, topic], folder, name
-    ) as found:
+    with running([sys.executable, str(program), servers, group, protocol, topic], folder, name) as found:
         yield found
 
 
@@ -72,9 +69,9 @@ def running(command: Sequence[str], folder: Path, name: str) -> Iterator[Member]
             found.kill()
 
 
-def produce(cluster: ServedCluster, topic: str, *values: str) -> None:
+def produce(servers: str, topic: str, *values: str) -> None:
     """Writes values to all partitions in turn."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % PARTITIONS)
     assert producer.flush(TIMEOUT_S) == 0

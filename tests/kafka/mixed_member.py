@@ -2,7 +2,7 @@
 
     python mixed_member.py SERVERS GROUP CLIENT TOPIC
 
-CLIENT is "aiokafka" or "kafka-python", which speak the classic protocol, or "replog", which speaks the new one.  It prints a line
+CLIENT is "aiokafka" or "kafka-python", which speak the classic protocol, or "replog", which speaks the new one where brokers have it.  It prints a line
 for each assignment, and for each record that it has read and committed, as `group_member.py` does.
 """
 
@@ -20,6 +20,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 from replog.client import AssignmentListener, Consumer
 from replog.client import TopicPartition as OurPartition
+from replog.client.consumer import group_member
 from replog.errors import CommitStaleError
 
 with warnings.catch_warnings():
@@ -145,6 +146,7 @@ def main(servers: str, group: str, client: str, topic: str) -> None:
         case "kafka-python":
             kafka_python(servers, group, topic)
         case "replog":
+            group_member.SESSION_TIMEOUT_MS, group_member.HEARTBEAT_INTERVAL_MS = SESSION_MS, BEAT_MS
             asyncio.run(replog(servers, group, topic))
         case _:
             raise SystemExit(f"there is no client {client!r}")

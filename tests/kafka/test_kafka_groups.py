@@ -58,17 +58,20 @@ def test_a_member_takes_over_what_a_killed_one_had(cluster: ServedCluster, tmp_p
     topic = group = f"shared-{protocol}"
     cluster.create_topic(topic, PARTITIONS)
     named = (group, protocol, topic)
-    with member(cluster, tmp_path, "a", *named) as first, member(cluster, tmp_path, "b", *named) as second:
+    with (
+        member(cluster.bootstrap_servers, tmp_path, "a", *named) as first,
+        member(cluster.bootstrap_servers, tmp_path, "b", *named) as second,
+    ):
         until(lambda: sorted(first.assigned + second.assigned) == [0, 1, 2, 3] and len(first.assigned) == 2)
         before = {f"before-{number}" for number in range(20)}
-        produce(cluster, topic, *sorted(before))
+        produce(cluster.bootstrap_servers, topic, *sorted(before))
         until(lambda: first.read | second.read == before)
         assert first.read
         assert second.read
         first.kill()
         until(lambda: second.assigned == [0, 1, 2, 3])
         after = {f"after-{number}" for number in range(20)}
-        produce(cluster, topic, *sorted(after))
+        produce(cluster.bootstrap_servers, topic, *sorted(after))
         until(lambda: second.read >= after)
         assert first.read | second.read == before | after
         assert not first.read & second.read
@@ -88,7 +91,7 @@ def test_a_group_goes_on_behind_what_it_has_committed(cluster: ServedCluster, na
     cluster.create_topic(topic, PARTITIONS)
     for part in range(2):
         values = [f"{part}-{number}" for number in range(8)]
-        produce(cluster, topic, *values)
+        produce(cluster.bootstrap_servers, topic, *values)
         assert sorted(READERS[name](cluster.bootstrap_servers, group, topic, 8)) == values
 
 
@@ -96,15 +99,15 @@ def test_a_group_goes_on_behind_what_it_has_committed(cluster: ServedCluster, na
 def test_a_group_goes_on_when_its_coordinator_is_killed(cluster: ServedCluster, tmp_path: Path, protocol: str) -> None:
     topic = group = f"moved-{protocol}"
     cluster.create_topic(topic, PARTITIONS)
-    with member(cluster, tmp_path, "a", group, protocol, topic) as reader:
+    with member(cluster.bootstrap_servers, tmp_path, "a", group, protocol, topic) as reader:
         until(lambda: reader.assigned == [0, 1, 2, 3])
         before = {f"before-{number}" for number in range(8)}
-        produce(cluster, topic, *sorted(before))
+        produce(cluster.bootstrap_servers, topic, *sorted(before))
         until(lambda: reader.read == before)
         killed = coordinator(cluster, group)
         cluster.kill(killed)
         after = {f"after-{number}" for number in range(8)}
-        produce(cluster, topic, *sorted(after))
+        produce(cluster.bootstrap_servers, topic, *sorted(after))
         until(lambda: reader.read == before | after)
         cluster.restart(killed)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from group_processes import PARTITIONS, Member, member, produce, running, until
+from group_processes import PARTITIONS, Member, member, produce, until
 from kafka_install import KafkaInstall
+from mixed_readers import Readers, started
 from served_cluster import ServedCluster, run, served_cluster
 
 from replog.client import Admin
@@ -39,52 +39,16 @@ def group_type(cluster: ServedCluster, group: str) -> str:
     return run(found())
 
 
-class Readers:
-    """Members that have run, and what was written for them.
-
-    A member tells of a record once it has committed it.  As its commits are refused once another one may read the partition,
-    one that is told twice was read by two at a time.
-    """
-
-    def __init__(self, cluster: ServedCluster, topic: str) -> None:
-        self.cluster = cluster
-        self.topic = topic
-        self.running: list[Member] = []
-        self.ended: list[Member] = []
-        self.written: set[str] = set()
-
-    def end(self, one: Member) -> None:
-        """Kills a member."""
-        one.kill()
-        self.running.remove(one)
-        self.ended.append(one)
-
-    def share_all(self) -> None:
-        """Waits until each member has something, and all of it is somebody's."""
-        until(lambda: sorted(each for one in self.running for each in one.assigned) == list(range(PARTITIONS)))
-        until(lambda: all(one.assigned for one in self.running))
-
-    def read(self, name: str) -> None:
-        """Writes records, and waits until each has been read, by one member."""
-        values = {f"{name}-{number}" for number in range(4 * PARTITIONS)}
-        produce(self.cluster, self.topic, *sorted(values))
-        self.written |= values
-        members = (*self.running, *self.ended)
-        until(lambda: set().union(*(one.read for one in members)) == self.written)
-        told = [value for one in members for value in one.read]
-        assert len(told) == len(self.written), sorted(told)
-
-
 def test_a_group_changes_its_protocol_and_changes_back_one_member_at_a_time(
     cluster: ServedCluster, tmp_path: Path
 ) -> None:
     topic = group = "rolling"
     cluster.create_topic(topic, PARTITIONS)
-    readers = Readers(cluster, topic)
+    readers = Readers(cluster.bootstrap_servers, topic)
     with ExitStack() as stack:
 
         def start(name: str, protocol: str) -> Member:
-            found = stack.enter_context(member(cluster, tmp_path, name, group, protocol, topic))
+            found = stack.enter_context(member(cluster.bootstrap_servers, tmp_path, name, group, protocol, topic))
             readers.running.append(found)
             return found
 
@@ -122,10 +86,12 @@ def test_clients_of_both_protocols_read_together(cluster: ServedCluster, tmp_pat
     """Goal: whichever client joins whenever, each record is read by one, and all are read."""
     topic = group = "together"
     cluster.create_topic(topic, PARTITIONS)
-    readers = Readers(cluster, topic)
+    readers = Readers(cluster.bootstrap_servers, topic)
     with ExitStack() as stack:
         for client in CLIENTS:
-            readers.running.append(stack.enter_context(started(cluster, tmp_path, client, group, topic)))
+            readers.running.append(
+                stack.enter_context(started(cluster.bootstrap_servers, tmp_path, client, group, topic))
+            )
             readers.share_all()
             readers.read(f"with-{client}")
         assert group_type(cluster, group) == "consumer"
@@ -134,15 +100,6 @@ def test_clients_of_both_protocols_read_together(cluster: ServedCluster, tmp_pat
             readers.share_all()
             readers.read(f"without-{len(readers.ended)}")
         assert group_type(cluster, group) == "consumer"
-
-
-def started(cluster: ServedCluster, folder: Path, client: str, group: str, topic: str) -> object:
-    """A member by a client."""
-    if client == "confluent":
-        return member(cluster, folder, client, group, "consumer", topic)
-    program = Path(__file__).with_name("mixed_member.py")
-    command = [sys.executable, str(program), cluster.bootstrap_servers, group, client, topic]
-    return running(command, folder, client)
 
 
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -156,7 +113,7 @@ def test_a_java_client_joins_those_of_the_other_protocol(
     topic = group = f"java-{protocol}"
     cluster.create_topic(topic, PARTITIONS)
     other = "consumer" if protocol == "classic" else "classic"
-    with member(cluster, tmp_path, "other", group, other, topic) as reader:
+    with member(cluster.bootstrap_servers, tmp_path, "other", group, other, topic) as reader:
         until(lambda: reader.assigned == list(range(PARTITIONS)))
         given = ("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--group", group)
         ways = (f"group.protocol={protocol}", "auto.offset.reset=earliest")
@@ -168,7 +125,7 @@ def test_a_java_client_joins_those_of_the_other_protocol(
                 until(lambda: len(reader.assigned) == PARTITIONS // 2)
                 assert group_type(cluster, group) == "consumer"
                 values = {f"value-{number}" for number in range(4 * PARTITIONS)}
-                produce(cluster, topic, *sorted(values))
+                produce(cluster.bootstrap_servers, topic, *sorted(values))
                 until(lambda: reader.read | set(output.read_text().split()) == values)
                 assert len(reader.read) == len(values) // 2
                 assert not reader.read & set(output.read_text().split())

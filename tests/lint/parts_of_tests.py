@@ -28,6 +28,7 @@ OF_ITS_OWN = {
     "tests/kafka/test_kafka_full_groups_alike.py": "brokers with keys of their own",
     "tests/kafka/test_kafka_patterns.py": "runs no program but the driver of its clients",
     "tests/kafka/test_kafka_mixed_groups.py": "starts consoles that run at the same time",
+    "tests/kafka/test_kafka_our_classic_members.py": "starts brokers of other kinds, and a console beside them",
 }
 """Files that say so, and use nothing that others have started: why."""
 
