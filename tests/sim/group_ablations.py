@@ -168,7 +168,7 @@ def done_in_hand(self: Progress, position: Any) -> dict[Any, int]:
     return {each: position(each) for each in self._touched if position(each) > self._floors[each]}
 
 
-def keeps_partitions(self: Membership) -> tuple[Any, ...]:
+def keeps_partitions(self: Membership, error: ReplogError) -> tuple[Any, ...]:
     """Joins again with what it has, after it was put out."""
     self.state = State.FENCED
     self._forget_membership()
