@@ -11,15 +11,25 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from replog.client import AssignmentListener, Consumer, ConsumerRecord
+from replog.client.consumer import group_member
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_openings import Openings
-from replog.client.groups.messages import Answered, Ask, Message
+from replog.client.groups.messages import Answered, Ask, Message, Told
+from replog.client.protocol.connection import _LinkedBroker
 from replog.client.types import TopicPartition
 from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.classic.requests import (
+    ClassicHeartbeatResponse,
+    JoinGroupResponse,
+    LeaveGroup,
+    SyncGroupResponse,
+)
+from replog.coordinator.classic.subscription import assigned_partitions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import CommitStaleError, LeaderNotAvailableError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.testing.simulated_process import SimulatedProcess
+from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.sim.group_checks import Seat
 from tests.sim.group_log import Author
 from tests.sim.metadata_cluster_checks import Violation
@@ -32,6 +42,7 @@ LEFT_WITHIN_S = 30.0
 POLL_MS = 200
 BACKOFF_S = 0.1
 MAX_POLL_MS = 2_500
+CLASSIC_SESSION_MS, CLASSIC_INTERVAL_MS = 1_500, 300
 
 
 class Member:
@@ -189,7 +200,7 @@ class _Listener(AssignmentListener):
 
 
 class ConsumerMember(Member):
-    """Our `Consumer`, a member of KIP-848."""
+    """Our `Consumer`, a member of KIP-848, or of the classic protocol where brokers are older."""
 
     async def serve(self, seat: Seat) -> None:
         rng = self.rng
@@ -213,7 +224,7 @@ class ConsumerMember(Member):
             await self._subscribe(consumer, _Listener(self, seat, consumer))
             group = consumer._group
             assert group is not None
-            self.simulation.seat_of[group.member.member_id] = seat
+            self.simulation.seat_of[group.member] = seat
             seat.member_id = group.member.member_id
             while not self.is_stopping:
                 await self._work(seat, consumer, commits=not commits_itself)
@@ -260,18 +271,32 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
 
     async def say(self: GroupMember, asked: Ask) -> Message:
         request = asked.request
-        if not isinstance(request, ConsumerHeartbeat):
-            raise Violation(f"G10 {self.member_id} speaks the classic protocol to a broker that has the other one")
-        seat, sent_at = simulation.seat_of.get(request.member_id), simulation.loop.time()
+        if not (isinstance(request, ConsumerHeartbeat) or simulation.is_older):
+            simulation.checker.report(f"G10 {self.member_id} speaks the classic protocol for nothing: {request}")
+        seat, sent_at = simulation.seat_of.get(self), simulation.loop.time()
         if seat is not None:
-            seat.is_leaving = request.member_epoch < 0
+            seat.is_leaving = isinstance(request, LeaveGroup) or getattr(request, "member_epoch", 0) < 0
         answer = await _SAY(self, asked)
-        response = answer.response if isinstance(answer, Answered) else None
-        if isinstance(response, ConsumerHeartbeatResponse) and seat is not None and request.member_epoch >= 0:
-            told = response.assignment
-            numbers = None if told is None else frozenset(number for _, number in partitions_of(told))
-            simulation.groups.told(seat, response.member_epoch, numbers, sent_at)
+        if seat is not None and isinstance(answer, Answered):
+            take_in(seat, answer.response, getattr(request, "generation", 0), sent_at)
         return answer
+
+    def take_in(seat: Seat, response: Told, generation: int, sent_at: float) -> None:
+        match response:
+            case ConsumerHeartbeatResponse(_, epoch, _, told) if not seat.is_leaving:
+                numbers = None if told is None else frozenset(number for _, number in partitions_of(told))
+                simulation.groups.told(seat, epoch, numbers, sent_at)
+            case JoinGroupResponse():
+                seat.member_id = response.member_id
+            case SyncGroupResponse():
+                given = frozenset(number for _, number in assigned_partitions(response.assignment))
+                simulation.groups.told(seat, generation, given, sent_at)
+                simulation.seen["ours: assigned by a member"] += 1
+            case ClassicHeartbeatResponse():
+                seat.heard_at = sent_at
+
+    async def offers(self: _LinkedBroker, api_key: int) -> bool:
+        return api_key != ConsumerGroupHeartbeatRequest.API_KEY and api_key in self._link.versions
 
     def of_commits(self: GroupCommits, offsets: Any, epoch: int) -> Any:
         return _REQUEST(self, signed(Author(self._holder.member_id, epoch), offsets), epoch)
@@ -279,4 +304,14 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
     def of_openings(self: Openings, offsets: Any, ids: Any, member_id: str, epoch: int) -> Any:
         return _KEEP_REQUEST(self, signed(Author(member_id, epoch), offsets), ids, member_id, epoch)
 
-    return [(GroupMember, "_say", say), (GroupCommits, "_request", of_commits), (Openings, "_request", of_openings)]
+    older = [
+        (_LinkedBroker, "offers", offers),
+        (group_member, "SESSION_TIMEOUT_MS", CLASSIC_SESSION_MS),
+        (group_member, "HEARTBEAT_INTERVAL_MS", CLASSIC_INTERVAL_MS),
+    ]
+    return [
+        (GroupMember, "_say", say),
+        (GroupCommits, "_request", of_commits),
+        (Openings, "_request", of_openings),
+        *(older if simulation.is_older else ()),
+    ]

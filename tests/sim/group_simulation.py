@@ -28,6 +28,7 @@ from replog.broker.coordinator.offsets_topic import OffsetsTopic
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
 from replog.client import Producer
+from replog.client.consumer.group_member import GroupMember
 from replog.controller.requests import CreatePartitions, ElectLeaders, NamedPartition, NewPartitions, NewTopic
 from replog.coordinator.consumers import decisions
 from replog.errors import ReplogError
@@ -180,10 +181,12 @@ class GroupSimulation(Simulation):
     Attributes:
         shape: what its groups are like.
         groups: what must hold of them.
-        seat_of: the members of KIP-848, by id.
+        seat_of: where each of our consumers sits.
+        is_older: whether our consumers see no KIP-848 at the brokers.
     """
 
     settings: Mapping[str, object] = {**Simulation.settings, **GROUP_SETTINGS}
+    is_older = False
     fixed: Mapping[str, Any] = {}
     shaped: Mapping[str, Any] = {}
     small = {"log_segment_bytes": 4_096}  # noqa: RUF012 -- as the base class says
@@ -201,7 +204,7 @@ class GroupSimulation(Simulation):
         self._clients = []
         session_s = 0.0 if swarm.stall else SESSION_MS / 1000
         self.groups = GroupChecks(self.checker.report, self.loop.time, session_s, self.events, self.seen)
-        self.seat_of: dict[str, Seat] = {}
+        self.seat_of: dict[GroupMember, Seat] = {}
         self.members: list[Member] = []
         self._topic_rng = random.Random(f"topic of {seed}")
         self._partitions = self.shape.partitions

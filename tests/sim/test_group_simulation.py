@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator
+from typing import ClassVar
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.sim.classic_members import assignment, owned_partitions, shares, subs
 from tests.sim.covering import TellStale, known_seeds, run_covering
 from tests.sim.fresh_seeds import fresh_seeds
 from tests.sim.group_day import GROUPS, MEMBERS, SAMPLES, SEGMENT_BYTES, GroupDay
+from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.simulations import GROUP as KIND
 
@@ -33,6 +36,30 @@ def test_groups_hold_what_they_promise(tell_stale: TellStale) -> None:
 def test_groups_hold_what_they_promise_for_fresh_seeds() -> None:
     with fresh_seeds(KIND.name, KIND.fresh_count) as seeds:
         KIND.run(seeds)
+
+
+class OlderBrokers(GroupSimulation):
+    """One at which our consumers find no KIP-848, and join by the classic protocol."""
+
+    is_older = True
+    shaped: ClassVar = {"groups": (("consumer", 3), ("eager", 1)), "member_fault": 0.7}
+
+
+def test_groups_hold_what_they_promise_where_members_assign() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(5):
+        run = OlderBrokers(seed)
+        run.run()
+        seen += run.seen
+    for what in (
+        "ours: assigned by a member",
+        "member killed",
+        "member leaves",
+        "member paused",
+        "handled",
+        "commit acknowledged",
+    ):
+        assert seen[what], what
 
 
 def test_nothing_piles_up_while_members_come_and_go() -> None:
