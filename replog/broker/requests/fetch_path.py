@@ -223,11 +223,10 @@ class FetchPath:
             until_ms: The time until which it may wait for more; None: it is answered at once.
             has_turn: Whether it has waited in the line: then it is answered with as much as there is room for, even nothing.
         """
-        request, positions = asked.request, asked.positions
-        if positions is not None and asked.is_of_session:
-            request = replace(request, partitions=positions.to_look_at())
+        request = _asking(asked)
+        if asked.positions is not None and asked.is_of_session:
             asked.touched.clear()
-            positions.on_moved = asked.touched.update
+            asked.positions.on_moved = asked.touched.update
         if asked.unread is not None:
             share_bytes = self.unread.share_bytes() if has_turn or not self._line else 0
             if not share_bytes and not has_turn and request.partitions and len(self._waiting) < MAX_WAITING_FETCHES:
@@ -398,10 +397,10 @@ class FetchPath:
         self.movements.tell(touched)
 
     def _look_if_moved(self, asked: _Asked, keys: Sequence[ReplicaKey]) -> None:
-        """Reads for a fetch that waits, if there may be enough now; else it goes on waiting."""
-        if any(self._has_something(asked, key) for key in keys):
+        """Answers a fetch that waits, if there is enough now."""
+        if any(self._has_something(asked, key) for key in keys) and self._reader.has_enough(_asking(asked)):
             self._leave(asked)
-            self._answer(asked, asked.until_ms)
+            self._answer(asked)
 
     def next_deadline_ms(self) -> int | None:
         deadlines_ms = (self._deadlines.next_deadline_ms(), self.incremental.next_deadline_ms())
@@ -425,6 +424,13 @@ class FetchPath:
             asked.answer(_all_refused(asked, reason))
             return
         self._read(asked, NOT_FRESH, until_ms, has_turn=has_turn)
+
+
+def _asking(asked: _Asked) -> FetchRequest:
+    """Returns a fetch with the partitions to look at."""
+    if asked.positions is None or not asked.is_of_session:
+        return asked.request
+    return replace(asked.request, partitions=asked.positions.to_look_at())
 
 
 def _within(request: FetchRequest, share_bytes: int) -> FetchRequest:

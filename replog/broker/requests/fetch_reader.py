@@ -142,6 +142,13 @@ class FetchReader:
             empty = empty and data == b""
         return slots
 
+    def has_enough(self, request: FetchRequest) -> bool:
+        """Whether there are as many bytes as the request wants to wait for, given that one of its partitions has something."""
+        if request.min_bytes <= 1 or request.offsets_only:
+            return True
+        slots = self.read_warm(request, NOT_FRESH)
+        return any(slot.data is None for slot in slots) or is_worth_sending(request, slots)
+
     def has_something(self, request: FetchRequest, partition: FetchPartition) -> bool:
         """Whether there are records for one partition of the request, or news that cannot wait for some."""
         replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
