@@ -8,7 +8,7 @@ from replog.errors import MalformedFrameError
 from replog.rpc.tcp.service import PeerStreams
 from replog.rpc.tcp.wire import is_opening
 from replog.rpc.transport import PeerHandlers
-from replog.tcp.connection import Answer, Caller, RequestServer
+from replog.tcp.connection import Answer, Caller, ConnectionLimits, RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.port import bind as bind_port
@@ -17,6 +17,9 @@ from replog.waiting.byte_semaphore import ByteSemaphore
 
 READING_BYTES = 128 << 20
 """Of large messages of other nodes that are being read at a time."""
+
+OPENING_BYTES_MAX = 64 << 10
+"""Size of the frame that opens a stream: it holds one hello, and is read before anybody knows who sends it."""
 
 KEY = "inter.broker.listener"
 """The configuration key of the port."""
@@ -53,7 +56,8 @@ class TcpPeerServer:
             return Answer(becomes=partial(streams.open, frame))
 
         requests = RequestServer(serve, lambda _: False, lambda _: False)
-        self._listener = Listener(requests, ListenerLimits(), ByteSemaphore(READING_BYTES), reading_room, KEY)
+        limits = ListenerLimits(connection=ConnectionLimits(recordless_bytes_max=OPENING_BYTES_MAX))
+        self._listener = Listener(requests, limits, ByteSemaphore(READING_BYTES), reading_room, KEY)
         await self._listener.start(bound)
 
     async def stop(self, grace_s: float) -> None:  # noqa: ARG002 -- streams have no end of their own to wait for

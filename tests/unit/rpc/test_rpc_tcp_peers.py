@@ -23,8 +23,9 @@ from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.grpc.transport import serve as serve_grpc
 from replog.rpc.messages import Hello
 from replog.rpc.tcp import transport as tcp_transport
-from replog.rpc.tcp.peers import TcpPeerServer, bind
+from replog.rpc.tcp.peers import OPENING_BYTES_MAX, TcpPeerServer, bind
 from replog.rpc.tcp.transport import TcpPeerConnection, TcpPeerTransport
+from replog.rpc.tcp.wire import StreamKind, opening
 from replog.rpc.transport import ConnectionLostError
 from replog_quorum.messages import QuorumError, VoteRequest, VoteResponse
 
@@ -61,6 +62,19 @@ async def test_calls_are_answered() -> None:
         it.handlers.error = TopicExistsError("there is one")
         with pytest.raises(TopicExistsError, match="there is one"):
             await it.connection.controller_call(CreateTopics(()), timeout_ms=5000)
+
+
+async def test_a_large_hello_is_not_even_read(caplog: pytest.LogCaptureFixture) -> None:
+    """Goal: a stranger's message of megabytes, of any kind, is not decoded on the loop."""
+    async with serving() as it:
+        reader, writer = await asyncio.open_connection("127.0.0.1", it.server.port)
+        frame = opening(StreamKind.CALLS, (bytes(OPENING_BYTES_MAX),))
+        writer.write(frame[:100])  # and not the rest
+        async with asyncio.timeout(30):
+            with contextlib.suppress(ConnectionResetError):
+                assert await reader.read() == b""
+        writer.close()
+    assert f"and has at most {OPENING_BYTES_MAX}" in caplog.text
 
 
 async def test_followers_fetch() -> None:
