@@ -23,6 +23,7 @@ from kafka_node_kit import Served, serving
 from msgspec import Struct
 from test_kafka_large_requests import frame
 
+from replog.protocol.private import PRIVATE_APIS, PrivateRequest
 from replog.protocol.served import SERVED
 from tests.kafka.raw_client import RawClient
 
@@ -93,7 +94,7 @@ def fields(kind: Any) -> dict[str, Any]:
 def arrays(kind: Any, path: Path = ()) -> Iterator[Path]:
     """The places of all arrays in a message."""
     kind = arm(kind)
-    if typing.get_origin(kind) is list:
+    if typing.get_origin(kind) in {list, tuple}:
         yield path
         yield from arrays(typing.get_args(kind)[0], path)
     elif isinstance(kind, type) and issubclass(kind, Struct):
@@ -105,7 +106,7 @@ def value(kind: Any, wide: Path, count: int, *, is_distinct: bool, path: Path = 
     """A value of a field; the array at `wide` has `count` elements, any other one."""
     kind = arm(kind)
     name = path[-1] if path else ""
-    if typing.get_origin(kind) is list:
+    if typing.get_origin(kind) in {list, tuple}:
         numbers = range(count) if path == wide else [number]
         of = typing.get_args(kind)[0]
         return [value(of, wide, count, is_distinct=is_distinct, path=path, number=each) for each in numbers]
@@ -126,11 +127,29 @@ def value(kind: Any, wide: Path, count: int, *, is_distinct: bool, path: Path = 
 def _number(name: str, number: int) -> int:
     if "partition_ind" in name or name in {"partition", "partitions"}:
         return number
-    usual = {"resource_type": 2, "timestamp": -1, "num_partitions": 1, "replication_factor": 1, "acks": 1}
+    usual = {
+        "watch_id": 0,
+        "resource_type": 2,
+        "timestamp": -1,
+        "num_partitions": 1,
+        "replication_factor": 1,
+        "acks": 1,
+    }
     return 200 if name.endswith("timeout_ms") else usual.get(name, 1 if name.endswith(("id", "ids")) else 0)
 
 
 def wide_requests(count: int) -> Iterator[Wide]:
+    yield from wide_kafka_requests(count)
+    for cls, api in PRIVATE_APIS.items():
+        for path in arrays(cls):
+            for is_distinct in (False, True):
+                question = value(cls, path, count, is_distinct=is_distinct)
+                names = "names" if is_distinct else "times one name"
+                data = bytes(frame(PrivateRequest(api, question, 200), 0))
+                yield Wide(f"{cls.__name__}: {count} {names} in {'.'.join(path)}", data)
+
+
+def wide_kafka_requests(count: int) -> Iterator[Wide]:
     for api in SERVED:
         cls: Any = api.request
         version = api.versions[-1]
