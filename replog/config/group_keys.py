@@ -8,8 +8,18 @@ from typing import Annotated
 from msgspec import Struct
 
 from replog.config.keys import Differs
-from replog.config.kinds import Choice, Number, milliseconds, size_bytes
-from replog.config.units import DAY_MS, HOUR_MS, INT_MAX, KIB, MIB, YEAR_MINUTES
+from replog.config.kinds import (
+    DAY_MS,
+    HOUR_MS,
+    INT_MAX,
+    KIB,
+    MIB,
+    YEAR_MINUTES,
+    Choice,
+    Number,
+    milliseconds,
+    size_bytes,
+)
 
 
 class MigrationPolicy(Enum):

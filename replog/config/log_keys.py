@@ -6,8 +6,22 @@ from typing import Annotated
 
 from replog.config.group_keys import GroupKeys
 from replog.config.keys import Differs
-from replog.config.kinds import Choice, Choices, Fraction, Number, milliseconds, size_bytes
-from replog.config.units import DAY_MS, GIB, HOUR_MS, INT_MAX, KIB, LONG_MAX, MIB, YEAR_MS
+from replog.config.kinds import (
+    DAY_MS,
+    GIB,
+    HOUR_MS,
+    INT_MAX,
+    KIB,
+    LONG_MAX,
+    MIB,
+    YEAR_MS,
+    Choice,
+    Choices,
+    Fraction,
+    Number,
+    milliseconds,
+    size_bytes,
+)
 from replog.metadata.config_keys import CleanupPolicy, FlushPolicy
 
 

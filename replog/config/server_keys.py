@@ -14,6 +14,13 @@ from typing import Annotated
 
 from replog.config.keys import Differs, Key, keys_of
 from replog.config.kinds import (
+    DAY_MS,
+    GIB,
+    HOUR_MS,
+    INT_MAX,
+    KIB,
+    LONG_MAX,
+    MIB,
     Choice,
     Choices,
     Endpoint,
@@ -30,7 +37,6 @@ from replog.config.kinds import (
 )
 from replog.config.log_keys import LogKeys
 from replog.config.log_output import LoggingFormat
-from replog.config.units import DAY_MS, GIB, HOUR_MS, INT_MAX, KIB, LONG_MAX, MIB
 from replog.metadata.config_keys import MessageTimestampType
 
 

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from replog.local.config import LocalLogConfig
 from replog.local.encoding import NewRecord
-from replog.local.local_log import LocalLog
+from replog.local.local_log import LocalLog, ReadOnlyLog
 from replog.local.opening import open_log
-from replog.local.read_only import ReadOnlyLog
 from replog.records import Codec, Record
 
 if TYPE_CHECKING:

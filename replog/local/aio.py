@@ -22,7 +22,7 @@ from replog.local.encoding import Group, RecordLike, record_input, record_inputs
 from replog.local.reading import CHUNK_BYTES, MAX_RECORDS
 from replog.local.writing import WritableLog, Written
 from replog.records import Buffer, Header, Record, RecordInput
-from replog.waiting.ending import Ending
+from replog.waiting.task_ends import Ending
 
 _GROUP_ENTRIES_MAX: Final = 10_000
 """Appends in one group; more wait for the next one, so that the first are not kept waiting for the last."""

@@ -9,8 +9,7 @@ from replog.errors import ConfigError, StorageError
 from replog.local.config import FlushPolicy, LocalLogConfig, codec_named
 from replog.local.encoding import GroupEncoder, wall_ms
 from replog.local.folder import LogFolder, checked_path, partition_folder
-from replog.local.local_log import LocalLog
-from replog.local.read_only import ReadOnlyLog
+from replog.local.local_log import LocalLog, ReadOnlyLog
 from replog.log import Log
 from replog.log.directories.identity import storage_errors
 from replog.records import Codec, CodecName

@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
+
+from msgspec import Struct, field
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
 from replog.protocol.handlers.produce import has_failed
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
-from replog.protocol.request_counts import RequestCounts
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
 from replog.protocol.written_steps import elements_count
 from replog.tcp.connection import NOBODY, Answer, Caller
@@ -221,3 +223,31 @@ def _framed(correlation_id: int, body: Buffers, *, has_tags: bool) -> Answer:
     header = writer.joined()
     size = len(header) + sum(map(len, body))
     return Answer((_size.pack(size) + header, *body))
+
+
+SOFTWARE_MAX = 100
+"""How many kinds of software are told apart; a client may call itself anything."""
+
+OTHER = "other"
+
+
+class RequestCounts(Struct):
+    """Counts of one server.
+
+    Attributes:
+        requests: The requests by the name of the API and their version.
+        software: The connections by the name and the version of the software that they said they are.
+        failures: The requests that were answered with an error because of a bug.
+        malformed: The frames that were no request that is served.
+    """
+
+    requests: Counter[tuple[str, int]] = field(default_factory=Counter[tuple[str, int]])
+    software: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    failures: int = 0
+    malformed: int = 0
+
+    def note_software(self, name: str, version: str) -> None:
+        """Counts a client that says what it is."""
+        kind = (name, version)
+        is_known = kind in self.software or len(self.software) < SOFTWARE_MAX
+        self.software[kind if is_known else (OTHER, OTHER)] += 1

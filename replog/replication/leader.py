@@ -53,8 +53,7 @@ from replog.replication.messages import (
     StateChanged,
     Tick,
 )
-from replog.replication.remote_replicas import RemoteReplicas
-from replog.replication.replica_state import ReplicaState
+from replog.replication.remote_replicas import RemoteReplicas, ReplicaState
 from replog.replication.waiting_produces import WaitingProduces
 
 _ACKS_ALL = -1

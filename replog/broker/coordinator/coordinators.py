@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from replog.broker.coordinator.offsets_topic import OffsetsTopic, partition_of
 from replog.broker.coordinator.shards import Shards
@@ -177,3 +178,32 @@ def _problem_of(group_id: str) -> InvalidGroupIdError | None:
             f"the group id has {len(group_id):,} characters, and may have {MAX_TEXT_CHARACTERS:,}: shorten it"
         )
     return None
+
+
+class ImageTopics:
+    """See `replog.coordinator.topic_view.TopicView`.
+
+    Args:
+        image: The function that returns the metadata as this node knows them.
+    """
+
+    def __init__(self, image: Callable[[], MetadataImage]) -> None:
+        self._image = image
+        self._seen: Mapping[str, TopicImage] | None = None
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        topics = self._image().topics_by_name
+        if topics is not self._seen:
+            self._seen = topics
+            self._version += 1
+        return self._version
+
+    @property
+    def by_name(self) -> Mapping[str, object]:
+        return self._image().topics_by_name
+
+    def find(self, name: str) -> tuple[UUID, int] | None:
+        topic = self._image().topics_by_name.get(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))

@@ -28,7 +28,7 @@ from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
 from replog.errors import ReplogError
 from replog.metadata.records import ElectionType
-from replog.protocol.request_counts import RequestCounts
+from replog.protocol.server import RequestCounts
 from replog.replication.leader import Leader
 
 TIMEOUT_MS = 1_000

@@ -19,8 +19,7 @@ from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
-from replog.broker.coordinator.coordinators import Coordinators
-from replog.broker.coordinator.image_topics import ImageTopics
+from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
 from replog.broker.coordinator.offsets_topic import WAIT_MS, OffsetsTopic
 from replog.broker.coordinator.shards import Shards
 from replog.broker.disk.flusher import LogFlusher

@@ -10,8 +10,7 @@ from replog.broker.process import descriptor_limit
 from replog.config.server import ServerConfig
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.node import KafkaNode
-from replog.protocol.request_counts import RequestCounts
-from replog.protocol.server import KafkaServer
+from replog.protocol.server import KafkaServer, RequestCounts
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port

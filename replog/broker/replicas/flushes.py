@@ -13,8 +13,8 @@ from replog.broker.disk.flusher import LogFlusher
 from replog.broker.disk.write_backs import WriteBacks
 from replog.broker.driver import Driver
 from replog.broker.replicas.replica import Replica, ReplicaKey
+from replog.config.kinds import DAY_MS, LONG_MAX
 from replog.config.server import ServerConfig
-from replog.config.units import DAY_MS, LONG_MAX
 from replog.errors import StorageError
 from replog.log import Log
 

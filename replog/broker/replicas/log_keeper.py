@@ -17,8 +17,8 @@ from replog.broker.process import descriptor_limit, open_descriptors
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.tasks import watched_task
+from replog.config.kinds import LONG_MAX
 from replog.config.server import ServerConfig
-from replog.config.units import LONG_MAX
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import CheckpointJob, DiskState, LogManager
 from replog.waiting.task_ends import end_tasks

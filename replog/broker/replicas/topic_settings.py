@@ -3,8 +3,8 @@ else those of this broker's configuration file."""
 
 from __future__ import annotations
 
+from replog.config.kinds import LONG_MAX
 from replog.config.server import ServerConfig
-from replog.config.units import LONG_MAX
 from replog.errors import InvariantViolationError
 from replog.log import Cleanup, LogConfig
 from replog.metadata import config_keys

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from replog.config.docs import field_meanings
 from replog.config.keys import Key
-from replog.config.kinds import Flag, Fraction, Kind, ListOf, Number
+from replog.config.kinds import INT_MAX, Flag, Fraction, Kind, ListOf, Number
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
-from replog.config.units import INT_MAX
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import (
     BROKER_KEYS,

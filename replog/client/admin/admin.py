@@ -52,7 +52,7 @@ from replog.rpc.node_messages import (
     LogDir,
     MoveReplicaRequest,
 )
-from replog.waiting.ending import Ending
+from replog.waiting.task_ends import Ending
 
 DEFAULT_TIMEOUT_MS = 30_000
 

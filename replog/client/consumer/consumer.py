@@ -43,7 +43,7 @@ from replog.coordinator.offsets.requests import CommittedOffset
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.host.forks import tell_at_fork
-from replog.waiting.ending import Ending
+from replog.waiting.task_ends import Ending
 
 CONNECT_TIMEOUT_MS = 10_000
 POLL_RECORDS_MAX = 500

@@ -47,7 +47,7 @@ from replog.client.settings import refuse_unknown
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.host.forks import raise_if_carried, tell_at_fork
 from replog.records import HEADER_BYTES, Appender, Buffer, CodecName, Columns, Header, batch_bytes_bound
-from replog.waiting.ending import Ending
+from replog.waiting.task_ends import Ending
 
 TURN_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""

@@ -22,8 +22,8 @@ from enum import Enum, auto
 from typing import assert_never
 
 from replog.controller.events.offset_control import OffsetControl
-from replog.controller.managers.endpoints import check_endpoints
 from replog.controller.managers.heartbeats import BrokerHeartbeats, Session
+from replog.controller.managers.registration import check_endpoints
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.controller.requests import (

@@ -1,4 +1,4 @@
-"""The brokers the cluster knows, and those that an operator wants empty, as the metadata log says it."""
+"""The brokers and controllers the cluster knows, and the brokers that an operator wants empty, as the metadata log says it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
     DrainBrokerRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
-from replog.metadata.registrations import BrokerRegistration
+from replog.metadata.registrations import BrokerRegistration, ControllerRegistration
 from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineHashSet, TimelineObject
 
 
@@ -146,3 +147,22 @@ class BrokerRegistry:
             if not broker.in_controlled_shutdown and broker.broker_id not in self.drained
         )
         self._usable.set(usable)
+
+
+class ControllerRegistry:
+    """The newest incarnation of each controller, changed by `replay` only."""
+
+    def __init__(self, registry: SnapshotRegistry) -> None:
+        self.registrations: TimelineHashMap[int, ControllerRegistration] = TimelineHashMap(registry)
+
+    def all(self) -> list[ControllerRegistration]:
+        """Returns every registration, by controller id."""
+        return sorted(self.registrations.values(), key=lambda registration: registration.controller_id)
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
+        return dict([on_record(RegisterControllerRecord, self.replay)])
+
+    def replay(self, record: RegisterControllerRecord) -> None:
+        """Registers a controller, or a new incarnation of it."""
+        self.registrations[record.controller_id] = ControllerRegistration.from_record(record)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 from replog.controller.requests import FeatureUpdate, UpdateFeatures, UpdateFeaturesResponse
 from replog.controller.result import Result
-from replog.controller.state.broker_registry import BrokerRegistry
-from replog.controller.state.controller_registry import ControllerRegistry
+from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError
 from replog.metadata.features import METADATA_VERSION, METADATA_VERSION_ENDPOINTS, SUPPORTED_FEATURES, supported_levels

@@ -12,9 +12,8 @@ from itertools import chain
 
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import OffsetControl
-from replog.controller.state.broker_registry import BrokerRegistry
+from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.configuration import ConfigurationControl
-from replog.controller.state.controller_registry import ControllerRegistry
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.producer_ids import ProducerIdControl
 from replog.controller.state.record_handlers import RecordHandler, on_record

@@ -1,4 +1,7 @@
-"""What is said about a log beside its records: checkpoints of the log directory above it, and the log's own `flushed-offset`."""
+"""What is said about a log beside its records: checkpoints of the log directory above it, and the log's own `flushed-offset`.
+
+The directory is not open: single lines of its checkpoints are written durably, each with its witness.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,11 @@ from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.directories.identity import damaged_checkpoint
+from replog.log.directories.offset_checkpoints import OffsetCheckpoint
+from replog.log.disk_space import NO_LIMITS, DiskSpace
 from replog.log.file_names import parse_partition_dir_name
 from replog.log.recovery.flushed_offset import FlushedOffsetFile
-from replog.log.recovery.offset_witness import read_witnessed
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE, WITNESS_FILES, OffsetWitness, read_witnessed
 from replog.log.recovery.promises import read_promises
 from replog.log.repair.doubtful_start import doubtful_start
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
@@ -84,3 +89,44 @@ def write_recovery_point(fs: FileSystem, directory: str, offset: int) -> None:
     is_in_directory = fs.exists(f"{parent_of(directory)}/{checkpoints.META_PROPERTIES_FILE}")
     if key is not None and (key in points or is_in_directory):
         checkpoints.write_offset_checkpoint(fs, path, {**points, key: offset})
+
+
+def forget_line(fs: FileSystem, path: str, key: TopicPartition) -> None:
+    """Removes the line of a replica from the checkpoint at `path`, and any doubt about it; nothing where there is none.
+
+    Raises:
+        DamagedCheckpointError: The checkpoint cannot be read.
+        StorageError, OSError: The line may still be there.
+    """
+    checkpoint = _read(fs, path)
+    if not checkpoint.may_name(key):
+        return
+    job = checkpoint.prepare({each: at for each, at in checkpoint.offsets.items() if each != key}, gone=[key])
+    if job is not None:
+        job.run()
+
+
+def note_given_up(fs: FileSystem, directory: str, key: TopicPartition, end_offset: int) -> None:
+    """Notes that a repair gives up records of a replica, so that its broker tells the controller before it does anything.
+
+    Args:
+        fs: The disk.
+        directory: The log directory.
+        key: Topic and partition.
+        end_offset: Where the replica's records ended, as far as known; exclusive.
+
+    Raises:
+        DamagedCheckpointError: The file cannot be read.
+        StorageError, OSError: It is not noted, so nothing may be given up.
+    """
+    checkpoint = _read(fs, f"{directory}/{GIVEN_UP_FILE}")
+    offsets = {**checkpoint.offsets, key: end_offset}
+    checkpoint.write(offsets)
+    checkpoint.write(offsets)  # only now its witness says that nothing else can be there
+
+
+def _read(fs: FileSystem, path: str) -> OffsetCheckpoint:
+    witness = OffsetWitness(fs, path) if PurePosixPath(path).name in WITNESS_FILES else None
+    checkpoint = OffsetCheckpoint(fs, path, DiskSpace(fs, parent_of(path), NO_LIMITS), witness)
+    checkpoint.read()
+    return checkpoint

@@ -36,7 +36,7 @@ from replog.log.log import Log
 from replog.log.recovery.completeness import write_complete_from
 from replog.log.recovery.offset_witness import GIVEN_UP_FILE
 from replog.log.recovery.promises import read_promises
-from replog.log.repair.checkpoint_lines import forget_line, note_given_up
+from replog.log.repair.log_offsets import forget_line, note_given_up
 from replog.log.repair.verification import Finding, FindingKind
 from replog_checkpoints import FileSystem, MetaProperties, TopicPartition, parent_of
 

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 from broker_kit import TOPIC_ID, registered, server_config, topic
 
-from replog.broker.coordinator.coordinators import Coordinators
-from replog.broker.coordinator.image_topics import ImageTopics
+from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
 from replog.broker.coordinator.offsets_topic import OffsetsTopic, java_hash, partition_of
 from replog.broker.node.core_settings import groups_config
 from replog.config.group_keys import MigrationPolicy

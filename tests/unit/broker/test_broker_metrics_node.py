@@ -15,7 +15,7 @@ from node_kit import config, node
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
 from replog.errors import ConfigError
-from replog.protocol.request_counts import OTHER, SOFTWARE_MAX, RequestCounts
+from replog.protocol.server import OTHER, SOFTWARE_MAX, RequestCounts
 from replog.testing import SimulatedFileSystem
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse

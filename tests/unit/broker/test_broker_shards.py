@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
 
-from replog.broker.coordinator.image_topics import ImageTopics
+from replog.broker.coordinator.coordinators import ImageTopics
 from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
 from replog.coordinator.consumers.config import ConsumersConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from replog.replication.replica_state import ReplicaState
+from replog.replication.remote_replicas import ReplicaState
 
 
 def fetch(replica: ReplicaState, offset: int, *, leader_end: int, now_ms: int) -> None:

@@ -22,7 +22,7 @@ from cli_kit import Done, Replog
 import replog as replog_package
 import replog_checkpoints as checkpoints
 from replog.cli.export import arrow_sinks
-from replog.cli.export.columns import record_batch
+from replog.cli.export.arrow_sinks import record_batch
 from replog.cli.export.source import LogSource, Run
 from replog.errors import StorageError
 from replog.host.extras import install_command

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.client import Consumer, SyncConsumer
-from replog.client.consumer.places import AtTime, FromEnd, parse_place
+from replog.client.consumer.positions import AtTime, FromEnd, parse_place
 from replog.errors import InvalidRequestError
 from replog.records import encode_batch
 
