@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from replog.errors import ReplogError
+from replog.errors import ReplogError, UnsupportedVersionError
+from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import Call, Failure
 from replog.protocol.served import SERVED
 from replog.wire.primitives import Reader, Writer
@@ -52,13 +53,26 @@ class ScriptedBroker:
     async def ask(self, request: Any, answer: type[Any], *, timeout_ms: int) -> Any:
         assert timeout_ms > 0
         version = await self.version(type(request))
-        received = through(request, type(request), version)
+        received = through(request, self.kind_of(request), version)
         self.asked.append(received)
         return through(await self.answer(received, version), answer, version)
+
+    def kind_of(self, request: Any) -> Any:
+        """Returns the class that a broker reads a request as."""
+        return type(request)
 
     async def answer(self, request: Any, _version: int) -> Any:
         """Returns the answer to a request."""
         return self._answers[type(request)]
+
+
+async def by_handlers(node: Any, request: Any, version: int) -> Any:
+    """Returns the answer of a replog broker's handlers, which see `node`."""
+    (api,) = (one for one in SERVED if one.request is type(request))
+    try:
+        return await api.handle(node, request, Call(version, "me"))
+    except ReplogError as error:
+        return api.refuse(request, Failure(error.code, str(error)))
 
 
 class MirrorBroker(ScriptedBroker):
@@ -82,12 +96,7 @@ class MirrorBroker(ScriptedBroker):
         self._outcomes = list(outcomes)
 
     async def answer(self, request: Any, version: int) -> Any:
-        (api,) = (one for one in SERVED if one.request is type(request))
-        node: Any = self
-        try:
-            return await api.handle(node, request, Call(version, "me"))
-        except ReplogError as error:
-            return api.refuse(request, Failure(error.code, str(error)))
+        return await by_handlers(self, request, version)
 
     async def change(self, request: Any, timeout_ms: int) -> Any:
         """Answers as the controller."""
@@ -107,3 +116,68 @@ class MirrorBroker(ScriptedBroker):
     def wall_ms(self) -> int:
         """The time."""
         return NOW_MS
+
+
+class CoordinatingBroker(ScriptedBroker):
+    """Coordinates groups: answers as a test says, or else by the handlers of a replog broker.
+
+    Args:
+        answer: The function that answers a request; None: the handlers, whose coordinator is `coordinate`.
+        coordinate: The function that answers one of our own structs, or raises.
+        newest: The newest version of each API that it serves, by key; of others all that the client knows.
+        missing: The keys of APIs that it does not serve.
+
+    Attributes:
+        asked: The requests as the broker reads them, each with its version.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Any], Any] | None = None,
+        *,
+        coordinate: Callable[[Any], Any] | None = None,
+        newest: Mapping[int, int] | None = None,
+        missing: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.image = MetadataImage()
+        self._answer = answer
+        self._coordinate = coordinate
+        self._newest = newest or {}
+        self._missing = missing
+
+    async def version(self, request: Any) -> int:
+        if request.API_KEY in self._missing:
+            raise UnsupportedVersionError(f"{self.address} serves none")
+        newest = self._newest.get(request.API_KEY)
+        if self._answer is None:
+            newest = next(each for each in SERVED if each.key == request.API_KEY).versions[-1]
+        return int(request.VERSIONS[-1] if newest is None else min(newest, request.VERSIONS[-1]))
+
+    async def offers(self, api_key: int) -> bool:
+        return api_key not in self._missing
+
+    def kind_of(self, request: Any) -> Any:
+        return next(each for each in SERVED if each.key == request.API_KEY).request
+
+    async def answer(self, request: Any, version: int) -> Any:
+        self.asked[-1] = (request, version)
+        return await by_handlers(self, request, version) if self._answer is None else self._answer(request)
+
+    async def coordinate(self, _group_id: str, request: Any, _timeout_ms: int | None) -> Any:
+        """Answers as the coordinator behind the handlers."""
+        assert self._coordinate is not None
+        return self._coordinate(request)
+
+    async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
+        """Answers as all coordinators of this broker."""
+        return [await self.coordinate("", request, timeout_ms)]
+
+
+def refusing(error: ReplogError) -> Callable[[Any], Any]:
+    """Returns a coordinator that refuses."""
+
+    def coordinate(_request: Any) -> Any:
+        raise error
+
+    return coordinate

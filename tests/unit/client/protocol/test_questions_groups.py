@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from coordinating_broker import CoordinatingBroker, refusing
+from answering_broker import CoordinatingBroker, refusing
 
 from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.client.protocol.questions.table import QUESTIONS
