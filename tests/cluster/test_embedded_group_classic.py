@@ -36,7 +36,6 @@ def rig(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Rig:
 AS_ELSEWHERE: tuple[Callable[[Rig], Awaitable[None]], ...] = (
     ends.test_a_slow_loop_without_async_commits_what_it_has_asked_past,
     members.test_a_member_without_partitions_waits,
-    members.test_a_static_member_has_its_partitions_again_when_it_restarts,
     members.test_a_listener_seeks_and_commits_and_cannot_read,
     members.test_a_listener_that_was_cancelled_hears_again_before_anything_is_handed_out,
     releases.test_a_read_that_is_cancelled_while_partitions_go_loses_nothing_and_repeats_nothing,
@@ -55,6 +54,20 @@ AS_ELSEWHERE: tuple[Callable[[Rig], Awaitable[None]], ...] = (
 @pytest.mark.parametrize("test", AS_ELSEWHERE, ids=lambda test: test.__name__)
 async def test_what_is_promised_holds_where_members_assign(rig: Rig, test: Callable[[Rig], Awaitable[None]]) -> None:
     await test(rig)
+
+
+async def test_a_static_member_that_does_not_lead_has_its_partitions_again_when_it_restarts(rig: Rig) -> None:
+    leader = await member(rig)
+    await until(lambda: len(leader.consumer.assignment()) == 4)
+    static = await member(rig, group_instance_id="i")
+    await until(lambda: len(leader.consumer.assignment()) == len(static.consumer.assignment()) == 2)
+    had, generation = static.consumer.assignment(), core(leader.consumer).epoch
+    await static.stop()
+    again = await member(rig, group_instance_id="i")
+    await until(lambda: sorted(again.consumer.assignment()) == sorted(had))
+    assert core(leader.consumer).epoch == generation
+    await again.stop()
+    await leader.stop()
 
 
 async def test_no_record_is_skipped_or_read_twice_while_members_come_and_go(rig: Rig) -> None:

@@ -172,9 +172,19 @@ class ClassicMembership(Membership):
         self.state = State.MEMBER
         self.epoch = self._joined.generation
         self._given = given.partitions
-        self._must_join = self._topics != self._joined_topics
+        self._must_join = self._topics != self._joined_topics or self._may_lack_partitions(self._joined)
         self._confirm()
         return self._handle_topics(TopicsChanged(self._cluster), now_ms)
+
+    def _may_lack_partitions(self, joined: JoinGroupResponse) -> bool:
+        """Whether partitions that nobody has may have come while this static member, which leads, was away.
+
+        It is told to leave the assignment as it is, and not what others have: it would never know.
+        """
+        if joined.leader_id != self.member_id or not joined.skip_assignment:
+            return False
+        counts = {name: shape[1] for name, shape in self._watched.items() if shape is not None}
+        return not {(name, each) for name, count in counts.items() for each in range(count)} <= set(self._given)
 
     def _confirm(self) -> None:
         self._confirmed_ms = self._sent_ms

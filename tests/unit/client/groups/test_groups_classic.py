@@ -191,9 +191,24 @@ def test_a_leader_that_need_not_assign_watches_the_topics_all_the_same() -> None
     joined(member, "m", skip_assignment=True)
     assert isinstance(member.asking, SyncGroup)
     assert member.asking.assignments == {}
-    told(member, SyncGroupResponse("consumer", "range", write_assignment(1, {"t": [1]})))
+    told(member, SyncGroupResponse("consumer", "range", write_assignment(1, {"t": [0, 1, 2, 3]})))
+    assert member.reads == ALL
     member.step(TopicsChanged(cluster(t=5)))
-    assert member.giving_back == Revoke(parts(1))
+    assert member.giving_back == Revoke(ALL)
+
+
+def test_a_leader_that_comes_back_assigns_what_came_while_it_was_away() -> None:
+    """Goal: no partition is without a reader because its topic grew while a static leader restarted (KIP-814 lets it pass)."""
+    host = coordinator()
+    first = Member(host, instance_id="i")
+    first.subscribe("t")
+    settle(host, first)
+    first.step(Leave())
+    again = Member(host, instance_id="i")
+    again.step(TopicsChanged(cluster(t=6)))
+    again.subscribe("t")
+    settle(host, again)
+    assert again.reads == parts(0, 1, 2, 3, 4, 5)
 
 
 def test_other_topics_are_subscribed_to_by_joining_again() -> None:
@@ -323,13 +338,13 @@ def test_a_static_member_goes_without_a_word_and_has_its_partitions_again() -> N
     for member in (first, other):
         member.subscribe("t")
     settle(host, first, other)
-    had, epoch = first.reads, other.core.epoch
-    first.step(Leave())
-    assert (first.core.state, first.asking) == (State.OUT, None)
-    again = Member(host, instance_id="i")
+    had, epoch = other.reads, first.core.epoch
+    other.step(Leave())
+    assert (other.core.state, other.asking) == (State.OUT, None)
+    again = Member(host, instance_id="j")
     again.subscribe("t")
-    settle(host, again, other)
-    assert (again.reads, other.core.epoch) == (had, epoch)
+    settle(host, first, again)
+    assert (again.reads, first.core.epoch) == (had, epoch)
 
 
 def test_an_application_that_is_too_slow_lets_others_go_on_and_joins_with_its_next_read() -> None:
