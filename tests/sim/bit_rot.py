@@ -33,8 +33,8 @@ TIMESTAMPS = 27
 BITS_MAX = 3
 READ_WITHIN_S = 5.0
 AGAIN_S = 0.1
-FETCH_BYTES = 400
-"""A few batches: most of them are read where a read goes on, and not checked by who sends them."""
+FETCH_BYTES = 1
+"""A batch at a time: all but the first one are read where a read goes on, and not checked by who sends them."""
 
 
 @dataclass(frozen=True, slots=True)
