@@ -8,6 +8,9 @@ from functools import cache
 
 import pytest
 
+from replog.log.repair.repair import repair_log
+from replog.testing.simulated_cluster import LOG_DIRECTORY
+from replog.testing.simulated_filesystem import SimulatedFileSystem
 from tests.sim import disk_damage_simulation
 from tests.sim.disk_damage import Damage
 from tests.sim.disk_damage_believed import BELIEVED, Believed
@@ -47,6 +50,19 @@ def _quiet() -> Iterator[None]:
 )
 def test_what_one_damaged_file_leaves(seed: int, damage: str) -> None:
     assert not any(name.startswith("believed") for name in check(stopped(seed), Damage.parse(damage)))
+
+
+def test_what_a_repair_leaves_with_a_hole_is_fetched_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It followed, lacked nothing at its end, and led: acknowledged records were gone that the others had."""
+    apply = Damage.apply
+
+    def apply_and_repair(self: Damage, stopped: StoppedCluster, disks: dict[int, SimulatedFileSystem]) -> None:
+        apply(self, stopped, disks)
+        assert repair_log(disks[self.node], f"{LOG_DIRECTORY}/again-0", accept_loss=True, now_ms=0).offsets_given_up
+
+    monkeypatch.setattr(Damage, "apply", apply_and_repair)
+    check(stopped(4), Damage.parse("missing 3 /data/again-0/00000000000000000010.log"))
+    check(stopped(4), Damage.parse("missing 1 /data/again-0/00000000000000000010.log"))
 
 
 def test_for_fresh_seeds_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,12 +11,17 @@ import pytest
 
 from replog.broker.quorum import metadata_log
 from replog.broker.replicas import image_steps
+from replog.broker.replicas.disk_trouble import DiskTrouble
 from replog.broker.replicas.strays import fate_of
 from replog.log.recovery import loader, offset_witness
 from replog.log.recovery.plausibility import lost_segments
+from replog.log.repair.repair import repair_log
+from replog.metadata.delta import LocalPartition
+from replog.testing.simulated_cluster import LOG_DIRECTORY
+from replog.testing.simulated_filesystem import SimulatedFileSystem
 from tests.sim.disk_damage import Damage
 from tests.sim.disk_damage_simulation import WrongError, check
-from tests.sim.stopped_cluster import stopped_cluster
+from tests.sim.stopped_cluster import StoppedCluster, stopped_cluster
 
 pytestmark = pytest.mark.campaign
 
@@ -60,3 +65,17 @@ def test_a_segment_that_is_gone_is_taken_for_one_that_was_being_deleted() -> Non
 
     patch = mock.patch.object(loader, "lost_segments", without_indexes)
     expect_harm(102, "missing 1 /data/single-latest-0/00000000000000000000.log", "it begins at 20 instead of 0", patch)
+
+
+def test_what_a_repair_has_left_follows_with_its_hole() -> None:
+    def forgets(self: DiskTrouble, local: LocalPartition) -> None:
+        self._logs.forget_given_up(local.topic_name, local.partition_id)
+
+    def damaged_and_repaired(self: Damage, stopped: StoppedCluster, disks: dict[int, SimulatedFileSystem]) -> None:
+        apply(self, stopped, disks)
+        assert repair_log(disks[self.node], f"{LOG_DIRECTORY}/again-0", accept_loss=True, now_ms=0).offsets_given_up
+
+    apply = Damage.apply
+    patch = mock.patch.object(DiskTrouble, "_settle_repaired", forgets)
+    with mock.patch.object(Damage, "apply", damaged_and_repaired):
+        expect_harm(4, "missing 3 /data/again-0/00000000000000000010.log", "acknowledged records are missing", patch)

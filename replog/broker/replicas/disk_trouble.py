@@ -15,8 +15,9 @@ controller takes it out of the ISR and elects another leader, and out of the ELR
 lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside the
 kept folder of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads.  It is
 named in the heartbeats until it has everything, so that no leader takes it into the ISR for the records it held before.  The only
-replica of a partition stays offline.  A replica of which a repair gave records up takes its role as soon as the committed
-metadata count on it no more; then it leads only by an unclean election.  If it is the only replica of its partition, it leads.
+replica of a partition stays offline.  A replica of which a repair gave records up begins anew in the same way where another broker
+leads, for the repair may have left a hole.  Where nobody leads it takes its role as soon as the committed metadata count on it no
+more, and leads only by an unclean election.  If it is the only replica of its partition, it leads.
 """
 
 from __future__ import annotations
@@ -114,6 +115,7 @@ class DiskTrouble:
         self.offline: dict[ReplicaKey, UnusableReplica] = {}
         self.beginning_anew: set[ReplicaKey] = set()
         self.waiting_for_room: dict[ReplicaKey, LocalPartition] = {}
+        self._uncounted: set[ReplicaKey] = set()  # a repair gave records of them up, and no election counts on them
         self._broker_id = broker_id
         self._logs = logs
         self._replicas = replicas
@@ -161,7 +163,8 @@ class DiskTrouble:
             if registration is None or self._is_counted_on(offline, registration):
                 continue
             if offline.gave_up:
-                is_usable = self._is_settled(offline)
+                self._uncounted.add(key)
+                is_usable = True
             elif offline.is_late:
                 is_usable = True
             else:
@@ -188,29 +191,43 @@ class DiskTrouble:
         has_other_leader = registration.leader not in {NO_LEADER, self._broker_id}
         return offline.is_damaged and has_other_leader and home is not None and home.failure is None
 
-    def _is_settled(self, offline: UnusableReplica) -> bool:
-        """Whether the note of the given-up records could be removed."""
+    def _settle_repaired(self, local: LocalPartition) -> None:
+        """Ends the note about a replica of which a repair gave records up, once it is known who leads.
+
+        Where it follows it is set aside first: in its middle it may lack what no fetch would bring.
+
+        Raises:
+            DiskFullError, StorageError: The note is still there.
+        """
+        key, place = (local.topic_id, local.partition_id), (local.topic_name, local.partition_id)
+        if local.registration.leader == NO_LEADER:
+            return
+        if local.registration.leader != self._broker_id and self._logs.home_of(*place) is not None:
+            replica = self._replicas.pop(key, None)
+            if replica is not None:
+                self._leave_role(replica)
+            self._set_aside(*place)
+            self.beginning_anew.add(key)
+        self._logs.forget_given_up(*place)
+        self._uncounted.discard(key)
+
+    def _is_set_aside(self, offline: UnusableReplica) -> bool:
+        """Whether the remains of a replica could be set aside."""
         try:
-            self._logs.forget_given_up(offline.topic, offline.partition_id)
+            self._set_aside(offline.topic, offline.partition_id)
         except (DiskFullError, StorageError) as error:
             _log.error("%s", error)
             return False
         return True
 
-    def _is_set_aside(self, offline: UnusableReplica) -> bool:
-        """Whether the remains of a replica could be set aside."""
-        try:
-            path = self._logs.set_aside_log(offline.topic, offline.partition_id)
-        except (DiskFullError, StorageError) as error:
-            _log.error("%s", error)
-            return False
+    def _set_aside(self, topic: str, partition_id: int) -> None:
+        path = self._logs.set_aside_log(topic, partition_id)
         kept = (
             "nothing was left of it"
             if path is None
             else f"what was left of it is kept in {path}, remove it if it is not needed"
         )
-        _log.warning("%s-%d: was damaged and is fetched again; %s", offline.topic, offline.partition_id, kept)
-        return True
+        _log.warning("%s-%d: was damaged and is fetched again; %s", topic, partition_id, kept)
 
     def caught_up(self, key: ReplicaKey) -> None:
         """Notes that a replica has everything that its leader has; one that was beginning anew is whole again."""
@@ -240,9 +257,18 @@ class DiskTrouble:
             return
         place = local.topic_name, local.partition_id
         is_sole = local.registration.replicas == (self._broker_id,)
-        if not is_sole and self._logs.gave_up(*place):
+        gave_up = not is_sole and self._logs.gave_up(*place)
+        if gave_up and key not in self._uncounted:
             self._wait_until_not_counted_on(local)
             return
+        if gave_up:
+            try:
+                self._settle_repaired(local)
+            except (DiskFullError, StorageError) as error:
+                _log.error("%s", error)
+                self._uncounted.discard(key)
+                self._wait_until_not_counted_on(local)
+                return
 
         def begin() -> None:
             if is_sole:
@@ -303,6 +329,7 @@ class DiskTrouble:
         """Forgets a replica that is deleted; returns whether it was offline."""
         self.waiting_for_room.pop(key, None)
         self.beginning_anew.discard(key)
+        self._uncounted.discard(key)
         return self.offline.pop(key, None) is not None
 
     # ---- disks that fail ----------------------------------------------------------------------------------------------

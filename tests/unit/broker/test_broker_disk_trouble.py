@@ -338,7 +338,8 @@ async def test_a_repaired_replica_takes_no_role_until_nobody_counts_on_it(*, los
         assert KEY in it.stepper.trouble.offline, "the controller has not said that it knows"
         await controller_knows(it, it.image.end_offset)
         assert isinstance(it.replica.role, Follower)
-        assert it.stepper.trouble.reported() == ()
+        assert it.replica.log.log_end_offset == 0, "what the repair has left may have a hole"
+        assert not it.directory.gave_up(TOPIC, 0)
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic((1, 2)))
         assert isinstance(it.replica.role, Leader), "what it fetched counts like any other's"
@@ -364,17 +365,22 @@ async def test_a_repaired_only_replica_leads_with_what_is_left(*, loses_folder: 
         assert not it.directory.gave_up(TOPIC, 0)
 
 
-@pytest.mark.parametrize("error_number", [errno.EIO, errno.EMFILE])
-async def test_a_note_that_cannot_be_removed_keeps_the_replica_waiting(error_number: int) -> None:
+@pytest.mark.parametrize(
+    ("error_number", "waiting"),
+    [(errno.EIO, True), (errno.EMFILE, False)],  # no descriptor was left for a moment: it is removed at once after that
+)
+async def test_a_note_that_cannot_be_removed_keeps_the_replica_waiting(error_number: int, *, waiting: bool) -> None:
     fs = await repaired(loses_folder=False)
     async with rig(fs) as it:
         await it.apply(*BROKERS, *topic((1, 2)))
         await it.apply(PartitionChangeRecord(0, TOPIC_ID, leader=2, isr=(2,)))
         fs.faults.fail_next(Operation.RENAME, path_part="given-up", error_number=error_number)
         await controller_knows(it, it.image.end_offset)
-        assert it.stepper.trouble.reported() == (GAVE_UP,)
+        assert it.stepper.trouble.reported() == (GAVE_UP if waiting else OfflineReplica(TOPIC_ID, 0),)
+        assert it.directory.gave_up(TOPIC, 0) is waiting
         await controller_knows(it, it.image.end_offset)
-        assert it.stepper.trouble.reported() == ()
+        assert it.stepper.trouble.reported() == (OfflineReplica(TOPIC_ID, 0),), "it begins anew"
+        assert not it.directory.gave_up(TOPIC, 0)
 
 
 async def test_a_replica_of_a_disk_that_could_not_be_opened_is_not_created_elsewhere() -> None:
