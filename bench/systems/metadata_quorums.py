@@ -36,7 +36,7 @@ from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ResourceType
 from replog.rpc.grpc.transport import GrpcTransport
 from replog.rpc.messages import LATEST_TIMESTAMP, Hello, ListOffsetsPartition, ListOffsetsRequest
-from replog.rpc.metadata_messages import MetadataRequest
+from replog.rpc.metadata_messages import MetadataRequest, WatchRequest
 from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.rpc.transport import PeerConnection
 from replog.waiting.asks import Asks
@@ -300,10 +300,12 @@ class ReplogQuorum(MetadataSystem):
         behind = list(self._cluster.nodes)
         while behind:
             await asyncio.sleep(PROBE_PAUSE_S)
-            with contextlib.suppress(ReplogError):
+            with contextlib.suppress(ReplogError, TimeoutError):
                 quorum = await (await self.leader()).call(DescribeQuorumRequest(), timeout_ms=PROBE_TIMEOUT_MS)
-                node = await self.connection(behind[0]).call(MetadataRequest(), timeout_ms=PROBE_TIMEOUT_MS)
-                if node.metadata_offset >= quorum.high_watermark:
+                async with asyncio.timeout(PROBE_TIMEOUT_MS / 1000):
+                    updates = self.connection(behind[0]).watch_metadata(WatchRequest(follow=False))
+                    offsets = [update.metadata_offset async for update in updates]
+                if offsets and offsets[-1] >= quorum.high_watermark:
                     behind.pop(0)
 
     async def _first_change(self, connections: Sequence[Connection]) -> None:
