@@ -90,7 +90,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "GroupDescription": "replog.client.admin.group_descriptions",
     "LoopThread": "replog.client.sync.loop_thread",
     "MemberDescription": "replog.client.admin.group_descriptions",
-    "NewTopic": "replog.controller.messages",
+    "NewTopic": "replog.controller.requests",
     "OffsetAndTimestamp": "replog.client.types",
     "PartitionDescription": "replog.client.admin.partition_description",
     "PartitionInfo": "replog.rpc.metadata_messages",

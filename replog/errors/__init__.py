@@ -623,11 +623,10 @@ class HandlerFailedError(ReplogError):
         attempts: The number of times that the handler was called.
     """
 
-    def __init__(self, topic: str, partition: int, offset: int, attempts: int, error: BaseException) -> None:
-        super().__init__(
-            f"the handler failed on {topic}-{partition} offset {offset}, {attempts} times, last with {type(error).__qualname__}: "
-            f"{error}. Mend the handler and start the worker again, which begins there; or give it a dead_letter_topic"
-        )
+    def __init__(
+        self, message: str, topic: str = "", partition: int = -1, offset: int = -1, *, attempts: int = 0
+    ) -> None:
+        super().__init__(message)
         self.topic, self.partition, self.offset, self.attempts = topic, partition, offset, attempts
 
 

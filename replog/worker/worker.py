@@ -332,7 +332,15 @@ class Worker:
             ReplogError: It could not be written.
         """
         if self._producer is None or self._dead_letter_topic is None:
-            raise HandlerFailedError(record.topic, record.partition, record.offset, attempts, error) from error
+            raise HandlerFailedError(
+                f"the handler failed on {record.topic}-{record.partition} offset {record.offset}, {attempts} times, last with "
+                f"{type(error).__qualname__}: {error}. Mend the handler and start the worker again, which begins there; or give "
+                "it a dead_letter_topic",
+                record.topic,
+                record.partition,
+                record.offset,
+                attempts=attempts,
+            ) from error
         headers = [*own_headers(record.headers), *DeadLetter.of(record, self._group, error, attempts).headers()]
         assigned.begin()  # a partition that goes waits for this
         try:

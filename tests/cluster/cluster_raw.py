@@ -55,6 +55,7 @@ class RawClient:
         )  # a busy node is waited for: there is no other to ask
         self._place = (topic_id, partition)
         self._correlation_id = 0
+        self._told: FetchResult | None = None
 
     async def __aenter__(self) -> Self:
         hello = hello_to(self._cluster)
@@ -116,8 +117,13 @@ class RawClient:
         await self._fetch.send(request)
 
     async def receive_fetch(self) -> tuple[FetchResult, list[bytes]]:
+        """Returns what is new; what was told last where nothing is, for the stream is a fetch session."""
         async with asyncio.timeout(PATIENCE_S):
             response = await self._fetch.receive()
+        if not response.results:
+            assert self._told is not None
+            return self._told, []
+        self._told = response.results[0]
         data = response.batches[0]
         values = [record.value or b"" for header in scan(data) for record in decode_batch(data, header.position)]
         return response.results[0], values

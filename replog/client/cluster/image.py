@@ -171,7 +171,12 @@ def _with_moves(topic: TopicInfo, moves: Mapping[tuple[str, int], Move]) -> Topi
     return replace(
         topic,
         partitions=tuple(
-            replace(one, adding_replicas=move.adding_replicas, removing_replicas=move.removing_replicas)
+            replace(
+                one,
+                replicas=tuple(dict.fromkeys((*one.replicas, *move.adding_replicas))),  # the metadata may be older
+                adding_replicas=move.adding_replicas,
+                removing_replicas=move.removing_replicas,
+            )
             if (move := moves.get((topic.name, one.partition_id))) is not None
             else one
             for one in topic.partitions

@@ -98,7 +98,7 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
             await next_update(updates)
         updates = it.connection.watch_offsets(asked(other))
         await next_update(updates)
-        await it.connection.controller_call(DeleteTopics(("u",)), timeout_ms=5_000)
+        await it.connection.call(DeleteTopics(("u",)), timeout_ms=5_000)
         await next_update(updates)
         with pytest.raises(ConnectionLostError, match="leads none of the partitions any more"):
             await next_update(updates)

@@ -28,7 +28,7 @@ from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol.handlers import consumer_groups, group_members, group_offsets, groups
 from replog.protocol.handlers.metadata import NOT_ASKED
 from replog.protocol.handlers.node import Call
-from replog.tcp.connection import Client
+from replog.tcp.connection import Caller
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from replog.wire.messages.heartbeat import HeartbeatRequest
@@ -66,7 +66,7 @@ async def told(node: Node, handle: Any, request: Any, version: int) -> Any:
     sent, written = Writer(), Writer()
     request.write(sent, version)
     received = type(request).read(Reader(memoryview(sent.joined())), version)
-    response = await handle(node, received, Call(version, "client", client=Client("10.0.0.9")))
+    response = await handle(node, received, Call(version, "client", caller=Caller("10.0.0.9")))
     response.write(written, version)
     return type(response).read(Reader(memoryview(written.joined())), version)
 

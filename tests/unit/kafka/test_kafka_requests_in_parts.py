@@ -14,9 +14,7 @@ from replog.controller.controller import Controller
 from replog.controller.messages import Message, Submit
 from replog.controller.requests import (
     AlterPartitionReassignments,
-    AlterPartitionReassignmentsResponse,
     CreateTopics,
-    CreateTopicsResponse,
     ElectLeaders,
     ElectLeadersResponse,
     NewTopic,
@@ -49,17 +47,13 @@ async def test_a_large_request_is_asked_for_in_parts(monkeypatch: pytest.MonkeyP
     async with node(monkeypatch) as (it, asked):
         create = CreateTopics(tuple(NewTopic(f"t{number}", 1, 1) for number in range(TOPICS)))
         small = CreateTopics((NewTopic("small", 1, 1),))
-        made, _ = await asyncio.gather(
-            it.kafka.change(create, CreateTopicsResponse, 5_000), it.kafka.change(small, CreateTopicsResponse, 5_000)
-        )
+        made, _ = await asyncio.gather(it.kafka.change(create, 5_000), it.kafka.change(small, 5_000))
         assert [(each.name, each.error) for each in made.topics] == [(each.name, 0) for each in create.topics]
         sizes = [len(each.topics) for each in asked if isinstance(each, CreateTopics)]
         assert sizes == [5, 1, 5, 5, 5, 5]
         moves = AlterPartitionReassignments(tuple(Reassignment(f"t{number}", 0, (9,)) for number in range(TOPICS)))
-        moved = await it.kafka.change(moves, AlterPartitionReassignmentsResponse, 5_000)
+        moved = await it.kafka.change(moves, 5_000)
         assert [(each.topic, each.error) for each in moved.partitions] == [
             (each.topic, ErrorCode.INVALID_REPLICA_ASSIGNMENT) for each in moves.items
         ]
-        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), ElectLeadersResponse, 5_000) == (
-            ElectLeadersResponse(())
-        )
+        assert await it.kafka.change(ElectLeaders(ElectionType.PREFERRED), 5_000) == (ElectLeadersResponse(()))

@@ -32,6 +32,7 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.ReadOnlyLogError: errors.InvalidRequestError,
     errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
     errors.CommitStaleError: errors.StaleMemberEpochError,  # local: made by the member
+    errors.HandlerFailedError: ReplogError,  # local: a worker ends
     errors.NoOffsetError: errors.InvalidRequestError,  # local, too
     errors.RecreatedTopicError: errors.InvalidRequestError,
 }
