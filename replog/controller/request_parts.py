@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ from replog.controller.requests import (
     ElectLeaders,
     ElectLeadersResponse,
     NamedPartition,
+    NewTopic,
     PartitionResult,
     TopicResult,
 )
@@ -66,46 +68,57 @@ def _one(_thing: Any) -> int:
     return 1
 
 
+def _itself(thing: Any) -> Hashable:
+    return thing  # type: ignore[no-any-return]
+
+
+def _partition_key(item: Any) -> Hashable:
+    return item.topic, item.partition_id
+
+
 def _partition_failed(item: Any, error: ReplogError) -> PartitionResult:
     return PartitionResult(item.topic, item.partition_id, error_code_of(error), str(error))
 
 
-_PARTITIONS = _Kind(
-    "items",
-    lambda item: (item.topic, item.partition_id),
-    _one,
-    _partition_failed,
-    AlterPartitionReassignmentsResponse,
-)
+def _resource_key(resource: Any) -> Hashable:
+    return resource.resource_type, resource.resource_name
+
+
+def _resource_weight(resource: Any) -> int:
+    return max(1, len(resource.configs))
+
+
+def _resource_failed(resource: Any, error: ReplogError) -> AlterConfigsResult:
+    return AlterConfigsResult(resource.resource_type, resource.resource_name, error_code_of(error), str(error))
+
+
+def _topic_key(topic: Any) -> Hashable:
+    return topic.name  # type: ignore[no-any-return]
+
+
+def _topic_weight(topic: NewTopic) -> int:
+    return 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments))
+
+
+def _topic_failed(topic: Any, error: ReplogError) -> TopicResult:
+    return TopicResult(topic.name, error_code_of(error), str(error))
+
+
+def _name_failed(name: str, error: ReplogError) -> TopicResult:
+    return TopicResult(name, error_code_of(error), str(error))
+
+
+def _id_failed(topic_id: UUID, error: ReplogError) -> TopicResult:
+    return TopicResult("", error_code_of(error), str(error), topic_id)
+
+
+_PARTITIONS = _Kind("items", _partition_key, _one, _partition_failed, AlterPartitionReassignmentsResponse)
 _ELECTIONS = _PARTITIONS._replace(things="partitions", answer=ElectLeadersResponse)
 _NEEDED_ELECTIONS = _ELECTIONS._replace(left_out=ErrorCode.ELECTION_NOT_NEEDED)
-_CONFIGS = _Kind(
-    "resources",
-    lambda resource: (resource.resource_type, resource.resource_name),
-    lambda resource: max(1, len(resource.configs)),
-    lambda resource, error: AlterConfigsResult(
-        resource.resource_type, resource.resource_name, error_code_of(error), str(error)
-    ),
-    AlterConfigsResponse,
-)
-_CREATIONS = _Kind(
-    "topics",
-    lambda topic: topic.name,
-    lambda topic: 1 + len(topic.configs) + max(1, topic.num_partitions, len(topic.assignments)),
-    lambda topic, error: TopicResult(topic.name, error_code_of(error), str(error)),
-    CreateTopicsResponse,
-)
-_DELETIONS = _Kind(
-    "names",
-    lambda name: name,
-    _one,
-    lambda name, error: TopicResult(name, error_code_of(error), str(error)),
-    DeleteTopicsResponse,
-)
-_DELETIONS_BY_ID = _DELETIONS._replace(
-    things="topic_ids",
-    failed=lambda topic_id, error: TopicResult("", error_code_of(error), str(error), topic_id),
-)
+_CONFIGS = _Kind("resources", _resource_key, _resource_weight, _resource_failed, AlterConfigsResponse)
+_CREATIONS = _Kind("topics", _topic_key, _topic_weight, _topic_failed, CreateTopicsResponse)
+_DELETIONS = _Kind("names", _itself, _one, _name_failed, DeleteTopicsResponse)
+_DELETIONS_BY_ID = _DELETIONS._replace(things="topic_ids", failed=_id_failed)
 
 
 def _kind_of(request: ControllerRequest) -> _Kind | None:
