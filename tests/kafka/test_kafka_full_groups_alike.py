@@ -168,9 +168,10 @@ def test_the_session_of_a_static_member_ends_while_it_is_away(members: Members) 
     members.described_consumers()
 
     def is_out(side: Side) -> bool:
-        members._client(side, "b").ask(speaks(members, "b", 2)(side), 1, ConsumerGroupHeartbeatResponse)
+        """Looks first: the heartbeat behind it tells b of the epoch without a."""
         asked = ConsumerGroupDescribeRequest([members.group])
         told = members._client(side, "").ask(asked, 1, ConsumerGroupDescribeResponse)
+        members._client(side, "b").ask(speaks(members, "b", 2)(side), 1, ConsumerGroupHeartbeatResponse)
         return len(told.groups[0].members) == 1
 
     until(lambda: all([is_out(side) for side in members._both]))  # noqa: C419 -- b's own session goes on on both
