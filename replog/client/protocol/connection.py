@@ -307,7 +307,7 @@ class FetchStream(RequestStream[FetchRequest, FetchResponse]):
         while True:
             if self._end is not None:
                 raise self._end.with_traceback(None)
-            idle = next((link for link in self._links if link.is_idle), None)
+            idle = next((link for link in self._links if link.is_idle and not self._sessions[link].is_asked), None)
             if idle is not None:
                 return idle
             if len(self._links) < FETCH_LINKS_MAX:

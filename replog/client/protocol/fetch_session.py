@@ -33,9 +33,14 @@ _REFUSED: Final = frozenset(
 
 
 class LinkFetchSession:
-    """The session of one connection, over which one fetch is sent at a time."""
+    """The session of one connection, over which one fetch is sent at a time.
+
+    Attributes:
+        is_asked: Whether the answer to the last fetch has not been taken in: no other one may be sent.
+    """
 
     def __init__(self) -> None:
+        self.is_asked = False
         self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
         self._asked: dict[PartitionKey, FetchPartition] = {}
@@ -49,6 +54,7 @@ class LinkFetchSession:
         """Returns a fetch as Kafka's message: of its partitions those that the broker does not have from the last one."""
         before, asked = self._asked, {(each.topic_id, each.partition_id): each for each in fetch.partitions}
         self._asked = asked
+        self.is_asked = True
         if not self.is_kept:
             return fetch_request(fetch, fetch.partitions)
         return fetch_request(
@@ -70,6 +76,7 @@ class LinkFetchSession:
         Returns:
             The answer; None: the broker has no such session, and the fetch has to be sent again.
         """
+        self.is_asked = False
         was_kept = self.is_kept
         if answer.error_code != ErrorCode.NONE or answer.session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH

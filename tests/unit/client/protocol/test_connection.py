@@ -453,6 +453,37 @@ async def test_a_fetch_whose_session_is_gone_is_sent_again_in_full() -> None:
         await stream.close()
 
 
+async def test_a_connection_is_free_only_when_its_session_has_taken_in_the_answer() -> None:
+    """Goal: no answer is read as one to the next fetch, which may be sent in the turn of the loop before it is taken in."""
+    gate, asked = asyncio.Event(), list[int]()
+
+    async def notes(peer: Peer, request: Request) -> None:
+        asked.append(KafkaFetch.read(reader_of(request), request.version).session_epoch)
+        await held(gate)(peer, request)
+
+    async with connected(notes) as (_, connection):
+        stream: Any = await connection.open_fetch(HELLO)
+        await stream.send(fetch(1))
+        (link,) = stream._links
+        other = replace(fetch(2), partitions=(FetchPartition(TOPIC, 1, 0, topic="t"),))
+        sending: list[asyncio.Future[None]] = []
+        took_in = link._take_in
+
+        def send_before_callbacks(frame: memoryview) -> None:
+            sending.append(asyncio.ensure_future(stream.send(other)))  # its turn is before the answer's callback
+            took_in(frame)
+
+        link._take_in = send_before_callbacks
+        gate.set()
+        answer = await stream.receive()
+        assert [(each.partition_id, each.fetch_offset) for each in answer.results] == [(0, 0)]
+        link._take_in = took_in
+        await sending[0]
+        assert (await stream.receive()).correlation_id == 2
+        await stream.close()
+    assert asked == [0, 1], "the session goes on"
+
+
 async def test_idle_connections_that_the_broker_ends_are_replaced() -> None:
     """A broker ends what has been idle for long; the fetches of the others go on."""
     gate = asyncio.Event()
