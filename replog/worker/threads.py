@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeAlias
 
-_Work: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[None]", Callable[[], object]]
+_Work: TypeAlias = tuple[asyncio.AbstractEventLoop, "asyncio.Future[object]", Callable[[], object]]
 
 
 class DaemonThreads:
@@ -29,44 +29,44 @@ class DaemonThreads:
         self._busy_count = 0
         self._waiting: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
 
-    async def run(self, work: Callable[[], object]) -> None:
-        """Carries out `work` in a thread; raises what it raises.  One that is cancelled leaves it to run."""
+    async def run(self, work: Callable[[], object]) -> object:
+        """Carries out `work` in a thread; returns and raises what it does.  One that is cancelled leaves it to run."""
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
+        done: asyncio.Future[object] = loop.create_future()
         if self._busy_count >= self._threads_count and self._threads_count < self._threads_max:
             self._threads_count += 1
             threading.Thread(target=self._serve, name="replog-worker", daemon=True).start()
         self._busy_count += 1
         done.add_done_callback(self._note_end)
         self._waiting.put((loop, done, work))
-        await done
+        return await done
 
     def close(self) -> None:
         """Lets the threads end when they have nothing to do."""
         for _ in range(self._threads_count):
             self._waiting.put(None)
 
-    def _note_end(self, _: asyncio.Future[None]) -> None:
+    def _note_end(self, _: asyncio.Future[object]) -> None:
         self._busy_count -= 1
 
     def _serve(self) -> None:
         while (given := self._waiting.get()) is not None:
             loop, done, work = given
-            error: BaseException | None = None
+            found, error = None, None
             try:
-                work()
+                found = work()
             except BaseException as raised:  # noqa: BLE001 -- it is raised where the work is awaited
                 error = raised
             with suppress(RuntimeError):  # the loop has ended meanwhile
-                loop.call_soon_threadsafe(_tell, done, error)
-            del given, done, work, error
+                loop.call_soon_threadsafe(_tell, done, found, error)
+            del given, done, work, found, error
 
 
-def _tell(done: asyncio.Future[None], error: BaseException | None) -> None:
+def _tell(done: asyncio.Future[object], found: object, error: BaseException | None) -> None:
     if done.done():
         return
     if error is None:
-        done.set_result(None)
+        done.set_result(found)
     elif isinstance(error, StopIteration):  # a future does not take it
         done.set_exception(RuntimeError("the handler raised StopIteration"))
     else:

@@ -37,7 +37,8 @@ from replog.worker.dead_letters import DeadLetter, own_headers
 from replog.worker.threads import DaemonThreads
 
 Handler: TypeAlias = Callable[[ConsumerRecord], Awaitable[object]] | Callable[[ConsumerRecord], object]
-"""What handles a record.  A function that is not `async` runs in a thread.  It is done with the record when it returns."""
+"""What handles a record.  A function that is not `async` runs in a thread.  It is done with the record when it returns, or when
+what it returns to be awaited has ended."""
 
 Order: TypeAlias = Literal["partition", "key"]
 
@@ -307,7 +308,9 @@ class Worker:
                 if self._is_async:
                     await cast("Awaitable[object]", self._handle(record))
                 else:
-                    await self._threads.run(partial(self._handle, record))
+                    found = await self._threads.run(partial(self._handle, record))
+                    if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
+                        await found
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
                 return error
             finally:

@@ -371,3 +371,22 @@ async def test_a_program_that_is_killed_leaves_its_record_to_another(servers: st
     await work(Worker(handle, "jobs", group="workers", bootstrap_servers=servers), lambda: len(seen) == 4)
     assert sorted(seen) == [0, 1, 2, 3]
     assert first in seen
+
+
+async def test_what_a_plain_function_returns_to_be_awaited_is_awaited(servers: str) -> None:
+    """Such as a lambda around an `async` function: the record is not done with before."""
+    seen: list[int] = []
+
+    async def handle(record: ConsumerRecord) -> None:
+        await asyncio.sleep(0)
+        seen.append(record.offset)
+
+    await fill(servers, 10)
+    worker = Worker(lambda record: handle(record), "jobs", group="workers", bootstrap_servers=servers)  # noqa: PLW0108
+    async with asyncio.timeout(DEADLINE_S):
+        running = asyncio.create_task(worker.run())
+        while await committed(servers) != {0: 5, 1: 5}:
+            await asyncio.sleep(0.05)
+        worker.stop()
+        await running
+    assert sorted(seen) == sorted([*range(5), *range(5)])
