@@ -298,7 +298,7 @@ class Worker:
         finally:
             self._give_room(1)
 
-    async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> Exception | None:
+    async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> BaseException | None:
         """Calls the handler once there is a place for it; returns what it raised."""
         async with self._slots:
             if assigned.is_gone.is_set() or self._stopping.is_set():
@@ -311,6 +311,10 @@ class Worker:
                     found = await self._threads.run(partial(self._handle, record))
                     if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
                         await found
+            except asyncio.CancelledError as error:
+                if _is_cancelled():
+                    raise
+                return error  # the handler has waited for something that was cancelled
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
                 return error
             finally:
@@ -327,7 +331,7 @@ class Worker:
             for wait in waits:
                 wait.cancel()
 
-    async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: Exception, attempts: int) -> None:
+    async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int) -> None:
         """Writes a record to the topic of dead letters.
 
         Raises:
@@ -428,3 +432,9 @@ def _is_async(handler: object) -> bool:
     while isinstance(handler, partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody has cancelled the task that runs."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

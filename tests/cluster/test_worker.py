@@ -390,3 +390,27 @@ async def test_what_a_plain_function_returns_to_be_awaited_is_awaited(servers: s
         worker.stop()
         await running
     assert sorted(seen) == sorted([*range(5), *range(5)])
+
+
+async def test_a_handler_that_waits_for_what_was_cancelled_has_failed(servers: str) -> None:
+    """Its own CancelledError ends no lane: the record is handled again, and those behind it wait."""
+    seen: list[int] = []
+
+    async def handle(record: ConsumerRecord) -> None:
+        if record.offset == 1 and 1 not in seen:
+            seen.append(1)
+            raise asyncio.CancelledError
+        seen.append(record.offset)
+
+    async with Producer(servers) as producer:
+        for number in range(4):
+            await producer.send("jobs", b"%d" % number, partition=0)
+    worker = Worker(handle, "jobs", group="workers", bootstrap_servers=servers, retry_backoff_ms=1)
+    async with asyncio.timeout(10):
+        running = asyncio.create_task(worker.run())
+        while len(seen) < 5:
+            await asyncio.sleep(0.01)
+        worker.stop()
+        await running
+    assert seen == [0, 1, 1, 2, 3]
+    assert await committed(servers) == {0: 4}
