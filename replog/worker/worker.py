@@ -187,9 +187,13 @@ class Worker:
                     raise
                 finally:
                     self.stop()
-                    await self._drain(self._assigned.values())
-                    committing.cancel()
+                    try:
+                        await self._drain(self._assigned.values())
+                    finally:
+                        self._drain_s = 0.0  # partitions that go when the consumer closes are not waited for anew
+                        committing.cancel()
                     await self._commit(self._assigned.values())
+                    self._assigned.clear()
         finally:
             for task in self._tasks:
                 task.cancel()

@@ -414,3 +414,36 @@ async def test_a_handler_that_waits_for_what_was_cancelled_has_failed(servers: s
         await running
     assert seen == [0, 1, 1, 2, 3]
     assert await committed(servers) == {0: 4}
+
+
+async def test_the_end_waits_once_for_a_handler_that_hangs(servers: str, caplog: pytest.LogCaptureFixture) -> None:
+    began = asyncio.Event()
+
+    async def handle(_: ConsumerRecord) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    await fill(servers, 1)
+    await work(Worker(handle, "jobs", group="workers", bootstrap_servers=servers, drain_timeout_ms=50), began.is_set)
+    assert sum("still run after" in line for line in caplog.messages) == 1
+
+
+async def test_who_cancels_the_end_does_not_wait_for_handlers(servers: str) -> None:
+    began = asyncio.Event()
+
+    async def handle(_: ConsumerRecord) -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    await fill(servers, 1)
+    worker = Worker(handle, "jobs", group="workers", bootstrap_servers=servers, drain_timeout_ms=3_600_000)
+    async with asyncio.timeout(20):
+        running = asyncio.create_task(worker.run())
+        await began.wait()
+        worker.stop()
+        await quiet_for(0.3)
+        running.cancel()
+        await asyncio.wait([running])
+        await asyncio.sleep(0)
+    assert running.cancelled()
+    assert not [task for task in asyncio.all_tasks() if "_commit_now_and_then" in str(task.get_coro())]
