@@ -70,7 +70,9 @@ class DeadLetter(Struct, frozen=True):
 
     def headers(self) -> list[Header]:
         """Returns the headers that say so."""
-        return [(f"{PREFIX}{name}", str(value).encode()) for name, value in asdict(self).items()]
+        return [
+            (f"{PREFIX}{name}", str(value).encode(errors="backslashreplace")) for name, value in asdict(self).items()
+        ]
 
 
 def _text(value: bytes | None) -> str:

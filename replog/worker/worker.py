@@ -21,6 +21,7 @@ from replog.client.arguments import require_text, texts_of
 from replog.client.backoff import Backoff
 from replog.client.consumer.consumer import Consumer
 from replog.client.consumer.group_settings import MAX_POLL_INTERVAL_MS, AssignmentListener
+from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
 from replog.client.producer.producer import Producer
 from replog.client.types import ConsumerRecord, TopicPartition
 from replog.errors import (
@@ -205,7 +206,11 @@ class Worker:
 
     async def _dead_letter_producer(self, topic: str) -> Producer:
         """Returns a producer that has found the topic, so that a misspelt one is told before any record fails."""
-        producer = Producer(self._servers)
+        producer = Producer(  # how large a record may be is for the topic to say
+            self._servers,
+            max_request_bytes=MAX_REQUEST_BYTES_MAX,
+            buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
+        )
         try:
             await producer.start()
             await producer.partitions_for(topic)

@@ -447,3 +447,28 @@ async def test_who_cancels_the_end_does_not_wait_for_handlers(servers: str) -> N
         await asyncio.sleep(0)
     assert running.cancelled()
     assert not [task for task in asyncio.all_tasks() if "_commit_now_and_then" in str(task.get_coro())]
+
+
+async def test_a_large_record_and_an_error_that_is_no_unicode_become_a_dead_letter(servers: str) -> None:
+    async def handle(_: ConsumerRecord) -> None:
+        raise ValueError("bad name \udc80")
+
+    async with Admin(servers) as admin, Producer(servers, max_request_bytes=4 << 20) as producer:
+        for name in ("large", "large-dead"):
+            await admin.create_topic(name, configs={"max.message.bytes": 4 << 20})
+        await producer.send("large", bytes(2 << 20))
+    worker = Worker(
+        handle, "large", group="workers", bootstrap_servers=servers, retries=0, dead_letter_topic="large-dead"
+    )
+    async with asyncio.timeout(DEADLINE_S), Consumer(servers) as consumer:
+        running = asyncio.create_task(worker.run())
+        await consumer.assign_topic("large-dead")
+        reading = asyncio.create_task(consumer.getone())
+        await asyncio.wait([running, reading], return_when=asyncio.FIRST_COMPLETED)
+        worker.stop()
+        await running
+        dead = await reading
+    found = DeadLetter.from_headers(dead.headers)
+    assert dead.value == bytes(2 << 20)
+    assert found is not None
+    assert found.error == "ValueError: bad name \\udc80"
