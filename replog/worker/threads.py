@@ -34,8 +34,8 @@ class DaemonThreads:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[object] = loop.create_future()
         if self._busy_count >= self._threads_count and self._threads_count < self._threads_max:
-            self._threads_count += 1
             threading.Thread(target=self._serve, name="replog-worker", daemon=True).start()
+            self._threads_count += 1  # behind the start, which fails where there can be no more threads
         self._busy_count += 1
         done.add_done_callback(self._note_end)
         self._waiting.put((loop, done, work))

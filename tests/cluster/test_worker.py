@@ -19,6 +19,7 @@ from replog.cli.app import run
 from replog.client import ConsumerRecord
 from replog.errors import ConfigError, HandlerFailedError, UnknownTopicOrPartitionError
 from replog.worker import DeadLetter
+from replog.worker.threads import DaemonThreads
 from tests.lint import page_examples
 from tests.quiet import quiet_for
 
@@ -472,3 +473,17 @@ async def test_a_large_record_and_an_error_that_is_no_unicode_become_a_dead_lett
     assert dead.value == bytes(2 << 20)
     assert found is not None
     assert found.error == "ValueError: bad name \\udc80"
+
+
+async def test_a_thread_that_cannot_start_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    threads = DaemonThreads(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            await threads.run(lambda: None)
+    async with asyncio.timeout(10):
+        await threads.run(lambda: None)
+    threads.close()
