@@ -324,6 +324,10 @@ class Worker:
                 if _is_cancelled():
                     raise
                 return error  # the handler has waited for something that was cancelled
+            except (SystemExit, KeyboardInterrupt) as error:  # out of a task it would end the loop at once
+                self._failure = self._failure or error
+                self.stop()
+                return None
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
                 return error
             finally:

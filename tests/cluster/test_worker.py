@@ -487,3 +487,22 @@ async def test_a_thread_that_cannot_start_is_not_counted(monkeypatch: pytest.Mon
     async with asyncio.timeout(10):
         await threads.run(lambda: None)
     threads.close()
+
+
+@pytest.mark.parametrize("kind", ["async", "blocking"])
+async def test_a_handler_that_ends_the_program_ends_it_in_order(servers: str, kind: str) -> None:
+    def handle_blocking(record: ConsumerRecord) -> None:
+        if record.offset == 2:
+            sys.exit(7)
+
+    async def handle(record: ConsumerRecord) -> None:
+        handle_blocking(record)
+
+    async with Producer(servers) as producer:
+        for number in range(4):
+            await producer.send("jobs", b"%d" % number, partition=0)
+    worker = Worker(handle if kind == "async" else handle_blocking, "jobs", group="workers", bootstrap_servers=servers)
+    async with asyncio.timeout(10):
+        with pytest.raises(SystemExit, match="7"):
+            await worker.run()
+    assert await committed(servers) == {0: 2}
