@@ -77,6 +77,11 @@ def test_a_paused_broker_and_one_with_a_full_disk(replog_cluster, replog_topic, 
     replog_cluster.make_room(leader)
 
 
+def test_a_paused_broker_that_is_killed(replog_cluster):
+    replog_cluster.pause(3)
+    replog_cluster.kill(3)
+
+
 def test_everything_is_whole_behind_a_test(replog_cluster, replog_topic):
     assert {broker.fenced for broker in replog_cluster.admin.describe_cluster().brokers} == {False}
     assert all(spec.is_alive for spec in replog_cluster.cluster.nodes.values())
@@ -114,4 +119,4 @@ def test_the_blocks_of_the_page_pass(tmp_path: Path) -> None:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "15 passed" in ran.stdout or "14 passed, 1 skipped" in ran.stdout, ran.stdout
+    assert "16 passed" in ran.stdout or "15 passed, 1 skipped" in ran.stdout, ran.stdout
