@@ -77,6 +77,7 @@ def replog_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     brokers = _brokers(request)
     name = brokers.create_topic(fresh_name(request.node.name))
     yield name
+    brokers.heal()  # brokers that the test has broken may delete nothing
     brokers.admin.delete_topics([name])
 
 
