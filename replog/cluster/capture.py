@@ -47,8 +47,15 @@ POLL_MS: Final = 300
 PATIENCE_S: Final = 30.0
 """How long a partition may give nothing before the capture fails."""
 
-_TOPIC_CONFIGS: Final = {"retention.ms": -1, "retention.bytes": -1, "max.message.bytes": 32 << 20}
-"""Of the topic that is loaded: old records stay, and large ones fit."""
+_TOPIC_CONFIGS: Final = {
+    "retention.ms": -1,
+    "retention.bytes": -1,
+    "max.message.bytes": 32 << 20,
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": 2**63 - 1,
+    "message.timestamp.after.max.ms": 2**63 - 1,
+}
+"""Of the topic that is loaded: old records stay, large ones fit, and all keep their times."""
 
 
 class CapturedPartition(Struct, frozen=True):

@@ -105,3 +105,17 @@ def test_a_file_that_is_no_capture_is_refused_by_name(tmp_path: Path, content: b
     file.write_bytes(content)
     with pytest.raises(InvalidRequestError, match=r"other\.replog is no whole capture: .*replog capture"):
         replog.embedded(load=file).__enter__()
+
+
+def test_times_that_lie_ahead_are_kept(tmp_path: Path) -> None:
+    file = tmp_path / "ahead.replog"
+    ahead_ms = time.time_ns() // 1_000_000 + 7 * 86_400_000
+    with replog.embedded() as broker:
+        servers = broker.bootstrap_servers
+        with SyncAdmin(servers) as admin, SyncProducer(servers) as producer:
+            admin.create_topic("t", configs={"message.timestamp.after.max.ms": 30 * 86_400_000})
+            producer.send("t", b"later", timestamp_ms=ahead_ms)
+            producer.flush()
+        asyncio.run(captures.write_capture(servers, "t", file))
+    with replog.embedded(load=file, config={"log.message.timestamp.type": "LogAppendTime"}) as broker:
+        assert [time_ms for _, time_ms, *_ in read_all(broker.bootstrap_servers, "t")] == [ahead_ms]
