@@ -74,7 +74,7 @@ class LinkFetchSession:
             version: The version of both messages.
 
         Returns:
-            The answer; None: the broker has no such session, and the fetch has to be sent again.
+            The answer; None: the broker has no such session (any more), and the fetch has to be sent again.
         """
         self.is_asked = False
         was_kept = self.is_kept
@@ -83,6 +83,10 @@ class LinkFetchSession:
         else:
             epoch = self._epoch if answer.session_id == self._session_id else INITIAL_EPOCH
             self._session_id, self._epoch = answer.session_id, epoch + 1 if epoch < EPOCH_MAX else 1
-        if was_kept and answer.error_code in _REFUSED:
+        if was_kept and (answer.error_code in _REFUSED or self._has_ended(answer)):
             return None
         return fetch_response(fetch, self._asked, answer, version)
+
+    def _has_ended(self, answer: KafkaFetched) -> bool:
+        """Whether the session ended while the fetch waited: what the answer does not name may have news all the same."""
+        return answer.error_code == ErrorCode.NONE and not self.is_kept
