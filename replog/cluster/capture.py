@@ -35,6 +35,9 @@ from replog.records import HEADER_BYTES, RecordInput, decode_batch, encode_batch
 MANIFEST: Final = "capture.json"
 FORMAT: Final = 1
 
+MANIFEST_BYTES_MAX: Final = 16 << 20
+"""Of 100,000 partitions and more."""
+
 BATCH_BYTES: Final = 1 << 20
 """A batch is closed when it has so many bytes of keys and values."""
 
@@ -230,6 +233,9 @@ async def load_capture(bootstrap_servers: str, path: str | os.PathLike[str]) -> 
 
 
 def _manifest(archive: zipfile.ZipFile) -> Capture:
+    size_bytes = archive.getinfo(MANIFEST).file_size
+    if size_bytes > MANIFEST_BYTES_MAX:
+        raise EOFError(f"{MANIFEST} has {size_bytes} bytes unpacked, more than {MANIFEST_BYTES_MAX}")
     capture = msgspec.json.decode(archive.read(MANIFEST), type=Capture)
     if capture.format != FORMAT:
         raise InvalidRequestError(f"the capture has format {capture.format}, and this version of replog knows {FORMAT}")

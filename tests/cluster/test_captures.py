@@ -119,3 +119,13 @@ def test_times_that_lie_ahead_are_kept(tmp_path: Path) -> None:
         asyncio.run(captures.write_capture(servers, "t", file))
     with replog.embedded(load=file, config={"log.message.timestamp.type": "LogAppendTime"}) as broker:
         assert [time_ms for _, time_ms, *_ in read_all(broker.bootstrap_servers, "t")] == [ahead_ms]
+
+
+def test_a_manifest_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "bomb.replog"
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("capture.json", b" " * (64 << 20))
+    with pytest.raises(
+        InvalidRequestError, match=r"bomb\.replog is no whole capture: capture\.json has 67108864 bytes"
+    ):
+        replog.embedded(load=file).__enter__()
