@@ -55,9 +55,12 @@ class Assigned:
 
     @property
     def to_commit(self) -> int | None:
-        """The offset up to which all records are done with, if it is further on than what was committed."""
-        return self._next_offset if self._next_offset > self._committed else None
+        """The offset up to which all records are done with, if it is another one than was committed.
+
+        It may be below: a log that an unclean election has cut is read again from there.
+        """
+        return self._next_offset if self._next_offset != self._committed else None
 
     def commit(self, offset: int) -> None:
         """Notes what was committed."""
-        self._committed = max(self._committed, offset)
+        self._committed = offset
