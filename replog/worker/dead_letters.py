@@ -40,16 +40,8 @@ class DeadLetter(Struct, frozen=True):
     @classmethod
     def of(cls, record: ConsumerRecord, group: str, error: BaseException, attempts: int) -> DeadLetter:
         """Returns what is to be said of a record that is given up."""
-        text = f"{type(error).__qualname__}: {error}"
-        return cls(
-            record.topic,
-            record.partition,
-            record.offset,
-            record.timestamp,
-            group,
-            text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[:ERROR_CHARACTERS_MAX]}...",
-            attempts,
-        )
+        place = (record.topic, record.partition, record.offset, record.timestamp)
+        return cls(*place, group, error_text(error), attempts)
 
     @classmethod
     def from_headers(cls, headers: Iterable[Header]) -> DeadLetter | None:
@@ -70,9 +62,20 @@ class DeadLetter(Struct, frozen=True):
 
     def headers(self) -> list[Header]:
         """Returns the headers that say so."""
-        return [
-            (f"{PREFIX}{name}", str(value).encode(errors="backslashreplace")) for name, value in asdict(self).items()
-        ]
+        return [(f"{PREFIX}{name}", str(value).encode()) for name, value in asdict(self).items()]
+
+
+def error_text(error: BaseException) -> str:
+    """Returns the type and text of an error, cut off where it is long, and with escapes for what is no Unicode.
+
+    An error that cannot say what it is, is told by its type.
+    """
+    try:
+        text = f"{type(error).__qualname__}: {error}"
+    except Exception:  # noqa: BLE001 -- whatever its `__str__` raises
+        text = f"{type(error).__qualname__}, whose text cannot be read"
+    text = text.encode(errors="backslashreplace").decode()
+    return text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[:ERROR_CHARACTERS_MAX]}..."
 
 
 def _text(value: bytes | None) -> str:

@@ -12,8 +12,9 @@ import inspect
 import logging
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
@@ -34,7 +35,7 @@ from replog.errors import (
 )
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.worker.assigned import Assigned
-from replog.worker.dead_letters import DeadLetter, own_headers
+from replog.worker.dead_letters import DeadLetter, error_text, own_headers
 from replog.worker.threads import DaemonThreads
 
 Handler: TypeAlias = Callable[[ConsumerRecord], Awaitable[object]] | Callable[[ConsumerRecord], object]
@@ -47,6 +48,12 @@ _Lane: TypeAlias = tuple[TopicPartition, bytes | None]
 
 BUFFER_RECORDS: Final = 500
 """Records that wait for a handler, beside those that the consumer has fetched ahead."""
+
+BUFFER_BYTES: Final = 32 << 20
+"""Bytes of them, above which no more are asked for: what came together may pass it."""
+
+ENDING_S: Final = 1.0
+"""How long handlers that are cancelled may put their things in order."""
 
 POLL_MS: Final = 200
 
@@ -107,8 +114,7 @@ class Worker:
         drain_timeout_ms: int = DRAIN_MS,
         consumer_settings: Mapping[str, Any] | None = None,
     ) -> None:
-        if not callable(handler):
-            raise TypeError(f"handler must be a function of a record, not {handler!r}")
+        _check_handler(handler)
         require_text("group", group)
         require_at_least("concurrency", concurrency, 1, 10_000)
         require_choice("order", order, get_args(Order))
@@ -124,23 +130,17 @@ class Worker:
                     dead_letter_topic,
                     "dead.letter.topic is one of the topics: what fails would come back at once",
                 )
-        settings = {"auto_offset_reset": "earliest", **(consumer_settings or {})}
-        if wrong := settings.keys() & {"group_id", "enable_auto_commit", "bootstrap_servers"}:
-            raise ConfigError(
-                "consumer.settings", min(wrong), f"consumer_settings has {min(wrong)}, which the worker sets itself"
-            )
+        self._settings = _own_settings(consumer_settings or {})
         self._handle = handler
         self._is_async = _is_async(handler)
         self._group = group
         self._servers = bootstrap_servers
-        self._concurrency = concurrency
         self._order = order
         self._retries = retries
         self._backoff_ms = retry_backoff_ms
         self._dead_letter_topic = dead_letter_topic
         self._drain_s = drain_timeout_ms / 1_000
-        self._settings = settings
-        self._attendance_s = min(ATTENDANCE_S, settings.get("max_poll_interval_ms", MAX_POLL_INTERVAL_MS) / 3_000)
+        self._attendance_s = ATTENDANCE_S
         self._consumer: Consumer
         self._producer: Producer | None = None
         self._threads = DaemonThreads(concurrency)
@@ -149,7 +149,7 @@ class Worker:
         self._assigned: dict[TopicPartition, Assigned] = {}
         self._lanes: dict[_Lane, deque[tuple[Assigned, ConsumerRecord]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._waiting_count = 0
+        self._waiting_count = self._waiting_bytes = 0
         self._has_room = asyncio.Event()
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
@@ -161,6 +161,16 @@ class Worker:
         """Lets the worker end: no handler begins any more, those that run have `drain_timeout_ms`.  Call it in the loop's thread."""
         self._stopping.set()
         self._has_room.set()
+        for assigned in self._assigned.values():
+            assigned.is_gone.set()
+
+    def _fail(self, error: BaseException) -> None:
+        """Lets the worker end with an error, the first one; further ones are told to the log."""
+        if self._failure is None:
+            self._failure = error
+        else:
+            _log.error("while the worker ended: %s", error_text(error))
+        self.stop()
 
     async def run(self) -> None:
         """Handles records until `stop` is called; returns when what is done is committed, and the group is left.
@@ -174,6 +184,7 @@ class Worker:
             raise InvalidRequestError("a worker runs once: make another one")
         self._is_used = True
         self._consumer = Consumer(self._servers, group_id=self._group, enable_auto_commit=False, **self._settings)
+        self._attendance_s = min(ATTENDANCE_S, self._settings["max_poll_interval_ms"] / 3_000)
         committing: asyncio.Task[None] | None = None
         try:
             async with self._consumer:
@@ -196,11 +207,13 @@ class Worker:
                     await self._commit(self._assigned.values())
                     self._assigned.clear()
         finally:
+            self._threads.close()
             for task in self._tasks:
                 task.cancel()
-            self._threads.close()
-            if self._producer is not None:
-                await self._producer.close()
+            if self._tasks:  # each may put its things in order, and none hold up the end
+                await asyncio.wait(self._tasks, timeout=ENDING_S)
+            if self._producer is not None:  # what is not written is not committed, and will be done again
+                await self._producer.close(timeout_ms=0)
         if self._failure is not None:
             raise self._failure
 
@@ -223,10 +236,9 @@ class Worker:
 
     async def _poll_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            room = BUFFER_RECORDS - self._waiting_count
+            room = BUFFER_RECORDS - self._waiting_count if self._waiting_bytes < BUFFER_BYTES else 0
             if room > 0:
-                for record in await self._consumer.poll(room, POLL_MS):
-                    self._take(record)
+                self._take_all(await self._consumer.poll(room, POLL_MS))
                 continue
             self._has_room.clear()
             with suppress(TimeoutError):
@@ -240,20 +252,24 @@ class Worker:
         if held:
             self._consumer.pause(*held)
         try:
-            for record in await self._consumer.poll(1, 0):  # of a partition that has just come
-                self._take(record)
+            self._take_all(await self._consumer.poll(1, 0))  # of a partition that has just come
         finally:
             if kept := [each for each in self._consumer.assignment() if each in held]:
                 self._consumer.resume(*kept)
 
-    def _take(self, record: ConsumerRecord) -> None:
-        """Puts a record into its lane."""
-        place = TopicPartition(record.topic, record.partition)
-        assigned = self._assigned.get(place)
-        if assigned is None:
-            assigned = self._assigned[place] = Assigned(place)
-        assigned.take(record.offset)
-        self._waiting_count += 1
+    def _take_all(self, records: Sequence[ConsumerRecord]) -> None:
+        """Puts records into their lanes, unless no handler begins any more."""
+        for record in () if self._stopping.is_set() else records:
+            place = TopicPartition(record.topic, record.partition)
+            assigned = self._assigned.get(place)
+            if assigned is None:
+                assigned = self._assigned[place] = Assigned(place)
+            assigned.take(record.offset)
+            self._waiting_count += 1
+            self._waiting_bytes += _size(record)
+            self._queue(place, assigned, record)
+
+    def _queue(self, place: TopicPartition, assigned: Assigned, record: ConsumerRecord) -> None:
         if self._order == "key" and record.key is None:
             self._start(self._work(assigned, record))
             return
@@ -264,16 +280,18 @@ class Worker:
         self._lanes[lane] = deque([(assigned, record)])
         self._start(self._work_off(lane))
 
-    def _start(self, work: Any) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._failure = self._failure or error
-            self.stop()
+        if task.cancelled():
+            if not self._stopping.is_set():
+                self._fail(RuntimeError("a handler has cancelled the task that calls it: raise an error instead"))
+        elif (error := task.exception()) is not None:
+            self._fail(error)
 
     async def _work_off(self, lane: _Lane) -> None:
         """Hands the records of a lane over, one after the other, until it has none."""
@@ -283,14 +301,13 @@ class Worker:
                 await self._work(*waiting.popleft())
         finally:
             self._lanes.pop(lane, None)
-            self._give_room(len(waiting))
 
     async def _work(self, assigned: Assigned, record: ConsumerRecord) -> None:
         """Handles a record until it is done with, or its partition goes."""
         try:
             attempts = 0
             backoff = Backoff(self._rng, min_ms=self._backoff_ms, max_ms=BACKOFF_MAX_MS)
-            while not assigned.is_gone.is_set() and not self._stopping.is_set():
+            while not assigned.is_gone.is_set():
                 error = await self._attempt(assigned, record)
                 if error is None:
                     return
@@ -300,24 +317,27 @@ class Worker:
                     return
                 pause_s = backoff.next_s()
                 _log.warning(
-                    "%s-%d offset %d: the handler failed (%s: %s), attempt %d of %d; again in %.1f s",
-                    record.topic, record.partition, record.offset, type(error).__name__, error, attempts, self._retries + 1, pause_s,
+                    "%s-%d offset %d: the handler failed (%s), attempt %d of %d; again in %.1f s",
+                    record.topic, record.partition, record.offset, error_text(error), attempts, self._retries + 1, pause_s,
                 )  # fmt: skip
-                await self._pause(assigned, pause_s)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(assigned.is_gone.wait(), pause_s)
         finally:
-            self._give_room(1)
+            self._waiting_count -= 1
+            self._waiting_bytes -= _size(record)
+            self._has_room.set()
 
     async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> BaseException | None:
         """Calls the handler once there is a place for it; returns what it raised."""
         async with self._slots:
-            if assigned.is_gone.is_set() or self._stopping.is_set():
+            if assigned.is_gone.is_set():
                 return None
             assigned.begin()
             try:
                 if self._is_async:
                     await cast("Awaitable[object]", self._handle(record))
                 else:
-                    found = await self._threads.run(partial(self._handle, record))
+                    found = await self._threads.run(partial(copy_context().run, self._handle, record))
                     if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
                         await found
             except asyncio.CancelledError as error:
@@ -325,8 +345,7 @@ class Worker:
                     raise
                 return error  # the handler has waited for something that was cancelled
             except (SystemExit, KeyboardInterrupt) as error:  # out of a task it would end the loop at once
-                self._failure = self._failure or error
-                self.stop()
+                self._fail(error)
                 return None
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
                 return error
@@ -334,15 +353,6 @@ class Worker:
                 assigned.end()
             assigned.finish(record.offset)
             return None
-
-    async def _pause(self, assigned: Assigned, pause_s: float) -> None:
-        """Waits, unless the partition goes or the worker stops."""
-        waits = [asyncio.ensure_future(event.wait()) for event in (assigned.is_gone, self._stopping)]
-        try:
-            await asyncio.wait(waits, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
 
     async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int) -> None:
         """Writes a record to the topic of dead letters.
@@ -354,7 +364,7 @@ class Worker:
         if self._producer is None or self._dead_letter_topic is None:
             raise HandlerFailedError(
                 f"the handler failed on {record.topic}-{record.partition} offset {record.offset}, {attempts} times, last with "
-                f"{type(error).__qualname__}: {error}. Mend the handler and start the worker again, which begins there; or give "
+                f"{error_text(error)}. Mend the handler and start the worker again, which begins there; or give "
                 "it a dead_letter_topic",
                 record.topic,
                 record.partition,
@@ -369,14 +379,10 @@ class Worker:
         finally:
             assigned.end()
         _log.error(
-            "%s-%d offset %d: given up after %d attempts (%s: %s), and written to %s",
-            record.topic, record.partition, record.offset, attempts, type(error).__name__, error, self._dead_letter_topic,
+            "%s-%d offset %d: given up after %d attempts (%s), and written to %s",
+            record.topic, record.partition, record.offset, attempts, error_text(error), self._dead_letter_topic,
         )  # fmt: skip
         assigned.finish(record.offset)
-
-    def _give_room(self, count: int) -> None:
-        self._waiting_count -= count
-        self._has_room.set()
 
     # ---- partitions that go, and the end -------------------------------------------------------------------------------
 
@@ -392,15 +398,11 @@ class Worker:
     async def _drain(self, going: Iterable[Assigned]) -> None:
         """Waits until no handler works on these partitions, for `drain_timeout_ms` at most."""
         working = [assigned for assigned in going if not assigned.is_idle.is_set()]
-        if not working:
-            return
-        waits = [asyncio.ensure_future(assigned.is_idle.wait()) for assigned in working]
         try:
-            _, late = await asyncio.wait(waits, timeout=self._drain_s)
-        finally:
-            for wait in waits:
-                wait.cancel()
-        if late:
+            async with asyncio.timeout(self._drain_s):
+                for assigned in working:
+                    await assigned.is_idle.wait()
+        except TimeoutError:
             names = ", ".join(str(assigned.partition) for assigned in working if not assigned.is_idle.is_set())
             _log.warning(
                 "handlers of %s still run after %g s: their records will be handled again", names, self._drain_s
@@ -421,8 +423,7 @@ class Worker:
         except (CommitStaleError, RetriableError) as error:
             _log.warning("what is done was not committed, and may be handled again: %s", error)
         except ReplogError as error:
-            self._failure = self._failure or error
-            self.stop()
+            self._fail(error)
         else:
             for each, offset in wanted.items():
                 each.commit(offset)
@@ -441,10 +442,36 @@ class _Listener(AssignmentListener):
         await self._worker.release(partitions, is_lost=True)
 
 
+def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings of a worker's consumer; raises ConfigError for one that is the worker's own business."""
+    if wrong := given.keys() & {"group_id", "enable_auto_commit", "bootstrap_servers"}:
+        raise ConfigError(
+            "consumer.settings", min(wrong), f"consumer_settings has {min(wrong)}, which the worker sets itself"
+        )
+    return {"auto_offset_reset": "earliest", "max_poll_interval_ms": MAX_POLL_INTERVAL_MS, **given}
+
+
+def _size(record: ConsumerRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
+
+
+def _check_handler(handler: object) -> None:
+    """Raises TypeError for what handles no record: a generator function would return at once, and have done nothing."""
+    if not callable(handler):
+        raise TypeError(f"handler must be a function of a record, not {handler!r}")
+    if any(is_kind(_function(handler)) for is_kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
+        raise TypeError(f"handler {handler!r} has a yield: it would be called, and none of it would run")
+
+
 def _is_async(handler: object) -> bool:
+    return inspect.iscoroutinefunction(_function(handler))
+
+
+def _function(handler: object) -> object:
+    """Returns the function behind a handler: of a `partial`, or of an object that can be called."""
     while isinstance(handler, partial):
         handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+    return handler if inspect.isroutine(handler) else type(handler).__call__
 
 
 def _is_cancelled() -> bool:

@@ -9,6 +9,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ import replog
 from replog import Admin, Consumer, Producer, Worker
 from replog.cli.app import run
 from replog.client import ConsumerRecord
-from replog.errors import ConfigError, HandlerFailedError, UnknownTopicOrPartitionError
+from replog.errors import ConfigError, GroupIdNotFoundError, HandlerFailedError, UnknownTopicOrPartitionError
 from replog.worker import DeadLetter
 from replog.worker.threads import DaemonThreads
 from tests.lint import page_examples
@@ -48,8 +49,12 @@ async def fill(servers: str, count: int, key: Callable[[int], bytes | None] = la
 
 
 async def committed(servers: str) -> dict[int, int]:
+    """The offsets of the group by partition; none while there is no such group."""
     async with Admin(servers) as admin:
-        return {place.partition: offset for place, offset in (await admin.group_offsets("workers")).items()}
+        try:
+            return {place.partition: offset for place, offset in (await admin.group_offsets("workers")).items()}
+        except GroupIdNotFoundError:
+            return {}
 
 
 async def work(worker: Worker, until: Callable[[], bool]) -> None:
@@ -506,3 +511,28 @@ async def test_a_handler_that_ends_the_program_ends_it_in_order(servers: str, ki
         with pytest.raises(SystemExit, match="7"):
             await worker.run()
     assert await committed(servers) == {0: 2}
+
+
+async def test_a_handler_that_cancels_its_own_task_is_told(servers: str) -> None:
+    """Else its lane would end in silence, with all records behind it."""
+
+    async def handle(_record: ConsumerRecord) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+
+    await fill(servers, 4)
+    with pytest.raises(RuntimeError, match="a handler has cancelled the task that calls it"):
+        await work(Worker(handle, "jobs", group="workers", bootstrap_servers=servers), lambda: False)
+    assert await committed(servers) == {}
+
+
+async def test_a_blocking_handler_sees_the_context_of_its_worker(servers: str) -> None:
+    trace: ContextVar[str] = ContextVar("trace")
+    trace.set("of the caller")
+    seen: list[str] = []
+    await fill(servers, 2)
+    worker = Worker(lambda _: seen.append(trace.get("none")), "jobs", group="workers", bootstrap_servers=servers)
+    await work(worker, lambda: len(seen) == 2)
+    assert seen == ["of the caller"] * 2
