@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from replog._version import __version__
+from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, Producer
@@ -55,21 +55,10 @@ _HOMES: Final[Mapping[str, str]] = {
     "tune_process": "replog.host.process_memory",
 }
 
-_MODULES: Final = frozenset({"client", "cluster", "errors", "local", "records", "spark", "testing", "worker"})
+_MODULES: Final = ("client", "cluster", "errors", "local", "records", "spark", "testing", "worker")
 """The modules with more public names."""
 
 # what a broker within this process tells its operator; what clients and logs warn of is seen also where logging is not set up
 logging.getLogger("replog.broker").addHandler(logging.NullHandler())
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is not None:
-        return getattr(import_module(home), name)
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*__all__, *_MODULES})
+__getattr__, __dir__ = late_names(__name__, {**_HOMES, **dict.fromkeys(_MODULES, "")}, __all__)

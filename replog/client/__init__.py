@@ -7,8 +7,9 @@ loads no consumer.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
     from replog.client.admin.admin import Admin
@@ -111,13 +112,4 @@ _HOMES: Final[Mapping[str, str]] = {
     "murmur2": "replog.records",
 }
 
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(home), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = late_names(__name__, _HOMES)

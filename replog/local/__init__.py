@@ -9,8 +9,9 @@ gRPC, protobuf, asyncio and pyarrow are not imported until something needs them 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from replog.host.late_names import late_names
 from replog.local.config import LocalLogConfig
 from replog.local.encoding import NewRecord
 from replog.local.local_log import LocalLog, ReadOnlyLog
@@ -33,14 +34,6 @@ __all__ = [
     "open_log_async",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "AsyncLocalLog":
-        from replog.local.aio import AsyncLocalLog
-
-        return AsyncLocalLog
-    if name == "open_log_async":
-        from replog.local.async_opening import open_log_async
-
-        return open_log_async
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = late_names(
+    __name__, {"AsyncLocalLog": "replog.local.aio", "open_log_async": "replog.local.async_opening"}, __all__
+)

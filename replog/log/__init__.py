@@ -17,8 +17,9 @@ byte (KAFKA.md 1 and 3); where the behaviour differs on purpose, the module says
 threads: `ReplicaHomes` knows which directory holds which replica.  It is loaded when it is first used: one log in a folder does without.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from replog.host.late_names import late_names
 from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
 from replog.log.config import Cleanup, LogConfig
@@ -83,10 +84,4 @@ __all__ = [
     "run_together",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name == "LogManager":
-        from replog.log.directories.log_manager import LogManager
-
-        return LogManager
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__, __dir__ = late_names(__name__, {"LogManager": "replog.log.directories.log_manager"}, __all__)

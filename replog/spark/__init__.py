@@ -8,7 +8,9 @@ between them is plain data (`snapshot`), and everything that talks to brokers is
 `lag` reads the progress of a stream.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
     from replog.spark.counting import count, offsets
@@ -17,19 +19,13 @@ if TYPE_CHECKING:
 
 __all__ = ["count", "lag", "offsets", "prepare"]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports a function when it is asked for: Spark's own processes import this package and never need it."""
-    if name == "prepare":
-        from replog.spark.environment import prepare
-
-        return prepare
-    if name == "lag":
-        from replog.spark.stream.progress import lag
-
-        return lag
-    if name in __all__:
-        from replog.spark import counting
-
-        return getattr(counting, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+# Spark's own processes import this package and never need them
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "count": "replog.spark.counting",
+        "lag": "replog.spark.stream.progress",
+        "offsets": "replog.spark.counting",
+        "prepare": "replog.spark.environment",
+    },
+)

@@ -17,8 +17,9 @@ Pages of examples: `docs/PYTEST.md`, `docs/SIMULATION.md`.  Importing this is ch
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
     from replog.testing.fixtures.broker import BrokerFixture
@@ -48,24 +49,20 @@ __all__ = [
     "simulate",
 ]
 
-_LOADED_LATER = {
-    "AnomaliesFoundError": "history",
-    "Anomaly": "history",
-    "BrokerFixture": "fixtures.broker",
-    "ClusterFixture": "fixtures.cluster",
-    "ClusterObserver": "simulated_node",
-    "History": "history",
-    "NetworkConditions": "simulated_network",
-    "Operation": "simulated_faults",
-    "PowerCutError": "simulated_faults",
-    "SimulatedCluster": "simulated_cluster",
-    "SimulatedFileSystem": "simulated_filesystem",
-    "SimulationError": "virtual_loop",
-    "simulate": "simulation",
+_HOMES = {
+    "AnomaliesFoundError": "replog.testing.history",
+    "Anomaly": "replog.testing.history",
+    "BrokerFixture": "replog.testing.fixtures.broker",
+    "ClusterFixture": "replog.testing.fixtures.cluster",
+    "ClusterObserver": "replog.testing.simulated_node",
+    "History": "replog.testing.history",
+    "NetworkConditions": "replog.testing.simulated_network",
+    "Operation": "replog.testing.simulated_faults",
+    "PowerCutError": "replog.testing.simulated_faults",
+    "SimulatedCluster": "replog.testing.simulated_cluster",
+    "SimulatedFileSystem": "replog.testing.simulated_filesystem",
+    "SimulationError": "replog.testing.virtual_loop",
+    "simulate": "replog.testing.simulation",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _LOADED_LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
+__getattr__, __dir__ = late_names(__name__, _HOMES)
