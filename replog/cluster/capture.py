@@ -26,9 +26,11 @@ from replog.client.producer.producer import Producer
 from replog.client.types import ConsumerRecord, TopicPartition
 from replog.errors import (
     CorruptRecordError,
+    InvalidRecordError,
     InvalidRequestError,
     RequestTimedOutError,
     UnknownTopicOrPartitionError,
+    UnsupportedCompressionError,
 )
 from replog.records import HEADER_BYTES, RecordInput, decode_batch, encode_batch, parse_header
 
@@ -59,6 +61,19 @@ _TOPIC_CONFIGS: Final = {
     "message.timestamp.after.max.ms": 2**63 - 1,
 }
 """Of the topic that is loaded: old records stay, large ones fit, and all keep their times."""
+
+
+_DAMAGE: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    msgspec.MsgspecError,
+    CorruptRecordError,
+    InvalidRecordError,
+    UnsupportedCompressionError,
+)
+"""What reading raises where a file is no whole capture."""
 
 
 class CapturedPartition(Struct, frozen=True):
@@ -225,7 +240,7 @@ async def load_capture(bootstrap_servers: str, path: str | os.PathLike[str]) -> 
                     with archive.open(_member(partition.partition)) as file:
                         await _send_partition(producer, capture.topic, partition, file)
                 await producer.flush()
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, msgspec.MsgspecError, CorruptRecordError) as error:
+    except _DAMAGE as error:
         raise InvalidRequestError(
             f"{os.fspath(path)} is no whole capture: {error}. Make it again with `replog capture --topic TOPIC -o FILE`"
         ) from error

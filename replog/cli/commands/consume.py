@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from replog.cli import common
-from replog.cli.errors import UsageError
+from replog.cli.errors import UsageError, tell
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ async def _consume(
     from replog.client import Consumer
 
     async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
-        reader = TopicReader(consumer, admin, topic, partition, start, _say)
+        reader = TopicReader(consumer, admin, topic, partition, start, tell)
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
         while left > 0 and (follow or reader.is_behind):
@@ -120,7 +120,7 @@ async def _consume_as_member(
         await common.admin_of(bootstrap_servers) as admin,
         Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset, client_id=client_id) as consumer,
     ):
-        reader = MemberReader(consumer, admin, topic, group, client_id, _say)
+        reader = MemberReader(consumer, admin, topic, group, client_id, tell)
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
         printing: asyncio.Future[None] | None = None
@@ -145,16 +145,12 @@ async def _commit_printed(consumer: Consumer, printing: asyncio.Future[None]) ->
     try:
         await consumer.commit()
     except ReplogError as error:  # told, and the command ends as by any Ctrl-C
-        _say(f"what was printed since the last commit will be printed again: {error}")
+        tell(f"what was printed since the last commit will be printed again: {error}")
 
 
 def _print(records: Sequence[ConsumerRecord], show: Callable[[ConsumerRecord], bytes]) -> None:
     sys.stdout.buffer.write(b"".join(map(show, records)))
     sys.stdout.buffer.flush()
-
-
-def _say(text: str) -> None:
-    typer.echo(text, err=True)
 
 
 def _check_start(start: str) -> None:

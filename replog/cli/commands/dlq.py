@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from replog.cli import common
+from replog.cli.errors import tell
 
 if TYPE_CHECKING:
-    from replog.client import Consumer, ConsumerRecord
+    from replog.client import ConsumerRecord
     from replog.worker import DeadLetter
 
 app = typer.Typer(help="Look at records that workers have given up, and send them back.", no_args_is_help=True)
 
 REPLAY_GROUP = "replog-dlq-replay"
 """Keeps, for each topic of dead letters, up to where they have been sent back."""
+
+NO_LETTER = "no dead letter of a worker"
+
+TIMEOUT_S = 10.0
+"""How long a partition may give nothing."""
 
 POLL_RECORDS = 1_000
 POLL_MS = 300
@@ -69,11 +75,9 @@ def replay(
 
 async def _list(bootstrap_servers: str, topic: str, as_json: bool) -> None:
     counts: Counter[tuple[str, str, str]] = Counter()
-    async with _reader(bootstrap_servers, topic) as records:
-        async for _, letter in records:
-            counts[
-                ("", "", "no dead letter of a worker") if letter is None else (letter.topic, letter.group, letter.error)
-            ] += 1
+    async with aclosing(_letters(bootstrap_servers, topic)) as letters:
+        async for _, letter in letters:
+            counts[(letter.topic, letter.group, letter.error) if letter is not None else ("", "", NO_LETTER)] += 1
     for (origin, group, error), count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
         if as_json:
             typer.echo(common.json_object({"topic": origin, "group": group, "error": error, "count": count}))
@@ -87,9 +91,9 @@ async def _list(bootstrap_servers: str, topic: str, as_json: bool) -> None:
 async def _show(bootstrap_servers: str, topic: str, max_records: int | None, as_json: bool) -> None:
     from msgspec.structs import asdict
 
-    left = max_records
-    async with _reader(bootstrap_servers, topic) as records:
-        async for record, letter in records:
+    count = 0
+    async with aclosing(_letters(bootstrap_servers, topic)) as letters:
+        async for record, letter in letters:
             if as_json:
                 shown = {"partition": record.partition, "offset": record.offset}
                 content = {"key": common.shown_bytes(record.key), "value": common.shown_bytes(record.value)}
@@ -97,10 +101,9 @@ async def _show(bootstrap_servers: str, topic: str, max_records: int | None, as_
             else:
                 typer.echo(f"{record.partition}/{record.offset}  {_described(letter)}")
                 typer.echo(f"    key {_text(record.key)}  value {_text(record.value)}")
-            if left is not None:
-                left -= 1
-                if not left:
-                    return
+            count += 1
+            if count == max_records:
+                return
 
 
 async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, dry_run: bool) -> None:
@@ -143,23 +146,22 @@ async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, d
         typer.echo(f"{common.counted(strange_count, 'record')} passed over: no worker wrote them", err=True)
 
 
-@asynccontextmanager
-async def _reader(
-    bootstrap_servers: str, topic: str
-) -> AsyncIterator[AsyncIterator[tuple[ConsumerRecord, DeadLetter | None]]]:
-    """Reads a topic up to what is committed now."""
+async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[ConsumerRecord, DeadLetter | None]]:
+    """Yields the records of a topic, up to what is committed now, each with what its headers say.
+
+    Raises:
+        CommandFailedError: A partition gives nothing for `TIMEOUT_S`; the text says what is waited for.
+    """
+    from replog.cli.commands.topic_reader import TopicReader
     from replog.client import Consumer
 
-    await common.require_listener(bootstrap_servers)
-    async with Consumer(bootstrap_servers) as consumer:
-        yield _read(consumer, topic)
-
-
-async def _read(consumer: Consumer, topic: str) -> AsyncIterator[tuple[ConsumerRecord, DeadLetter | None]]:
-    ends = await consumer.end_offsets(await consumer.assign_topic(topic))
-    while any(consumer.position(partition) < end for partition, end in ends.items()):
-        for record in await consumer.poll(POLL_RECORDS, POLL_MS):
-            yield record, _letter_of(record)
+    async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
+        reader = TopicReader(consumer, admin, topic, None, "earliest", tell)
+        await reader.begin()
+        while reader.is_behind:
+            for record in await reader.poll(POLL_RECORDS, TIMEOUT_S):
+                if record.offset < reader.end((record.topic, record.partition)):
+                    yield record, _letter_of(record)
 
 
 def _letter_of(record: ConsumerRecord) -> DeadLetter | None:
@@ -170,7 +172,7 @@ def _letter_of(record: ConsumerRecord) -> DeadLetter | None:
 
 def _described(letter: DeadLetter | None) -> str:
     if letter is None:
-        return "no dead letter of a worker"
+        return NO_LETTER
     time = datetime.fromtimestamp(letter.timestamp / 1_000, UTC).isoformat(timespec="seconds")
     attempts = common.counted(letter.attempts, "attempt")
     return f"{letter.topic}-{letter.partition} offset {letter.offset} of {time}, group {letter.group}, {attempts}: {letter.error}"
