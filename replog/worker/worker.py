@@ -195,7 +195,7 @@ class Worker:
                 try:
                     await self._poll_until_stopped()
                 except asyncio.CancelledError:
-                    self._drain_s = 0.0  # who cancels does not wait
+                    self._drain_s = 0.0  # a caller that cancels does not wait
                     raise
                 finally:
                     self.stop()

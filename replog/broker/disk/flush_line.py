@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 SHORT: Final = 50
-"""How many logs wait at most where whoever makes more of them wait goes on."""
+"""The line is short while so many logs wait at most: then more may be added to it."""
 
 
 class FlushLine:

@@ -6,7 +6,7 @@
 | the same, with the metadata log in it, or no other directory | the node stops                                                   |
 | bytes contradict their checksum or recovery point | that replica is offline alone (quarantined); nothing of it is changed       |
 | a follower's log contradicts its leader's      | the same: the folder of another partition may stand in its place               |
-| a repair gave records up before the start      | the replica is offline until the controller counts on others                  |
+| the replica is repaired (see below)            | the replica is offline until the controller counts on others                  |
 | the metadata lag behind the epochs of a log    | the replica is offline for a moment, and elected anew: the epoch rises         |
 | the disk is full                               | producers are refused and retry, followers back off, roles are taken when there is room |
 
@@ -15,9 +15,11 @@ controller takes it out of the ISR and elects another leader, and out of the ELR
 lost.  With a failed disk it stays offline until the node is started again.  A quarantined one begins anew, beside the
 kept folder of the old one, once the committed metadata say that it is in neither ISR nor ELR and that another broker leads.  It is
 named in the heartbeats until it has everything, so that no leader takes it into the ISR for the records it held before.  The only
-replica of a partition stays offline.  A replica of which a repair gave records up begins anew in the same way where another broker
-leads, for the repair may have left a hole.  Where nobody leads it takes its role as soon as the committed metadata count on it no
-more, and leads only by an unclean election.  If it is the only replica of its partition, it leads.
+replica of a partition stays offline.
+
+A replica is *repaired* if a repair of its log gave records up.  It begins anew in the same way if another broker leads, for the
+repair may have left a hole.  If no broker leads, it takes its role when the committed metadata do not count on it any more, and it
+leads only by an unclean election.  The only replica of a partition leads all the same.
 """
 
 from __future__ import annotations
@@ -192,9 +194,9 @@ class DiskTrouble:
         return offline.is_damaged and has_other_leader and home is not None and home.failure is None
 
     def _settle_repaired(self, local: LocalPartition) -> None:
-        """Ends the note about a replica of which a repair gave records up, once it is known who leads.
+        """Ends the note about a repaired replica, once its leader is known.
 
-        Where it follows it is set aside first: in its middle it may lack what no fetch would bring.
+        A follower is set aside first: it may have a hole in its middle, and fetches go on at its end.
 
         Raises:
             DiskFullError, StorageError: The note is still there.

@@ -145,8 +145,8 @@ class ReplicationControl:
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
         failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
-        failed disk has what it acknowledged.  For a replica of which a repair gave records up nobody waits, as for a disk that
-        is gone.  Where a replica is usable again and nobody leads, it may be elected; so it
+        failed disk has what it acknowledged.  Elections do not wait for a replica whose repair gave records up, nor for one
+        whose disk is gone.  Where a replica is usable again and nobody leads, it may be elected; so it
         may where it tells this controller for the first time: the one before may have heard of a replica that is usable now.
 
         Args:

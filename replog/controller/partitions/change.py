@@ -140,7 +140,7 @@ def partition_change(
         target_isr: The ISR wanted; None keeps it.
         placement: The placement that is wanted; None keeps it, or completes what is under way.
         restarted_uncleanly: Brokers that cannot prove what they hold; they leave the ELR and go to `last_known_elr`.
-        lost_disks: Those of them that have another disk, or a replica of which a repair gave records up: they are not
+        lost_disks: Those of them that have another disk, or a replica whose repair gave records up: they are not
             waited for.
         leaves_in_order: Whether those that leave the ISR have stopped, or stop, with all that they have acknowledged.
         isr_is_proven: Whether the leader itself proposed the ISR (AlterPartition).

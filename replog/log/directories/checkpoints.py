@@ -6,7 +6,7 @@
 | `log-start-offset-checkpoint`      | logs that start inside a segment                      |
 | `replication-offset-checkpoint`    | every log: its high watermark                         |
 | `cleaner-offset-checkpoint`        | logs that were compacted                              |
-| `given-up-offset-checkpoint`       | replicas of which a repair gave records up, until no election counts on them |
+| `given-up-offset-checkpoint`       | repaired replicas, until no election counts on them   |
 
 Lines of a replica that is offline stay as they are, since nothing new is known about it; a replica that is gone has none.
 """

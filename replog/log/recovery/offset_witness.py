@@ -41,7 +41,7 @@ from replog.records._crc32c import crc32c
 from replog_checkpoints import FileSystem, TopicPartition, parent_of
 
 GIVEN_UP_FILE: Final = "given-up-offset-checkpoint"
-"""The replicas of which a repair gave records up, each with the exclusive end of its records."""
+"""The replicas whose repair gave records up, each with the exclusive end of its records."""
 
 WITNESS_FILES: Final[Mapping[str, str]] = {
     checkpoints.LOG_START_OFFSET_FILE: "log-start-offset-witness",
@@ -174,7 +174,7 @@ def read_witnessed(fs: FileSystem, checkpoint_path: str) -> Mapping[TopicPartiti
 def _instead(checkpoint_path: str, named: Mapping[TopicPartition, Starts]) -> dict[TopicPartition, int]:
     """Returns the offsets of a checkpoint that is gone: the lowest ones, which hide nothing and show nothing too early.
 
-    A line that may have said that a repair gave records up counts.
+    A note of a repair that may have been there counts as there.
     """
     is_note = PurePosixPath(checkpoint_path).name == GIVEN_UP_FILE
     numbers = {key: [start for start in starts if start is not None] for key, starts in named.items()}
