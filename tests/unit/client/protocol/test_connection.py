@@ -624,8 +624,11 @@ async def watch_offsets(connection: KafkaConnection) -> None:
 
 
 @pytest.mark.parametrize("use", [ask, produce_one, fetch_some, watch_metadata, watch_offsets])
-async def test_nothing_is_left_wherever_a_use_is_cancelled(use: Use) -> None:
+async def test_nothing_is_left_wherever_a_use_is_cancelled(use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     """No task and no connection, at whichever step; and the next one finds everything as it was."""
+    monkeypatch.setattr(
+        connection_module, "TELL_INTERVAL_S", 0
+    )  # a pause is thousands of steps in which nothing happens
     async with connected() as (server, connection):
         before = asyncio.all_tasks()
         steps = 0
