@@ -12,7 +12,7 @@ import pytest
 from replog.broker.quorum import metadata_log
 from replog.broker.replicas import image_steps
 from replog.broker.replicas.disk_trouble import DiskTrouble
-from replog.broker.replicas.strays import fate_of
+from replog.broker.replicas.image_steps import fate_of
 from replog.log.recovery import loader, offset_witness
 from replog.log.recovery.plausibility import lost_segments
 from replog.log.repair.repair import repair_log

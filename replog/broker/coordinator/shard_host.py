@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Final, assert_never
 
 from replog.broker.coordinator.log_pieces import LogPieces, Told
-from replog.broker.coordinator.read_turns import ReadTurns
+from replog.broker.driver import Work
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.coordinator.runtime.machine import Moment
@@ -47,6 +47,50 @@ from replog.records import HEADER_BYTES, RecordInput, encode_batch
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended
 from replog.rpc.messages import ACKS_ALL
+
+# Turns in which the shards of a broker read their logs: one piece of one log each time the driver comes by.
+#
+# A broker that takes over fifty shards at once would hold everybody else up for fifty pieces if each took its own turn.  A log
+# that has begun is read to its end before the next one: half of the groups then have their coordinator in half of the time,
+# where in turns all of them would have to wait until the end.
+
+
+class ReadTurns:
+    """Pieces that are to be read.  Runs on the replica driver.
+
+    Args:
+        submit: The function that hands work to the driver, behind what waits there.
+    """
+
+    def __init__(self, submit: Callable[[Work], None]) -> None:
+        self._submit = submit
+        self._waiting: deque[Work] = deque()
+        self._is_due = False
+
+    def add(self, read: Work, *, goes_on: bool) -> None:
+        """Adds a piece.
+
+        Args:
+            read: The function that reads it, and adds the next one of the log when that is known.
+            goes_on: Whether the log has been begun, and comes before those that have not.
+        """
+        if goes_on:
+            self._waiting.appendleft(read)
+        else:
+            self._waiting.append(read)
+        self._call()
+
+    def _call(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._submit(self._read_one)
+
+    def _read_one(self) -> None:
+        self._is_due = False
+        read = self._waiting.popleft()
+        read()
+        self._call()
+
 
 BATCH_BYTES: Final = 512 << 10
 """Bytes of a batch behind which changes go into another one, and wait for none; one change is never divided.  Where segments are

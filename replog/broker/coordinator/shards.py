@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from replog.broker.coordinator.read_turns import ReadTurns
-from replog.broker.coordinator.shard_host import ShardHost
+from replog.broker.coordinator.shard_host import ReadTurns, ShardHost
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper

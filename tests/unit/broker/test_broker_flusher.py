@@ -13,8 +13,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, batch, wait_until
 
-from replog.broker.disk.flush_line import FlushLine
-from replog.broker.disk.flusher import LogFlusher
+from replog.broker.disk.flusher import FlushLine, LogFlusher
 from replog.errors import StorageError
 from replog.log import Log, LogDirectory
 from replog.testing import Operation, SimulatedFileSystem

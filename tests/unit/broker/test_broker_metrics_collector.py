@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 import replog
 from replog.broker.metrics.collector import NodeCollector
-from replog.broker.metrics.instruments import Instruments
+from replog.broker.metrics.paths import Instruments
 from replog.broker.metrics.readings import (
     CoordinatorReading,
     FollowerReading,

@@ -6,8 +6,7 @@ import pytest
 from broker_kit import KEY, TOPIC_ID, batch, registered, rig, topic, wait_until
 from metrics_kit import samples
 
-from replog.broker.metrics.instruments import Instruments, RequestTimes
-from replog.broker.metrics.paths import MeteredFetchPath, MeteredProducePath, Timed
+from replog.broker.metrics.paths import Instruments, MeteredFetchPath, MeteredProducePath, RequestTimes, Timed
 from replog.rpc.messages import (
     FetchPartition,
     FetchRequest,

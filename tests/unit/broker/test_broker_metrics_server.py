@@ -11,8 +11,8 @@ import pytest
 from metrics_kit import scrape
 from prometheus_client import CollectorRegistry, Gauge
 
-from replog.broker.metrics import server
-from replog.broker.metrics.server import MetricsServer
+from replog.broker.metrics import service
+from replog.broker.metrics.service import MetricsServer
 from replog.config.server import Endpoint
 from replog.errors import BrokerClosedError, ConfigError
 
@@ -75,7 +75,7 @@ def test_a_node_that_cannot_tell_says_so(error: Exception, words: str) -> None:
 
 
 def test_a_silent_client_holds_nobody_up_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server._Handler, "timeout", 0.05)
+    monkeypatch.setattr(service._Handler, "timeout", 0.05)
     with serving(gauge()) as address:
         host, port = address.split(":")
         with socket.create_connection((host, int(port))):

@@ -92,7 +92,9 @@ async def test_it_ends_where_the_broker_leads_nothing_any_more() -> None:
         updates = it.connection.watch_offsets(asked(topic, other))
         await next_update(updates)
         await it.connection.call(DeleteTopics(("t",)), timeout_ms=5_000)
-        errors = {each.topic_id: each.error for each in await next_update(updates)}  # of both where it is asked whole again
+        errors = {
+            each.topic_id: each.error for each in await next_update(updates)
+        }  # of both where it is asked whole again
         assert errors[topic.topic_id] is ErrorCode.UNKNOWN_TOPIC_ID
         assert errors.get(other.topic_id, ErrorCode.NONE) is ErrorCode.NONE
         with pytest.raises(ConnectionLostError, match="begin it anew"):

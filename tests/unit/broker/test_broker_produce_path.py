@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
-from replog.broker.disk import flush_line
+from replog.broker.disk import flusher
 from replog.broker.requests import produce_path
 from replog.errors import ErrorCode, ReplogError, StorageError
 from replog.log.flush import FlushJob
@@ -152,7 +152,7 @@ async def test_clients_have_turns_and_the_batches_of_one_stay_in_order(monkeypat
 async def test_one_request_fills_the_line_for_fsyncs_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever comes next waits for some fsyncs, not for one of each of thousands of partitions."""
     monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
-    monkeypatch.setattr(flush_line, "SHORT", 1)
+    monkeypatch.setattr(flusher, "SHORT", 1)
     gate, keys = threading.Event(), [UUID(int=200 + number) for number in range(12)]
     async with rig() as it:
         for key in keys:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from replog.broker.coordinator.read_turns import ReadTurns
+from replog.broker.coordinator.shard_host import ReadTurns
 
 Work = Callable[[], None]
 

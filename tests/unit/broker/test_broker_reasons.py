@@ -7,8 +7,8 @@ import logging
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic
 
-from replog.broker.replicas.election_reasons import election_reason
 from replog.broker.replicas.partition_events import IsrChanges
+from replog.broker.replicas.replica_manager import election_reason
 from replog.controller.requests import PartitionIsrResult
 from replog.errors import ErrorCode
 from replog.metadata.delta import MetadataDelta

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from replog.broker.replicas.strays import FolderFate, fate_of
+from replog.broker.replicas.image_steps import FolderFate, fate_of
 from replog.metadata.image import TopicImage
 from replog.metadata.persistent_map import PersistentMap
 from replog.metadata.registrations import PartitionRegistration
