@@ -4,40 +4,45 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
 
 from replog.coordinator.all_groups import AllGroups
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.classic.manager import ClassicManager
 from replog.coordinator.classic.manager import Request as ClassicRequest
-from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroup, LeaveGroup, SyncGroup
+from replog.coordinator.classic.requests import (
+    NO_MEMBER_ID,
+    ClassicHeartbeat,
+    JoinGroup,
+    LeaveGroup,
+    LeaveGroupResponse,
+    LeavingMember,
+    LeftMember,
+    SyncGroup,
+)
 from replog.coordinator.classic.turn import ClassicSessionTimer, EmptyTimer, JoinTimer, RecoveryTimer, SyncTimer
 from replog.coordinator.classic.turn import Timer as ClassicTimer
-from replog.coordinator.consumer_removals import remove_consumers
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ClassicConfig, ConsumersConfig, ConversionConfig, OffsetsConfig
 from replog.coordinator.consumers.decisions import TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
 from replog.coordinator.consumers.manager import ConsumerManager, ConsumerSessionTimer, RebalanceTimer
 from replog.coordinator.consumers.news import GroupNewsWaits, NewsTimer, WaitTimer
 from replog.coordinator.consumers.pattern_keeper import PatternTimer
-from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, WaitForGroupNews
+from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse, WaitForGroupNews
 from replog.coordinator.conversion.classic_members import ClassicMembers, LateJoinTimer, LateSyncTimer
-from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.downgrades import Downgrades
 from replog.coordinator.conversion.upgrades import Upgrades
-from replog.coordinator.deletions import Deletions
 from replog.coordinator.describing.describer import Describer
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
 from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey
 from replog.coordinator.messages.offset_commit import OffsetCommitKey
-from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner, PassTimer
-from replog.coordinator.offsets.config import OffsetsConfig
+from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner, PassTimer, Removals
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
@@ -46,15 +51,124 @@ from replog.coordinator.offsets.requests import (
     ForgetTopics,
     ForgetTopicsResponse,
 )
-from replog.coordinator.offsets.state import OffsetState
+from replog.coordinator.offsets.state import OffsetState, removal_record
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, StepTimer, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Answer, Reply
 from replog.coordinator.topic_view import TopicView
-from replog.errors import InvariantViolationError
+from replog.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    InvariantViolationError,
+    NonEmptyGroupError,
+    ReplogError,
+    UnknownMemberIdError,
+)
 from replog_timeline import SnapshotRegistry
+
+
+class Deletions:
+    """The groups of a shard that are being deleted.
+
+    Offsets go first, the group itself with the last of them.  Until then nobody may join it or commit to it, so that nothing which
+    was acknowledged meanwhile goes, too.  What a deletion leaves that ends in the middle, because the coordinator does or may not
+    serve, is an empty group with fewer offsets: deleting it again goes on.
+    """
+
+    def __init__(self, groups: AllGroups, offsets: OffsetState, config: OffsetsConfig) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._config = config
+        self._going: set[str] = set()
+
+    def stop(self) -> None:
+        """Forgets what has begun."""
+        self._going.clear()
+
+    def check_stays(self, group_id: str) -> None:
+        """Checks that a group may be used.
+
+        Raises:
+            CoordinatorLoadInProgressError: It is being deleted, which takes a moment.
+        """
+        if group_id in self._going:
+            raise CoordinatorLoadInProgressError(f"group {group_id!r} is being deleted; ask again a little later")
+
+    def delete(self, request_id: int, group_id: str) -> Work:
+        """Deletes a group.
+
+        Raises:
+            GroupIdNotFoundError: There is no such group.
+            NonEmptyGroupError: It has members.
+            CoordinatorNotAvailableError: The log did not take the changes.
+        """
+        self.check_stays(group_id)
+        group = self._groups.find(group_id)
+        offsets = self._offsets.of_group(group_id)
+        if group is None and not offsets:
+            raise GroupIdNotFoundError(f"there is no group {group_id!r}")
+        if group is not None and group.members:
+            raise NonEmptyGroupError(f"group {group_id!r} has {len(group.members)} members: stop them first")
+        self._going.add(group_id)
+        try:
+            for _ in range(2 + 2 * len(offsets)):  # more than it takes, unless they are taken back again and again
+                records, is_last = self._some(group_id)
+                if is_last:
+                    break
+                yield Outcome(records)
+            else:
+                raise CoordinatorNotAvailableError(f"offsets of group {group_id!r} could not be deleted; ask again")
+        finally:
+            self._going.discard(group_id)
+        yield Outcome(records, (Reply(request_id, DeleteGroupResponse()),))
+
+    def _some(self, group_id: str) -> tuple[tuple[CoordinatorRecord, ...], bool]:
+        """Returns the records of the next change, and whether it is the last one."""
+        offsets = self._offsets.of_group(group_id)
+        removals = Removals(self._config)
+        room = removals.room(group_id)
+        removals.add(group_id, [removal_record(group_id, each) for each in islice(offsets, room)])
+        is_last = len(offsets) <= room
+        if is_last:
+            removals.add(group_id, self._groups.removal(group_id))
+            self._groups.classic.forget_unwritten(group_id)
+        return tuple(removals.records), is_last
+
+
+def remove_consumers(
+    group: ConsumerGroup, request: LeaveGroup, remove: Callable[[Iterable[str]], tuple[CoordinatorRecord, ...]]
+) -> tuple[tuple[CoordinatorRecord, ...], LeaveGroupResponse]:
+    """Removes members of either protocol, static ones by their instance ids alone.
+
+    Args:
+        group: The group.
+        request: The members that go.
+        remove: The function that returns the records that remove members.
+
+    Returns:
+        The records, and the answer.
+    """
+    going: dict[str, None] = {}
+    left = tuple(_left(group, each, going) for each in request.members)
+    return remove(going), LeaveGroupResponse(left)
+
+
+def _left(group: ConsumerGroup, who: LeavingMember, going: dict[str, None]) -> LeftMember:
+    """Returns what becomes of one that is removed; adds its id to those that go, if it does."""
+    error: ReplogError | None = None
+    holder = who.member_id if who.instance_id is None else group.instances.get(who.instance_id)
+    if holder is None or holder not in group.members or holder in going:
+        error = UnknownMemberIdError(f"the group has no member {who.member_id!r} of instance {who.instance_id!r}")
+    elif who.member_id not in {holder, NO_MEMBER_ID}:
+        error = FencedInstanceIdError(f"instance {who.instance_id!r} is member {holder!r} now")
+    else:
+        going[holder] = None
+    return LeftMember(who.member_id, who.instance_id, error)
+
 
 VISITS_PER_STEP: Final = 200
 """Groups, and members of groups, that are taken up in one step when this coordinator begins to serve."""

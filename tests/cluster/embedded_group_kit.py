@@ -12,7 +12,7 @@ import pytest
 
 from replog import embedded
 from replog.client import Admin, AssignmentListener, Consumer, ConsumerRecord, Producer, TopicPartition
-from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.assignors import partitions_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.offsets.requests import CommitOffsets
 from replog.errors import ReplogError

@@ -18,7 +18,7 @@ from replog.client.consumer.group_openings import Openings
 from replog.client.groups.messages import Answered, Ask, Message, Told
 from replog.client.protocol.connection import _LinkedBroker
 from replog.client.types import TopicPartition
-from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.assignors import partitions_of
 from replog.coordinator.classic.requests import (
     ClassicHeartbeatResponse,
     JoinGroupResponse,

@@ -48,15 +48,13 @@ from replog.replication.leader import Leader
 from replog.replication.messages import Appended
 from replog.rpc.messages import ACKS_ALL
 
-# Turns in which the shards of a broker read their logs: one piece of one log each time the driver comes by.
-#
-# A broker that takes over fifty shards at once would hold everybody else up for fifty pieces if each took its own turn.  A log
-# that has begun is read to its end before the next one: half of the groups then have their coordinator in half of the time,
-# where in turns all of them would have to wait until the end.
-
 
 class ReadTurns:
     """Pieces that are to be read.  Runs on the replica driver.
+
+    A broker that takes over fifty shards at once would hold everybody else up for fifty pieces if each took its own turn.  A log
+    that has begun is read to its end before the next one: half of the groups then have their coordinator in half of the time,
+    where in turns all of them would have to wait until the end.
 
     Args:
         submit: The function that hands work to the driver, behind what waits there.

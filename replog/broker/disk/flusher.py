@@ -18,18 +18,15 @@ from typing import Final
 from replog.errors import BrokerClosedError, DiskFullError, StorageError
 from replog.log import Log
 
-# The line in which logs wait for an fsync, where more of them are to be flushed than threads flush at a time.
-#
-# The metadata log goes first: behind one request about thousands of partitions it would wait for thousands of fsyncs, and its
-# voters elect another leader when it takes too long.
-
-
 SHORT: Final = 50
 """The line is short while so many logs wait at most: then more may be added to it."""
 
 
 class FlushLine:
     """Gives turns to logs, a number of them at a time.  On one event loop.
+
+    The metadata log goes first: behind one request about thousands of partitions it would wait for thousands of fsyncs, and its
+    voters elect another leader when it takes too long.
 
     Args:
         at_once: The number of turns at a time.

@@ -22,12 +22,6 @@ from replog.broker.requests.produce_path import ProducePath
 from replog.config.server import Endpoint
 from replog.errors import ConfigError, ReplogError
 
-# The HTTP port of the metrics: one thread, one request at a time, so that scrapes cost one connection and no more.
-#
-# The standard library's WSGI server with Prometheus' application.  A client that says nothing is dropped after
-# `CLIENT_TIMEOUT_S`; others wait in the listen queue meanwhile.
-
-
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -61,6 +55,9 @@ class _Server6(_Server):
 
 class MetricsServer:
     """Listens from construction on, answers from `start` on.
+
+    The standard library's WSGI server with Prometheus' application.  A client that says nothing is dropped after
+    `CLIENT_TIMEOUT_S`; others wait in the listen queue meanwhile.
 
     Args:
         endpoint: The host and port to listen on; port 0 takes a free one.

@@ -52,10 +52,10 @@ from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.controller.controller import Controller
 from replog.controller.requests import CreateTopicsResponse, RegisterController
+from replog.coordinator.config import ShardConfig
 from replog.coordinator.group_machine import GroupMachine
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.rebalance_reasons import RebalanceCounts
-from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import Timers
 from replog.coordinator.runtime.shard import Shard
 from replog.log import METADATA_TOPIC

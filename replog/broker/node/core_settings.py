@@ -8,11 +8,8 @@ from replog.config.group_keys import MigrationPolicy
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
 from replog.controller.config import ControllerConfig
-from replog.coordinator.classic.config import ClassicConfig
-from replog.coordinator.consumers.config import ConsumersConfig
-from replog.coordinator.conversion.config import ConversionConfig
+from replog.coordinator.config import ClassicConfig, ConsumersConfig, ConversionConfig, OffsetsConfig
 from replog.coordinator.group_machine import GroupsConfig
-from replog.coordinator.offsets.config import OffsetsConfig
 from replog.log import DiskLimits, LogConfig
 from replog.log.config import UNLIMITED
 from replog_quorum import QuorumConfig

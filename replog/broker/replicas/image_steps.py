@@ -28,19 +28,6 @@ from replog.metadata.records import ResourceType
 from replog.replication.leader import Leader
 from replog.replication.messages import StateChanged
 
-# The fate of a partition folder whose topic id is not that of a replica of this broker: decided once, at the first image.
-#
-# | the metadata                                                    | the folder                                          |
-# |-----------------------------------------------------------------|-----------------------------------------------------|
-# | give this broker no replica of its name                         | goes if they tell that its topic was deleted, else it is set aside |
-# | do, of a topic that was created after this broker had stopped   | the same: it can only be that of a topic before it |
-# | do, of a topic that this broker knew when it stopped            | stands where the replica was: damaged. Or the process was killed before it could put the folder away |
-# | do, and the id is that of another topic that there is           | damaged                                             |
-#
-# An empty replica in the place of a damaged one would count as one that has everything: it could lead, and those that are whole
-# would be cut to nothing.  So a damaged one is quarantined, and fetched anew from another replica.  Only the only replica of
-# its partition, of a process that was killed, makes way without that: nobody else holds a record that could be lost by it.
-
 
 class FolderFate(enum.Enum):
     """What becomes of a folder."""
@@ -62,6 +49,17 @@ def fate_of(
     was_clean: bool,
 ) -> FolderFate:
     """Decides on the folder of one replica.
+
+    | the metadata                                                    | the folder                                          |
+    |-----------------------------------------------------------------|-----------------------------------------------------|
+    | give this broker no replica of its name                         | goes if they tell that its topic was deleted, else it is set aside |
+    | do, of a topic that was created after this broker had stopped   | the same: it can only be that of a topic before it |
+    | do, of a topic that this broker knew when it stopped            | stands where the replica was: damaged. Or the process was killed before it could put the folder away |
+    | do, and the id is that of another topic that there is           | damaged                                             |
+
+    An empty replica in the place of a damaged one would count as one that has everything: it could lead, and those that are whole
+    would be cut to nothing.  So a damaged one is quarantined, and fetched anew from another replica.  Only the only replica of
+    its partition, of a process that was killed, makes way without that: nobody else holds a record that could be lost by it.
 
     Args:
         topic_id: The topic id in it; None: it has none.

@@ -38,16 +38,13 @@ from replog.replication.messages import (
 )
 from replog.rpc.node_messages import LogDir, ReplicaStatus
 
-# Why a partition has another leader, as far as the metadata tells: for the line that a broker logs about it.
-#
-# The controller writes only the outcome of its decision.  The reason follows from what has happened to the leader before.
-
-
 NOBODY = -1
 
 
 def election_reason(before: PartitionRegistration | None, now: PartitionRegistration, image: MetadataImage) -> str:
     """Says in a few words why a partition has the leader that it has now.
+
+    The controller writes only the outcome of its decision.  The reason follows from what has happened to the leader before.
 
     Args:
         before: The registration that this broker acted on until now; None: it has just started, or this is a new one.

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.client.types import OffsetAndTimestamp, TopicPartition
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors import Assignment
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, assigned_partitions
 from replog.coordinator.describing.requests import (
     DescribedConsumer,

@@ -7,9 +7,7 @@ from typing import Final
 from uuid import UUID
 
 from replog.client.groups.messages import Topics
-from replog.coordinator.assignors.model import AssignedMember, Assignor
-from replog.coordinator.assignors.range import assign_ranges
-from replog.coordinator.assignors.round_robin import assign_in_turns
+from replog.coordinator.assignors import AssignedMember, Assignor, assign_in_turns, assign_ranges
 from replog.coordinator.classic.requests import JoinedMember, JoinGroupResponse
 from replog.coordinator.classic.subscription import Subscription, read_subscription, write_assignment
 

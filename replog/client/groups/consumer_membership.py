@@ -24,7 +24,7 @@ from replog.client.groups.messages import (
     Told,
     TopicsChanged,
 )
-from replog.coordinator.assignors.model import assignment_of, partitions_of
+from replog.coordinator.assignors import assignment_of, partitions_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.errors import (
     GroupIdNotFoundError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.requests import JoinGroup, Protocol
+from replog.coordinator.config import ClassicConfig
 from replog.errors import InvalidGroupIdError, InvalidRequestError, InvalidSessionTimeoutError
 from replog.wire.primitives import TEXT_BYTES_MAX
 

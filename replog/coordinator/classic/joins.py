@@ -6,14 +6,13 @@ import random
 from uuid import UUID
 
 from replog.coordinator.classic.checks import check_join, distinct
-from replog.coordinator.classic.config import ClassicConfig
-from replog.coordinator.classic.group import ClassicGroup, GroupState
+from replog.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState, size_of
 from replog.coordinator.classic.groups import ClassicGroups
-from replog.coordinator.classic.member import ClassicMember, size_of
 from replog.coordinator.classic.rebalances import Rebalances
 from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, Protocol
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from replog.coordinator.classic.turn import ClassicSessionTimer, Turn
+from replog.coordinator.config import ClassicConfig
 from replog.coordinator.runtime.machine import Timers
 from replog.errors import (
     CoordinatorLoadInProgressError,

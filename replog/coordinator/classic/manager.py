@@ -6,7 +6,6 @@ import random
 from typing import TypeAlias, assert_never
 
 from replog.coordinator.classic.checks import check_group_id
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup, GroupState
 from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.classic.joins import Joins
@@ -31,6 +30,7 @@ from replog.coordinator.classic.turn import (
     Timer,
     Turn,
 )
+from replog.coordinator.config import ClassicConfig
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.runtime.messages import Answer

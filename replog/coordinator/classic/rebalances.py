@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from replog.coordinator.classic.config import ClassicConfig
-from replog.coordinator.classic.group import ClassicGroup, GroupState
+from replog.coordinator.classic.group import BYTES_BESIDE, ClassicGroup, ClassicMember, GroupState
 from replog.coordinator.classic.groups import ClassicGroups
-from replog.coordinator.classic.member import BYTES_BESIDE, ClassicMember
 from replog.coordinator.classic.records import group_record, group_value, is_to_be_rebalanced
 from replog.coordinator.classic.requests import SyncGroupResponse
 from replog.coordinator.classic.turn import ClassicSessionTimer, EmptyTimer, JoinTimer, SyncTimer, Turn
+from replog.coordinator.config import ClassicConfig
 from replog.coordinator.messages.group_metadata import GroupMetadataValue
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.records import CoordinatorRecord

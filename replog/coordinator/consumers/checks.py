@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.assignors import partitions_of
 from replog.coordinator.consumers.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.errors import FencedMemberEpochError, InvalidRequestError, UnsupportedAssignorError

@@ -16,8 +16,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from replog.coordinator.assignors.model import Assignment
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.assignors import Assignment
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment
 from replog.coordinator.consumers.pattern_keeper import PatternKeeper

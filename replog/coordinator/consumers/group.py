@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of
+from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of
 from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.records import group_removal
 from replog.coordinator.instances import check_instance

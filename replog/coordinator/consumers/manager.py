@@ -15,9 +15,9 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from replog.coordinator.assignors.model import Assignment, TopicPartition
+from replog.coordinator.assignors import Assignment, TopicPartition
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.checks import check_heartbeat, check_member_epoch
-from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.decisions import NOTHING_TOLD, Change, Decisions, TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import (

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from replog.coordinator.assignors.model import partitions_of
+from replog.coordinator.assignors import partitions_of
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups
 from replog.coordinator.consumers.member import MemberState
 from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.pattern_scans import PatternScans
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of, partitions_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.errors import FencedMemberEpochError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors import Assignment
 from replog.coordinator.messages.consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentKey
 from replog.coordinator.messages.consumer_group_member_metadata import (
     ConsumerGroupMemberMetadataKey,

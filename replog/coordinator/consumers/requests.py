@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Struct
 
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors import Assignment
 from replog.waiting.asks import Asks
 
 

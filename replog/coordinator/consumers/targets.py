@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from uuid import UUID
 
-from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor
+from replog.coordinator.assignors import AssignedMember, Assignment, Assignor
 from replog.coordinator.consumers.group import MemberMetadata
 from replog.coordinator.topic_view import TopicView
 

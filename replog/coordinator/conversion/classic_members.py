@@ -22,10 +22,9 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import replace
 
-from replog.coordinator.assignors.model import Assignment, partitions_of
+from replog.coordinator.assignors import Assignment, partitions_of
 from replog.coordinator.classic.checks import check_join, distinct
-from replog.coordinator.classic.config import ClassicConfig
-from replog.coordinator.classic.member import size_of
+from replog.coordinator.classic.group import size_of
 from replog.coordinator.classic.requests import (
     NO_MEMBER_ID,
     ClassicHeartbeat,
@@ -37,7 +36,7 @@ from replog.coordinator.classic.requests import (
     SyncGroupResponse,
 )
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, Subscription, read_subscription
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ClassicConfig, ConsumersConfig
 from replog.coordinator.consumers.decisions import Change
 from replog.coordinator.consumers.group import (
     ClassicMetadata,

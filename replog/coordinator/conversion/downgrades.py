@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.records import group_record, group_value
 from replog.coordinator.classic.requests import JoinGroupResponse
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from replog.coordinator.classic.turn import ClassicSessionTimer, RecoveryTimer
+from replog.coordinator.config import ClassicConfig, ConversionConfig
 from replog.coordinator.consumers.group import ConsumerGroup, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
 from replog.coordinator.consumers.targets import hash_of_topics
-from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.translation import classic_member
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import CoordinatorRecord

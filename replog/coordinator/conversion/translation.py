@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replog.coordinator.assignors.model import Assignment, assignment_of
-from replog.coordinator.classic.member import ClassicMember
+from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.classic.group import ClassicMember
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import NamedPartitions, Subscription, read_subscription, write_assignment
 from replog.coordinator.consumers.group import ClassicMetadata, MemberMetadata, classic_of

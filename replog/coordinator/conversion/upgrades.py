@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from replog.coordinator.assignors.model import Assignment, TopicPartition, assignment_of, partitions_of
-from replog.coordinator.classic.group import ClassicGroup, GroupState
-from replog.coordinator.classic.member import ClassicMember
+from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from replog.coordinator.classic.records import group_removal
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, read_assignment, read_subscription
+from replog.coordinator.config import ConversionConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
 from replog.coordinator.consumers.records import epoch_record, member_record, target_epoch_record, target_record
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.consumers.targets import hash_of_topics
-from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.conversion.translation import by_id, classic_metadata
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import CoordinatorRecord

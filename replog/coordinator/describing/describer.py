@@ -7,7 +7,7 @@ from itertools import chain, islice
 from typing import Final
 
 from replog.coordinator.all_groups import AllGroups
-from replog.coordinator.assignors.model import Assignor
+from replog.coordinator.assignors import Assignor
 from replog.coordinator.classic.group import ClassicGroup, GroupState
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from replog.coordinator.consumers.group import ConsumerGroup, classic_of

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors import Assignment
 from replog.waiting.asks import Asks
 
 

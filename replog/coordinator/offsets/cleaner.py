@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from replog.coordinator.offsets.config import OffsetsConfig
+from replog.coordinator.config import OffsetsConfig
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, removal_record
 from replog.coordinator.records import CoordinatorRecord

@@ -31,8 +31,8 @@ from typing import Final, assert_never
 
 from msgspec import Struct
 
+from replog.coordinator.config import ShardConfig
 from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
-from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import (
     Moment,
     Outcome,

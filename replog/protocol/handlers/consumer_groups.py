@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replog.coordinator.assignors.model import Assignment, assignment_of
+from replog.coordinator.assignors import Assignment, assignment_of
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,

@@ -14,7 +14,7 @@ from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
 from replog.broker.coordinator.coordinators import ImageTopics
 from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ConsumersConfig, ShardConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
 from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
@@ -30,7 +30,6 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
 )
 from replog.coordinator.offsets.state import commit_record
-from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.errors import (
     BrokerClosedError,

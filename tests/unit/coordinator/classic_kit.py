@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from shard_kit import Host, Topics, group_host
 
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import (
     ClassicHeartbeat,
@@ -19,6 +18,7 @@ from replog.coordinator.classic.requests import (
     Protocol,
     SyncGroup,
 )
+from replog.coordinator.config import ClassicConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue

@@ -6,8 +6,8 @@ from typing import Any
 
 from shard_kit import Host, topic_id
 
-from replog.coordinator.assignors.model import Assignment, assignment_of
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.offsets.requests import (

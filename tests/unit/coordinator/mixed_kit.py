@@ -9,14 +9,12 @@ from consumer_bytes import wanting
 from msgspec.structs import replace
 from shard_kit import Host, Topics, group_host, topic_id
 
-from replog.coordinator.assignors.model import Assignment, assignment_of
-from replog.coordinator.classic.config import ClassicConfig
+from replog.coordinator.assignors import Assignment, assignment_of
 from replog.coordinator.classic.requests import JoinGroup, JoinGroupResponse, Protocol
 from replog.coordinator.classic.subscription import read_assignment, write_assignment
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ClassicConfig, ConsumersConfig, ConversionConfig
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.coordinator.conversion.config import ConversionConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.records import CoordinatorRecord

@@ -11,11 +11,18 @@ from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.coordinator.assignors import uniform
-from replog.coordinator.assignors.model import AssignedMember, Assignment, Assignor, Members, Topics, partitions_of
-from replog.coordinator.assignors.range import assign_ranges
-from replog.coordinator.assignors.round_robin import assign_in_turns
-from replog.coordinator.assignors.uniform import assign_uniformly
+from replog.coordinator import assignors
+from replog.coordinator.assignors import (
+    AssignedMember,
+    Assignment,
+    Assignor,
+    Members,
+    Topics,
+    assign_in_turns,
+    assign_ranges,
+    assign_uniformly,
+    partitions_of,
+)
 
 A, B, C, GONE = (UUID(int=n) for n in range(1, 5))
 TOPIC_IDS = (A, B, C, GONE)
@@ -191,7 +198,7 @@ def test_topics_that_the_same_members_read_cost_no_more_than_one(monkeypatch: py
         pushes += 1
         heappush(heap, entry)
 
-    monkeypatch.setattr(uniform, "heappush", counted)
+    monkeypatch.setattr(assignors, "heappush", counted)
     topics = {UUID(int=number): 5 for number in range(1, 41)}
     alone = assign_uniformly(all_reading(topics, "a"), topics)
     both_read = assign_uniformly(again(all_reading(topics, "a", "b"), alone), topics)

@@ -32,13 +32,13 @@ from shard_kit import FULL, Host, Topics
 
 from replog.coordinator.classic.rebalances import WRITE_AGAIN_MS
 from replog.coordinator.classic.requests import LeavingMember, Protocol
+from replog.coordinator.config import OffsetsConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.offsets.cleaner import EXPIRY
-from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,

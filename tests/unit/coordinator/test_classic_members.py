@@ -28,7 +28,6 @@ from msgspec.structs import replace
 from shard_kit import Host
 
 from replog.coordinator.classic.checks import NAME_BYTES_MAX
-from replog.coordinator.classic.config import ClassicConfig
 from replog.coordinator.classic.requests import (
     ClassicHeartbeat,
     JoinGroup,
@@ -37,6 +36,7 @@ from replog.coordinator.classic.requests import (
     Protocol,
     SyncGroup,
 )
+from replog.coordinator.config import ClassicConfig
 from replog.errors import (
     ConfigError,
     CoordinatorLoadInProgressError,

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from shard_kit import FULL, Host
 
 from replog.coordinator.classic.requests import JoinGroupResponse, SyncGroupResponse
-from replog.coordinator.runtime.config import ShardConfig
+from replog.coordinator.config import ShardConfig
 from replog.coordinator.runtime.messages import ReplyError, Resigned
 from replog.errors import (
     FencedInstanceIdError,

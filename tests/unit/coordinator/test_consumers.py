@@ -9,9 +9,8 @@ from consumer_kit import CONFIG, REBALANCE_MS, SESSION_MS, T, beat, commit, join
 from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ConsumersConfig, OffsetsConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
-from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     DeleteOffsets,
     FetchOffsets,

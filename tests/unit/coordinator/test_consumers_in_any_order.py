@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host
 
-from replog.coordinator.assignors.model import TopicPartition, assignment_of, partitions_of
+from replog.coordinator.assignors import TopicPartition, assignment_of, partitions_of
 from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.runtime.messages import ReplyError, Resigned

@@ -11,10 +11,9 @@ from consumer_kit import joining as consuming
 from mixed_kit import coming
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
-from replog.coordinator.assignors.model import assignment_of
-from replog.coordinator.classic.config import ClassicConfig
+from replog.coordinator.assignors import assignment_of
 from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroupResponse, Protocol, SyncGroup
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ClassicConfig, ConsumersConfig
 from replog.coordinator.consumers.decisions import TOO_LARGE_PAUSE_MS
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.targets import PAUSE_MS_MAX, pause_ms

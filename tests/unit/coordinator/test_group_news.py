@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from shard_kit import Host, Topics, group_host, topic_id
 
-from replog.coordinator.assignors.model import Assignment, assignment_of
+from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers import news
-from replog.coordinator.consumers.config import ConsumersConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, GroupNews, WaitForGroupNews
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.runtime.messages import Reply, ReplyError, Resigned, Tick

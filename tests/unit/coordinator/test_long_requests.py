@@ -8,9 +8,9 @@ from shard_kit import FULL, WALL_MS, Host
 
 from replog.coordinator import group_machine
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup, DeleteGroupResponse
-from replog.coordinator.deletions import Deletions
 from replog.coordinator.describing import describer
 from replog.coordinator.describing.requests import ListGroups, ReadOffsets
+from replog.coordinator.group_machine import Deletions
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,

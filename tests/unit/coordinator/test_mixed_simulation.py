@@ -15,7 +15,7 @@ from mixed_kit import CONFIG, SESSION_MS, T, consuming
 from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host
 
-from replog.coordinator.assignors.model import assignment_of, partitions_of
+from replog.coordinator.assignors import assignment_of, partitions_of
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import (
     ClassicHeartbeatResponse,

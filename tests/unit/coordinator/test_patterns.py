@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
-from replog.coordinator.assignors.model import Assignment
+from replog.coordinator.assignors import Assignment
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers import pattern_scans
-from replog.coordinator.consumers.config import ConsumersConfig
-from replog.coordinator.consumers.pattern_scans import PatternScans
-from replog.coordinator.consumers.patterns import PATTERN_CHARS_MAX, TopicPattern
+from replog.coordinator.consumers.pattern_scans import PATTERN_CHARS_MAX, PatternScans, TopicPattern
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, DeleteGroup
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupsConfig

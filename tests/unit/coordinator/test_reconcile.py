@@ -10,9 +10,15 @@ from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.coordinator.assignors.model import AssignedMember, Assignment, TopicPartition, assignment_of, partitions_of
-from replog.coordinator.assignors.range import assign_ranges
-from replog.coordinator.assignors.uniform import assign_uniformly
+from replog.coordinator.assignors import (
+    AssignedMember,
+    Assignment,
+    TopicPartition,
+    assign_ranges,
+    assign_uniformly,
+    assignment_of,
+    partitions_of,
+)
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.reconcile import reconcile
 from replog.coordinator.group_records import GROUP_RECORDS

@@ -9,12 +9,11 @@ from msgspec.structs import replace
 from shard_kit import FULL, Host, Topics, group_host, topic_id
 
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ConsumersConfig, OffsetsConfig
 from replog.coordinator.consumers.manager import ConsumerSessionTimer
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.group_machine import SECOND_LOOK_MS, GroupsConfig
 from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
-from replog.coordinator.offsets.config import OffsetsConfig
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from shard_kit import FULL, Get, Host, Put, Remove, Table, Take, Wait, put
 
+from replog.coordinator.config import ShardConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
-from replog.coordinator.runtime.config import ShardConfig
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import (
     AppendRefused,

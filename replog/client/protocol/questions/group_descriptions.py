@@ -7,7 +7,7 @@ from typing import Final
 
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import lacking, refusal, require_answer
-from replog.coordinator.assignors.model import Assignment, assignment_of
+from replog.coordinator.assignors import Assignment, assignment_of
 from replog.coordinator.consumers.requests import DeleteGroup, DeleteGroupResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,

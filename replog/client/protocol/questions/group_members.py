@@ -7,7 +7,7 @@ from typing import Final
 
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import lacking, require_answer
-from replog.coordinator.assignors.model import assignment_of
+from replog.coordinator.assignors import assignment_of
 from replog.coordinator.classic.requests import (
     ClassicHeartbeat,
     ClassicHeartbeatResponse,

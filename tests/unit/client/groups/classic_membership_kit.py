@@ -28,7 +28,7 @@ from replog.client.groups.messages import (
     Topics,
     TopicsChanged,
 )
-from replog.coordinator.classic.config import ClassicConfig
+from replog.coordinator.config import ClassicConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.runtime.messages import Tick as CoordinatorTick
 from replog.errors import ReplogError, RequestTimedOutError

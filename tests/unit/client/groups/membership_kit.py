@@ -25,7 +25,7 @@ from replog.client.groups.messages import (
     Subscribe,
     Tick,
 )
-from replog.coordinator.consumers.config import ConsumersConfig
+from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.coordinator.group_machine import GroupsConfig
 from replog.errors import ReplogError, RequestTimedOutError

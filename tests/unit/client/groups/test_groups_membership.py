@@ -23,9 +23,8 @@ from replog.client.groups.messages import (
     Subscribe,
     Tick,
 )
-from replog.coordinator.assignors.model import Assignment
-from replog.coordinator.classic.group import ClassicGroup
-from replog.coordinator.classic.member import ClassicMember
+from replog.coordinator.assignors import Assignment
+from replog.coordinator.classic.group import ClassicGroup, ClassicMember
 from replog.coordinator.classic.requests import JoinGroup
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.runtime.messages import Tick as CoordinatorTick

@@ -1,31 +1,136 @@
-"""Gives all members as equal a number of partitions as their subscriptions allow, and moves as few as that takes.
-
-1. Each member keeps what it had, as far as the topics are there and it still reads them.
-2. Each partition that is left over goes to the member with the fewest among those that read its topic; partitions that few
-   read go first, since they have the least choice.
-3. While one member has at least two more than another that reads a topic of its partitions, one of these moves, from the
-   member with most to the one with fewest.
-
-A move makes the sum of the squares of the counts smaller, so there is an end.  Where all members read the same topics it is
-the best balance, with the fewest moves; where they do not, no single move could improve it.
-"""
+"""Which member reads which partition: what an assignor is given, and what it returns.  Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
+from itertools import cycle
+from typing import TypeAlias
 from uuid import UUID
 
-from replog.coordinator.assignors.model import (
-    Assignment,
-    Members,
-    Topics,
-    in_order,
-    readers_by_topic,
-)
+from msgspec import Struct, field
+
+Assignment: TypeAlias = Mapping[UUID, frozenset[int]]
+"""Partitions by topic; a topic that is here has at least one."""
+
+TopicPartition: TypeAlias = tuple[UUID, int]
+"""Topic id and partition."""
+
+
+class AssignedMember(Struct, frozen=True):
+    """A member, as an assignor sees it.
+
+    Attributes:
+        topic_ids: The topics that it reads.
+        instance_id: The instance id of a static member.
+        target: The partitions that the last assignment gave to it.
+    """
+
+    topic_ids: frozenset[UUID]
+    instance_id: str | None = None
+    target: Assignment = field(default_factory=dict[UUID, frozenset[int]])
+
+
+Members: TypeAlias = Mapping[str, AssignedMember]
+"""Members by id."""
+
+Topics: TypeAlias = Mapping[UUID, int]
+"""How many partitions each topic has; one that does not exist is left out."""
+
+Assignor: TypeAlias = Callable[[Members, Topics], dict[str, Assignment]]
+"""Gives each member its partitions.  Each partition of a topic that somebody reads goes to exactly one of its readers."""
+
+
+def in_order(members: Members) -> list[str]:
+    """Returns the ids of members in an order that outlives restarts: static ones by instance, then the others by id."""
+
+    def place(member_id: str) -> tuple[bool, str, str]:
+        instance_id = members[member_id].instance_id
+        return (instance_id is None, instance_id or "", member_id)
+
+    return sorted(members, key=place)
+
+
+def readers_by_topic(members: Members, topics: Topics) -> dict[UUID, list[str]]:
+    """Returns the members that read each topic that exists, both in an order that outlives restarts."""
+    readers: dict[UUID, list[str]] = {}
+    for member_id in in_order(members):
+        for topic_id in members[member_id].topic_ids:
+            if topics.get(topic_id, 0) > 0:
+                readers.setdefault(topic_id, []).append(member_id)
+    return {topic_id: readers[topic_id] for topic_id in sorted(readers)}
+
+
+def assignment_of(partitions: Iterable[TopicPartition]) -> dict[UUID, frozenset[int]]:
+    """Returns partitions by topic."""
+    found: dict[UUID, set[int]] = {}
+    for topic_id, partition in partitions:
+        found.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(found[topic_id]) for topic_id in sorted(found)}
+
+
+def partitions_of(assignment: Assignment) -> frozenset[TopicPartition]:
+    """Returns all partitions of an assignment."""
+    return frozenset((topic_id, each) for topic_id, partitions in assignment.items() for each in partitions)
+
+
+def assign_in_turns(members: Members, topics: Topics) -> dict[str, Assignment]:
+    """Gives the partitions of all topics to members in turn; a member that does not read a topic is passed over.
+
+    Where all members read the same topics, no two differ by more than one partition.
+
+    Args:
+        members: The members of the group.
+        topics: The topics that exist.
+
+    Returns:
+        The partitions of each member.
+    """
+    given: dict[str, list[TopicPartition]] = {member_id: [] for member_id in members}
+    turns = cycle(in_order(members))
+    for topic_id in readers_by_topic(members, topics):
+        for partition in range(topics[topic_id]):
+            reader = next(each for each in turns if topic_id in members[each].topic_ids)
+            given[reader].append((topic_id, partition))
+    return {member_id: assignment_of(partitions) for member_id, partitions in given.items()}
+
+
+def assign_ranges(members: Members, topics: Topics) -> dict[str, Assignment]:
+    """Gives each member of a topic a range of its partitions, the first members one more where they do not divide.
+
+    Members that read several topics of as many partitions get the same partitions of each, so they can join them.  The price
+    is that one partition too many of each topic goes to the same first members, and that a new member moves many partitions.
+
+    Args:
+        members: The members of the group.
+        topics: The topics that exist.
+
+    Returns:
+        The partitions of each member.
+    """
+    given: dict[str, dict[UUID, frozenset[int]]] = {member_id: {} for member_id in members}
+    for topic_id, readers in readers_by_topic(members, topics).items():
+        least, extra = divmod(topics[topic_id], len(readers))
+        start = 0
+        for place, member_id in enumerate(readers):
+            end = start + least + (place < extra)
+            if end > start:
+                given[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(given)
 
 
 def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
-    """Assigns as equal numbers of partitions as can be, and moves as few as that takes.
+    """Gives all members as equal a number of partitions as their subscriptions allow, and moves as few as that takes.
+
+    1. Each member keeps what it had, as far as the topics are there and it still reads them.
+    2. Each partition that is left over goes to the member with the fewest among those that read its topic; partitions that few
+       read go first, since they have the least choice.
+    3. While one member has at least two more than another that reads a topic of its partitions, one of these moves, from the
+       member with most to the one with fewest.
+
+    A move makes the sum of the squares of the counts smaller, so there is an end.  Where all members read the same topics it is
+    the best balance, with the fewest moves; where they do not, no single move could improve it.
 
     Args:
         members: The members of the group, with what they had.
