@@ -40,8 +40,7 @@ from replog.coordinator.conversion.downgrades import Downgrades
 from replog.coordinator.conversion.upgrades import Upgrades
 from replog.coordinator.describing.describer import Describer
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
-from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey
-from replog.coordinator.messages.offset_commit import OffsetCommitKey
+from replog.coordinator.messages import LegacyOffsetCommitKey, OffsetCommitKey
 from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner, PassTimer, Removals
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import (

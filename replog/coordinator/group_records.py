@@ -5,34 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
-)
-from replog.coordinator.messages.consumer_group_member_metadata import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from replog.coordinator.messages.consumer_group_partition_metadata import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
-)
-from replog.coordinator.messages.consumer_group_regular_expression import (
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
 )
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
-from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import write_offset_commit
 from replog.coordinator.records import CoordinatorRecord, RecordCodec
 

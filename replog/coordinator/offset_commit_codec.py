@@ -23,7 +23,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from replog.coordinator.messages.offset_commit import ZERO_UUID, OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.messages import ZERO_UUID, OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import EncodedRecord, RecordPart
 from replog.wire.primitives import Reader, Writer
 

@@ -11,8 +11,7 @@ from kafka_run import GROUP_RECORDS_COUNT, GROUP_TOPIC, GROUPS, KafkaRun
 from replog.coordinator.describing.requests import DescribeGroup
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey
-from replog.coordinator.messages.group_metadata import GroupMetadataKey
+from replog.coordinator.messages import ConsumerGroupMetadataKey, GroupMetadataKey
 from replog.coordinator.offsets.requests import FetchOffsets
 from tests.unit.coordinator.shard_kit import Topics, group_host
 

@@ -13,12 +13,14 @@ from replog.broker.replicas.replica import Replica
 from replog.coordinator.classic.subscription import assigned_partitions
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupMemberMetadataKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
 )
-from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import CoordinatorRecord
 from replog.log import Log
 from replog.records import decode_records, parse_header

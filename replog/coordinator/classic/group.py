@@ -19,7 +19,7 @@ from msgspec import Struct
 from replog.coordinator.classic.requests import JoinedMember, JoinGroupResponse, Protocol
 from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, topics_of_all
 from replog.coordinator.instances import check_instance
-from replog.coordinator.messages.group_metadata import GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataValue
 from replog.errors import (
     IllegalGenerationError,
     NonEmptyGroupError,

@@ -7,7 +7,7 @@ from typing import Any
 
 from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.records import group_from_value, group_removal
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.records import CoordinatorRecord
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 

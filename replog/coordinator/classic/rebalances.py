@@ -24,7 +24,7 @@ from replog.coordinator.classic.records import group_record, group_value, is_to_
 from replog.coordinator.classic.requests import SyncGroupResponse
 from replog.coordinator.classic.turn import ClassicSessionTimer, EmptyTimer, JoinTimer, SyncTimer, Turn
 from replog.coordinator.config import ClassicConfig
-from replog.coordinator.messages.group_metadata import GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataValue
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment, Timers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from replog.coordinator.classic.group import ClassicGroup, ClassicMember, GroupState
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.group_records import GROUP_METADATA_VERSION
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.records import CoordinatorRecord
 
 

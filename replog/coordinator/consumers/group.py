@@ -14,24 +14,17 @@ from replog.coordinator.assignors import Assignment, TopicPartition, assignment_
 from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.records import group_removal
 from replog.coordinator.instances import check_instance
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
-)
-from replog.coordinator.messages.consumer_group_member_metadata import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from replog.coordinator.messages.consumer_group_regular_expression import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )

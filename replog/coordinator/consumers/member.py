@@ -9,7 +9,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from replog.coordinator.assignors import Assignment, assignment_of
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
 )

@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from replog.coordinator.assignors import Assignment
-from replog.coordinator.messages.consumer_group_current_member_assignment import ConsumerGroupCurrentMemberAssignmentKey
-from replog.coordinator.messages.consumer_group_member_metadata import (
+from replog.coordinator.messages import (
+    ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
-)
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey, ConsumerGroupMetadataValue
-from replog.coordinator.messages.consumer_group_regular_expression import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
     ConsumerGroupRegularExpressionKey,
     ConsumerGroupRegularExpressionValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_member import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
-)
-from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )

@@ -10,7 +10,7 @@ from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import NamedPartitions, Subscription, read_subscription, write_assignment
 from replog.coordinator.consumers.group import ClassicMetadata, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment
-from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
+from replog.coordinator.messages import ConsumerGroupMemberMetadataValue
 from replog.coordinator.topic_view import TopicView
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from replog.coordinator.config import OffsetsConfig
-from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.messages import OffsetCommitValue
 from replog.coordinator.offsets.owners import OffsetOwner, OffsetOwners, SimpleGroup
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,

@@ -9,8 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from replog.coordinator.group_records import OFFSET_COMMIT_VERSION, OFFSET_COMMIT_WITH_EXPIRY_VERSION
-from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.messages import (
+    LegacyOffsetCommitKey,
+    LegacyOffsetCommitValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
 from replog.coordinator.offset_commit_codec import OffsetTimes, may_be_kept, pack, read_key, unpack, unpack_times
 from replog.coordinator.records import CoordinatorRecord
 from replog_timeline import SnapshotRegistry, TimelineNestedMap

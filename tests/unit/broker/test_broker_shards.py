@@ -19,7 +19,7 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGrou
 from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.messages import OffsetCommitValue
 from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,

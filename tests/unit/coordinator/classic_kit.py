@@ -21,7 +21,7 @@ from replog.coordinator.classic.requests import (
 from replog.coordinator.config import ClassicConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.runtime.messages import ReplyError, Tick
 from replog.errors import MemberIdRequiredError, ReplogError
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from replog.coordinator.config import ShardConfig
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import (

@@ -35,7 +35,7 @@ from replog.coordinator.classic.requests import (
     JoinedMember,
     Protocol,
 )
-from replog.coordinator.messages.group_metadata import GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataValue
 from replog.errors import (
     IllegalGenerationError,
     InconsistentGroupProtocolError,

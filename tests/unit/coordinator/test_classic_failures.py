@@ -37,7 +37,7 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
+from replog.coordinator.messages import GroupMetadataKey, GroupMetadataValue
 from replog.coordinator.offsets.cleaner import EXPIRY
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,

@@ -16,37 +16,41 @@ from replog.coordinator.group_records import (
     OFFSET_COMMIT_VERSION,
     OFFSET_COMMIT_WITH_EXPIRY_VERSION,
 )
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey as CurrentKey,
 )
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentValue as CurrentValue,
 )
-from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataKey as MemberKey
-from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue as MemberValue
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataKey as EpochKey
-from replog.coordinator.messages.consumer_group_metadata import ConsumerGroupMetadataValue as EpochValue
-from replog.coordinator.messages.consumer_group_partition_metadata import ConsumerGroupPartitionMetadataKey
-from replog.coordinator.messages.consumer_group_regular_expression import (
+from replog.coordinator.messages import ConsumerGroupMemberMetadataKey as MemberKey
+from replog.coordinator.messages import ConsumerGroupMemberMetadataValue as MemberValue
+from replog.coordinator.messages import ConsumerGroupMetadataKey as EpochKey
+from replog.coordinator.messages import ConsumerGroupMetadataValue as EpochValue
+from replog.coordinator.messages import (
+    ConsumerGroupPartitionMetadataKey,
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+from replog.coordinator.messages import (
     ConsumerGroupRegularExpressionKey as RegexKey,
 )
-from replog.coordinator.messages.consumer_group_regular_expression import (
+from replog.coordinator.messages import (
     ConsumerGroupRegularExpressionValue as RegexValue,
 )
-from replog.coordinator.messages.consumer_group_target_assignment_member import (
+from replog.coordinator.messages import (
     ConsumerGroupTargetAssignmentMemberKey as TargetKey,
 )
-from replog.coordinator.messages.consumer_group_target_assignment_member import (
+from replog.coordinator.messages import (
     ConsumerGroupTargetAssignmentMemberValue as TargetValue,
 )
-from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
+from replog.coordinator.messages import (
     ConsumerGroupTargetAssignmentMetadataKey as TargetEpochKey,
 )
-from replog.coordinator.messages.consumer_group_target_assignment_metadata import (
+from replog.coordinator.messages import (
     ConsumerGroupTargetAssignmentMetadataValue as TargetEpochValue,
 )
-from replog.coordinator.messages.group_metadata import GroupMetadataKey, GroupMetadataValue
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import CoordinatorRecord
 from replog.errors import InvariantViolationError, MalformedFrameError, UnsupportedVersionError
 

@@ -26,7 +26,7 @@ from replog.coordinator.classic.checks import check_join
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import read_assignment, read_subscription, write_assignment
 from replog.coordinator.consumers.group import classic_of
-from replog.coordinator.messages.consumer_group_member_metadata import ConsumerGroupMemberMetadataValue
+from replog.coordinator.messages import ConsumerGroupMemberMetadataValue
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from replog.coordinator.messages.offset_commit import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.offset_commit_codec import (
     OffsetTimes,
     may_be_kept,

@@ -18,8 +18,7 @@ from shard_kit import WALL_MS, Host, Topics, group_host, topic_id
 from replog.coordinator.config import OffsetsConfig
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.legacy_offset_commit import LegacyOffsetCommitKey, LegacyOffsetCommitValue
-from replog.coordinator.messages.offset_commit import OffsetCommitValue
+from replog.coordinator.messages import LegacyOffsetCommitKey, LegacyOffsetCommitValue, OffsetCommitValue
 from replog.coordinator.offsets.cleaner import EXPIRY, NEXT_PASS_MS, OF_TOPICS, OffsetCleaner
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.owners import OffsetOwner, SimpleGroup

@@ -17,7 +17,7 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHea
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.consumer_group_regular_expression import ConsumerGroupRegularExpressionKey
+from replog.coordinator.messages import ConsumerGroupRegularExpressionKey
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
     DeleteOffsets,

@@ -22,7 +22,7 @@ from replog.coordinator.assignors import (
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.reconcile import reconcile
 from replog.coordinator.group_records import GROUP_RECORDS
-from replog.coordinator.messages.consumer_group_current_member_assignment import (
+from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
 from replog.errors import FencedMemberEpochError

@@ -30,11 +30,11 @@ from replog.coordinator.classic.group import ClassicGroup
 from replog.coordinator.classic.requests import Protocol
 from replog.coordinator.classic.subscription import write_assignment
 from replog.coordinator.describing.requests import DescribeConsumerGroup, GroupType, ListedGroup, ListGroups
-from replog.coordinator.messages.consumer_group_member_metadata import (
+from replog.coordinator.messages import (
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMemberMetadataValue,
+    GroupMetadataKey,
 )
-from replog.coordinator.messages.group_metadata import GroupMetadataKey
 from replog.coordinator.offsets.requests import NO_TOPIC_ID, CommitOffsets, OffsetToCommit, TopicToCommit
 from replog.coordinator.runtime.messages import ReplyError
 from replog.errors import (
