@@ -12,7 +12,14 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.errors import ErrorCode
-from replog.metadata.records import BrokerEndpoint, ElectionType, LeaderRecoveryState, ResourceType, SupportedFeature
+from replog.metadata.records import (
+    BrokerEndpoint,
+    ElectionType,
+    LeaderRecoveryState,
+    MetadataRecord,
+    ResourceType,
+    SupportedFeature,
+)
 from replog.waiting.asks import Asks
 
 REPLICAS_PER_REQUEST_MAX = 10_000
@@ -404,3 +411,17 @@ ControllerResponse: TypeAlias = (
     | UpdateFeaturesResponse
     | RegisterControllerResponse
 )
+
+
+class Result(Struct, frozen=True):
+    """What one request leads to.
+
+    Attributes:
+        records: The records of one change, all of it or nothing, in order; empty when nothing changes.
+        response: The answer.
+        wakes: The names of periodic tasks that should look soon at what has changed.
+    """
+
+    records: tuple[MetadataRecord, ...]
+    response: ControllerResponse
+    wakes: tuple[str, ...] = ()

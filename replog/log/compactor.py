@@ -15,9 +15,8 @@ from __future__ import annotations
 from functools import partial
 
 from replog.errors import CorruptRecordError, InvariantViolationError, StorageError
-from replog.log.compaction.job import CompactionJob, CompactionStats
+from replog.log.compaction.job import CompactionJob, CompactionSettings, CompactionStats
 from replog.log.compaction.planning import Dirtiness, SourceSegment, measure
-from replog.log.compaction.settings import CompactionSettings
 from replog.log.compaction.swap import rename_to_swap, strip_swap
 from replog.log.disk_space import disk_full, disk_full_errors, is_disk_full, is_out_of_files
 from replog.log.file_names import CLEANED_SUFFIX

@@ -20,7 +20,7 @@ from replog.errors import (
 )
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
-from replog.log.epoch_file import epoch_path
+from replog.log.epoch_cache import epoch_path
 from replog.log.producers.state import ProducedBatch
 from replog.log.reading.reader import LogReader
 from replog.log.segments.segment import LogSegment

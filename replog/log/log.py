@@ -25,8 +25,7 @@ from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
 from replog.log.reading.cuts import LogCut
-from replog.log.reading.damage import located
-from replog.log.reading.locating import FileSpan
+from replog.log.reading.locating import FileSpan, located
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache

@@ -22,9 +22,8 @@ from replog.broker.tasks import watched_task
 from replog.errors import DiskFullError, StorageError
 from replog.log import CheckpointJob, is_disk_full
 from replog.log.snapshots.files import SnapshotContext, SnapshotId
-from replog.log.snapshots.retention import SnapshotAge, log_start_after_cleaning
-from replog.metadata.image import MetadataImage
-from replog.metadata.image_records import image_records
+from replog.log.snapshots.store import SnapshotAge, log_start_after_cleaning
+from replog.metadata.image import MetadataImage, image_records
 from replog.rpc.metadata_records import encode_metadata_record
 from replog.waiting.task_ends import end_tasks
 

@@ -13,9 +13,8 @@ from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.disk_space import reading_errors
 from replog.log.file_names import LOG_SUFFIX, parse_file_name, parse_partition_dir_name
 from replog.log.recovery.promises import read_promises
-from replog.log.repair.doubtful_start import doubtful_start
 from replog.log.repair.local_identity import damaged_identity
-from replog.log.repair.log_offsets import noted_offset, read_offsets
+from replog.log.repair.log_offsets import doubtful_start, noted_offset, read_offsets
 from replog.log.repair.lost_folder import LostFolder, lost_folder
 from replog.log.repair.repair import identity_finding, repair_log, start_finding
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier

@@ -20,8 +20,7 @@ from msgspec import Struct
 
 from replog.controller.messages import CommittedRecords
 from replog.errors import InvariantViolationError
-from replog.metadata.record_sizes import encoded_bytes_max
-from replog.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord
+from replog.metadata.records import BeginTransactionRecord, EndTransactionRecord, MetadataRecord, encoded_bytes_max
 from replog.waiting.written_batches import WrittenBatches
 from replog_timeline import SnapshotRegistry
 

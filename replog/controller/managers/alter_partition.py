@@ -10,8 +10,8 @@ from replog.controller.requests import (
     IsrMember,
     PartitionIsrChange,
     PartitionIsrResult,
+    Result,
 )
-from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.replication import PartitionKey, ReplicationState
 from replog.errors import ErrorCode

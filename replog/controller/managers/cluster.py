@@ -31,8 +31,8 @@ from replog.controller.requests import (
     HeartbeatResponse,
     ReportReplicas,
     ReportReplicasResponse,
+    Result,
 )
-from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import ReplicationState

@@ -16,8 +16,7 @@ from replog.controller.managers.reassignments import ReassignmentControl
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Election, partition_change
 from replog.controller.partitions.placement import UsableBroker
-from replog.controller.requests import DrainBroker, DrainBrokerResponse
-from replog.controller.result import Result
+from replog.controller.requests import DrainBroker, DrainBrokerResponse, Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import PartitionKey, ReplicationState, in_order

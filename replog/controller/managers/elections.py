@@ -8,8 +8,7 @@ from itertools import islice
 from replog.controller.config import ControllerConfig
 from replog.controller.managers.replication import ReplicationControl
 from replog.controller.partitions.change import Election, partition_change
-from replog.controller.requests import ElectLeaders, ElectLeadersResponse, NamedPartition, PartitionResult
-from replog.controller.result import Result
+from replog.controller.requests import ElectLeaders, ElectLeadersResponse, NamedPartition, PartitionResult, Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
 from replog.errors import (

@@ -22,8 +22,8 @@ from replog.controller.requests import (
     AlterPartitionReassignmentsResponse,
     PartitionResult,
     Reassignment,
+    Result,
 )
-from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import PartitionKey, ReplicationState

@@ -16,10 +16,10 @@ from replog.controller.requests import (
     RegisterBrokerResponse,
     RegisterController,
     RegisterControllerResponse,
+    Result,
     UnregisterBroker,
     UnregisterBrokerResponse,
 )
-from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.features import FeatureControl
 from replog.controller.state.replication import ReplicationState

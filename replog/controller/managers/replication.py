@@ -7,6 +7,7 @@ its replicas reach (`changes_after_reports`), or the configuration changes (`cha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from replog.controller.partitions.change import (
@@ -17,12 +18,21 @@ from replog.controller.partitions.change import (
     partition_change,
     recovered_change,
 )
-from replog.controller.requests import OfflineReplica, ReplicaEnd
+from replog.controller.requests import (
+    AlterConfigs,
+    AlterConfigsResource,
+    AlterConfigsResponse,
+    AlterConfigsResult,
+    OfflineReplica,
+    ReplicaEnd,
+    Result,
+)
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
-from replog.metadata.config_keys import MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
-from replog.metadata.records import ConfigRecord, PartitionChangeRecord
+from replog.errors import ErrorCode, InvalidRequestError, ReplogError, UnknownTopicOrPartitionError
+from replog.metadata.config_keys import CONTROLLER_KEYS, MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
 from replog.metadata.registrations import PartitionRegistration
 
 _ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
@@ -288,3 +298,51 @@ def _is_member(broker_id: int, partition: PartitionRegistration) -> bool:
 
 def _without(members: tuple[int, ...], broker_id: int) -> tuple[int, ...]:
     return tuple(member for member in members if member != broker_id)
+
+
+_TIMED = {key.cluster_name for key in CONTROLLER_KEYS}
+
+
+class AlterConfigsControl:
+    """Makes the records of configuration requests."""
+
+    def __init__(
+        self,
+        configs: ConfigurationControl,
+        state: ReplicationState,
+        replication: ReplicationControl,
+        brokers: BrokerRegistry,
+    ) -> None:
+        self._configs = configs
+        self._state = state
+        self._replication = replication
+        self._brokers = brokers
+
+    def alter(self, request: AlterConfigs) -> Result:
+        """Alters configurations: one result per resource, in order; all that succeed are one atomic change."""
+        times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
+        records: list[ConfigRecord] = []
+        results: list[AlterConfigsResult] = []
+        for resource in request.resources:
+            code, message = ErrorCode.NONE, ""
+            try:
+                if times[resource.resource_type, resource.resource_name] > 1:
+                    raise InvalidRequestError(f'resource "{resource.resource_name}" is given more than once')
+                records += self._records(resource)
+            except ReplogError as error:
+                code, message = error.code, str(error)
+            results.append(AlterConfigsResult(resource.resource_type, resource.resource_name, code, message))
+        response = AlterConfigsResponse(tuple(results))
+        if request.validate_only or not records:
+            return Result((), response)
+        wakes = ("no-op", "balance") if any(record.name in _TIMED for record in records) else ()
+        return Result((*records, *self._replication.changes_under(records)), response, wakes)
+
+    def _records(self, resource: AlterConfigsResource) -> tuple[ConfigRecord, ...]:
+        name = resource.resource_name
+        if resource.resource_type is ResourceType.TOPIC and name not in self._state.topic_ids:
+            raise UnknownTopicOrPartitionError(f'topic "{name}" does not exist')
+        records = self._configs.change(resource.resource_type, name, resource.configs, replaces=resource.replaces)
+        if resource.resource_type is ResourceType.BROKER and name:
+            self._brokers.known_or_raise(int(name))
+        return records

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from replog.controller.config import ControllerConfig
-from replog.controller.managers.alter_configs import AlterConfigsControl
 from replog.controller.managers.alter_partition import IsrControl
 from replog.controller.managers.cluster import ClusterControl
 from replog.controller.managers.drain import DrainControl
@@ -20,7 +19,7 @@ from replog.controller.managers.elections import ElectionControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats
 from replog.controller.managers.reassignments import ReassignmentControl
 from replog.controller.managers.registration import RegistrationControl
-from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.replication import AlterConfigsControl, ReplicationControl
 from replog.controller.managers.topics import TopicControl
 from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
@@ -38,15 +37,14 @@ from replog.controller.requests import (
     RegisterBroker,
     RegisterController,
     ReportReplicas,
+    Result,
     UnregisterBroker,
     UpdateFeatures,
 )
-from replog.controller.result import Result
 from replog.controller.state.state import ControllerState
 from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
-from replog.metadata.record_sizes import encoded_bytes_max
-from replog.metadata.records import MetadataRecord
+from replog.metadata.records import MetadataRecord, encoded_bytes_max
 
 RequestHandler: TypeAlias = Callable[[Any, int], Result]
 """Takes a request of the class it is registered for, and the time."""

@@ -22,9 +22,9 @@ from replog.controller.requests import (
     DeleteTopicsResponse,
     NewPartitions,
     NewTopic,
+    Result,
     TopicResult,
 )
-from replog.controller.result import Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.replication import ReplicationState

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from replog.controller.requests import FeatureUpdate, UpdateFeatures, UpdateFeaturesResponse
-from replog.controller.result import Result
+from replog.controller.requests import FeatureUpdate, Result, UpdateFeatures, UpdateFeaturesResponse
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError

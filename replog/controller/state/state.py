@@ -12,10 +12,10 @@ from itertools import chain
 
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import OffsetControl
+from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse, Result
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.features import FeatureControl
-from replog.controller.state.producer_ids import ProducerIdControl
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.controller.state.replication import ReplicationState
 from replog.errors import InvariantViolationError
@@ -25,9 +25,46 @@ from replog.metadata.records import (
     EndTransactionRecord,
     MetadataRecord,
     NoOpRecord,
+    ProducerIdsRecord,
     RemoveTopicRecord,
 )
-from replog_timeline import SnapshotRegistry
+from replog_timeline import SnapshotRegistry, TimelineLong
+
+
+class ProducerIdControl:
+    """The first id that nobody has."""
+
+    def __init__(self, registry: SnapshotRegistry, brokers: BrokerRegistry, block_size: int) -> None:
+        self._brokers = brokers
+        self._block_size = block_size
+        self.next_producer_id = TimelineLong(registry)
+
+    def allocate(self, request: AllocateProducerIds) -> Result:
+        """Gives the next block to this broker.
+
+        Raises:
+            BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
+        """
+        self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
+        first = self.next_producer_id.get()
+        record = ProducerIdsRecord(request.broker_id, request.broker_epoch, first + self._block_size)
+        return Result((record,), AllocateProducerIdsResponse(first, self._block_size))
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
+        return dict([on_record(ProducerIdsRecord, self.replay)])
+
+    def replay(self, record: ProducerIdsRecord) -> None:
+        """Takes the block out of what may be handed out.
+
+        Raises:
+            InvariantViolationError: Ids would be handed out again.
+        """
+        if record.next_producer_id < self.next_producer_id.get():
+            raise InvariantViolationError(
+                f"producer ids go back from {self.next_producer_id.get()} to {record.next_producer_id}"
+            )
+        self.next_producer_id.set(record.next_producer_id)
 
 
 class ControllerState:

@@ -16,9 +16,7 @@ Differs from Kafka on purpose: the last batch of every compacted segment stays, 
 each segment ends where the next one begins.  A gap between two segments is then always damage, never compaction.
 """
 
-from replog.log.compaction.job import CompactionJob, CompactionStats
+from replog.log.compaction.job import CompactionJob, CompactionSettings, CompactionStats, Throttle
 from replog.log.compaction.planning import Dirtiness
-from replog.log.compaction.settings import CompactionSettings
-from replog.log.compaction.throttle import Throttle
 
 __all__ = ["CompactionJob", "CompactionSettings", "CompactionStats", "Dirtiness", "Throttle"]

@@ -19,21 +19,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Protocol, TypeVar
 
 from msgspec import Struct
 
+from replog.errors import ConfigError, CorruptRecordError
 from replog.log.compaction.output import CleanedSegments
 from replog.log.compaction.planning import SourceSegment, group_sources
-from replog.log.compaction.settings import CompactionSettings
-from replog.log.compaction.source import walk_source
-from replog.log.compaction.throttle import Throttle
 from replog.log.compaction.transactions import CleanedTransactions
 from replog.log.config import LogConfig
 from replog.log.file_names import CLEANED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, file_path
+from replog.log.segments.scan import read_header
 from replog.log.segments.segment import LogSegment
 from replog.log.segments.transaction_index import AbortedTransaction
+from replog.records import DECOMPRESSED_BYTES_MAX
 from replog.records.compaction import (
     SLOT_BYTES,
     FillProgress,
@@ -43,7 +43,144 @@ from replog.records.compaction import (
     fill_offset_map,
     rewrite_batches,
 )
-from replog_checkpoints import FileSystem
+from replog_checkpoints import File, FileSystem, OpenMode
+
+
+class _Worked(Protocol):
+    @property
+    def size_bytes(self) -> int: ...
+
+
+WorkedT = TypeVar("WorkedT", bound=_Worked)
+
+
+def walk_source(
+    fs: FileSystem,
+    source: SourceSegment,
+    io_buffer_bytes: int,
+    work: Callable[[bytes, bool], WorkedT],
+    account: Callable[[int], None],
+) -> Iterator[WorkedT]:
+    """Hands the segment to `work` piece by piece, and yields its result for the whole batches in each.
+
+    The owner may delete, cut or exchange the file meanwhile; bytes that are read then are thrown away with the job.
+
+    Args:
+        fs: The disk.
+        source: The segment.
+        io_buffer_bytes: Size of a piece; a larger batch is read whole.
+        work: A function: (bytes that begin with a batch, whether the segment ends with them) -> its result, which says
+            how many bytes were whole batches; the rest is handed over again with the next piece.
+        account: A function that is told the bytes of every read.
+
+    Raises:
+        CorruptRecordError: The file does not hold batches to its end.
+        OSError: The disk failed, or the file is gone.
+    """
+    file = fs.open(source.path, OpenMode.READ)
+    try:
+        position, piece_bytes = 0, io_buffer_bytes
+        while position < source.size_bytes:
+            buffer = file.pread(min(piece_bytes, source.size_bytes - position), position)
+            account(len(buffer))
+            try:
+                worked = work(buffer, position + len(buffer) == source.size_bytes)
+            except CorruptRecordError as error:
+                raise CorruptRecordError(source.path, position + error.position, error.reason) from error
+            yield worked
+            if worked.size_bytes == 0:  # a batch that is larger than the piece
+                piece_bytes = _larger_piece(file, position, piece_bytes, source.size_bytes)
+                continue
+            position += worked.size_bytes
+            piece_bytes = io_buffer_bytes
+    finally:
+        file.close()
+
+
+def _larger_piece(file: File, position: int, piece_bytes: int, end: int) -> int:
+    """Returns the size of the batch at `position`, which did not fit into `piece_bytes`."""
+    size_bytes = read_header(file, position).size_bytes
+    if size_bytes <= piece_bytes or position + size_bytes > end:
+        raise CorruptRecordError(
+            file.path, position, f"a batch of {size_bytes} bytes, {end - position} are left in the segment"
+        )
+    return size_bytes
+
+
+class Throttle:
+    """One rate for all jobs that share it.
+
+    Worked example, 1,000 bytes a second, never more than one second's worth saved up::
+
+        at 0.0 s  take 1000   no wait: the bucket begins full
+        at 0.1 s  take  600   100 have come in; 500 are missing: wait 0.5 s
+
+    Args:
+        bytes_per_second: The rate, above 0.
+        clock: A function that tells monotonic seconds.
+        sleep: A function that waits for seconds, in the thread of the job.
+
+    Attributes:
+        slept_seconds: Time slept in all.
+    """
+
+    __slots__ = ("_available", "_clock", "_rate", "_sleep", "_updated", "slept_seconds")
+
+    def __init__(self, bytes_per_second: float, *, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._rate = bytes_per_second
+        self._clock = clock
+        self._sleep = sleep
+        self._available = bytes_per_second
+        self._updated = clock()
+        self.slept_seconds = 0.0
+
+    def take(self, size_bytes: int) -> None:
+        """Accounts for bytes that were read or written, and sleeps if they came too early."""
+        now = self._clock()
+        self._available = min(self._rate, self._available + (now - self._updated) * self._rate) - size_bytes
+        self._updated = now
+        if self._available < 0:
+            seconds = -self._available / self._rate
+            self._sleep(seconds)
+            self.slept_seconds += seconds
+
+
+_MIB: Final = 1024 * 1024
+_RANGES: Final = {
+    "dedupe_buffer_bytes": (1024, 64 * 1024 * _MIB),
+    "dedupe_buffer_load_factor": (0.1, 0.99),
+    "io_buffer_bytes": (4096, 1024 * _MIB),
+    "max_decompressed_bytes": (1, 2**31 - 1),
+}
+
+
+class CompactionSettings(Struct, frozen=True):
+    """The settings of one pass.  Its memory is the two buffers, one batch, and its decompressed records.
+
+    Raises:
+        ConfigError: A value is out of range.
+    """
+
+    dedupe_buffer_bytes: int = 128 * _MIB
+    """Room for the offset map, bytes, 1 KiB to 64 GiB; 24 bytes a key (`log.cleaner.dedupe.buffer.size`). Too small for
+    the keys of the dirty part: several passes, each of which reads the log again."""
+
+    dedupe_buffer_load_factor: float = 0.9
+    """How full the map may get, 0.1 to 0.99 (`log.cleaner.io.buffer.load.factor`). Large: fewer passes, slower look-ups."""
+
+    io_buffer_bytes: int = 512 * 1024
+    """How much is read and worked on at once, bytes, 4 KiB to 1 GiB (`log.cleaner.io.buffer.size`). Large: other threads of
+    the process wait longer for their turn."""
+
+    max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
+    """A batch that decompresses to more is refused, bytes."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(name, value, f"{name} is {value}; it must be from {low} to {high}")
+
 
 _SEED_BYTES: Final = 16
 

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 import replog_checkpoints as checkpoints
 from replog.log.config import LogConfig
-from replog.log.epoch_file import epoch_path
+from replog.log.epoch_cache import epoch_path
 from replog.log.file_names import partition_dir_name
 from replog.log.log import Log
 from replog.log.recovery.loaded_log import LoadedLog, new_log

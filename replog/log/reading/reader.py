@@ -17,7 +17,7 @@ from typing import Final, TypeVar
 
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
-from replog.log.epoch_file import epoch_path
+from replog.log.epoch_cache import epoch_path
 from replog.log.reading.captured_read import BatchPlace, CapturedRead, Part, ReadOutcome, ReadRequest, read_first
 from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches

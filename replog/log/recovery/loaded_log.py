@@ -8,8 +8,7 @@ from functools import partial
 from msgspec import Struct
 
 from replog.log.config import LogConfig
-from replog.log.epoch_cache import LeaderEpochCache
-from replog.log.epoch_file import write_epochs
+from replog.log.epoch_cache import LeaderEpochCache, write_epochs
 from replog.log.file_closer import FileCloser
 from replog.log.producers.state import ProducerStateManager
 from replog.log.recovery.completeness import Completeness, start_complete

@@ -21,8 +21,7 @@ import replog_checkpoints as checkpoints
 from replog.errors import DiskFullError
 from replog.log.compaction.swap import complete_swaps
 from replog.log.disk_space import is_disk_full
-from replog.log.epoch_cache import LeaderEpochCache
-from replog.log.epoch_file import epoch_path, write_epochs
+from replog.log.epoch_cache import LeaderEpochCache, epoch_path, write_epochs
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -50,9 +50,15 @@ from replog.log.recovery.loader import LogLoader
 from replog.log.recovery.misplaced import misplaced_replica
 from replog.log.recovery.promises import read_promises
 from replog.log.recovery.read_only_view import ReadOnlyView
-from replog.log.repair.doubtful_start import DoubtfulStart, doubtful_start
 from replog.log.repair.local_identity import DamagedIdentity, damaged_identity
-from replog.log.repair.log_offsets import LogOffsets, note_given_up, read_offsets, write_recovery_point
+from replog.log.repair.log_offsets import (
+    DoubtfulStart,
+    LogOffsets,
+    doubtful_start,
+    note_given_up,
+    read_offsets,
+    write_recovery_point,
+)
 from replog.log.repair.lost_folder import LostFolder, lost_folder
 from replog.log.repair.plan import OffsetRange, RepairPlan, make_plan, ranges_given_up, refusal
 from replog.log.repair.verification import Finding, FindingKind, LogVerifier

@@ -27,8 +27,7 @@ from msgspec import Struct
 import replog_checkpoints as checkpoints
 from replog.errors import CorruptCheckpointError, CorruptRecordError, ReplogError, UnsupportedCompressionError
 from replog.log.disk_space import reading_errors
-from replog.log.epoch_cache import LeaderEpochCache
-from replog.log.epoch_file import epoch_path
+from replog.log.epoch_cache import LeaderEpochCache, epoch_path
 from replog.log.file_names import LOG_SUFFIX, SNAPSHOT_SUFFIX, file_path, parse_file_name
 from replog.log.producers.snapshot import decode_snapshot
 from replog.log.recovery.completeness import Completeness, is_first_lost, read_complete_from

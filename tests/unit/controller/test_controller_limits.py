@@ -41,8 +41,14 @@ from replog.controller.requests import (
     ReportReplicas,
 )
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
-from replog.metadata.record_sizes import encoded_bytes_max
-from replog.metadata.records import ElectionType, MetadataRecord, PartitionRecord, ResourceType, TopicRecord
+from replog.metadata.records import (
+    ElectionType,
+    MetadataRecord,
+    PartitionRecord,
+    ResourceType,
+    TopicRecord,
+    encoded_bytes_max,
+)
 
 RETENTION = ConfigEntry("retention.ms", "5")
 LIMITS = ControllerConfig(max_records_per_request=10, max_replicas_per_request=15, max_bytes_per_record=2_000)

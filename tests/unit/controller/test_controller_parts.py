@@ -13,7 +13,6 @@ from replog.controller.managers.heartbeats import BrokerHeartbeats
 from replog.controller.messages import CommittedRecords, Reply
 from replog.controller.requests import AlterConfigsResponse
 from replog.errors import ConfigError, InvariantViolationError, NotControllerError, RequestTimedOutError
-from replog.metadata.record_sizes import encoded_bytes_max
 from replog.metadata.records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -22,6 +21,7 @@ from replog.metadata.records import (
     NoOpRecord,
     RemoveTopicRecord,
     TopicRecord,
+    encoded_bytes_max,
 )
 from replog_timeline import SnapshotRegistry, TimelineLong
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from replog.log.snapshots.retention import SnapshotAge, log_start_after_cleaning
+from replog.log.snapshots.store import SnapshotAge, log_start_after_cleaning
 
 SNAPSHOTS = [SnapshotAge(10, 100, 1_000), SnapshotAge(20, 100, 2_000), SnapshotAge(30, 100, 3_000)]
 

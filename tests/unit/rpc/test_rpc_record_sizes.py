@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rpc_values import structs_of, values
 
 from replog.metadata import records
-from replog.metadata.record_sizes import encoded_bytes_max
+from replog.metadata.records import encoded_bytes_max
 from replog.rpc.metadata_records import encode_metadata_record
 
 RECORDS = [cls for cls in structs_of(records) if cls.__name__.endswith("Record")]
