@@ -99,14 +99,18 @@ class ReplicaPlacer:
                 "all brokers are fenced: there is none to lead; try again once one is up"
             )
         assignments: list[tuple[int, ...]] = []
+        if len(self._racks) == 1 and replication_factor <= self._live_count:
+            circle = self._circle_of_one_rack(replication_factor)
+            while len(assignments) < num_partitions:
+                start = _below(self._live_count, self._rng)
+                assignments += circle[start:]
+                assignments += circle[:start]
         while len(assignments) < num_partitions:
             assignments += self._stripe(min(self._live_count, num_partitions - len(assignments)), replication_factor)
-        return tuple(assignments)
+        return tuple(assignments[:num_partitions])
 
     def _stripe(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
         """Places partitions, at most as many as there are live brokers; after them the rings are entered anew."""
-        if len(self._racks) == 1 and replication_factor <= self._live_count:
-            return self._stripe_of_one_rack(partitions_count, replication_factor)
         racks = [_Rack(brokers, self._rng) for brokers in self._racks]
         start = _below(len(racks), self._rng)
         racks = racks[start:] + racks[:start]
@@ -118,15 +122,10 @@ class ReplicaPlacer:
             racks.append(racks.pop(0))
         return stripe
 
-    def _stripe_of_one_rack(self, partitions_count: int, replication_factor: int) -> list[tuple[int, ...]]:
-        """Places a stripe where most clusters are: no racks, enough live brokers.
-
-        The circle is walked along a doubled row.
-        """
+    def _circle_of_one_rack(self, replication_factor: int) -> list[tuple[int, ...]]:
+        """Returns the replicas that each leader has where most clusters are: no racks, enough live brokers."""
         row = self._racks[0].live * 2
-        start = _below(self._live_count, self._rng)
-        starts = range(start, start + partitions_count)
-        return [row[first : first + replication_factor] for first in (at % self._live_count for at in starts)]
+        return [row[first : first + replication_factor] for first in range(self._live_count)]
 
 
 def _below(count: int, rng: random.Random) -> int:

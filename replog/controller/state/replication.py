@@ -129,8 +129,14 @@ class ReplicationState:
             InvariantViolationError: There is no such topic.
         """
         name = self._name_or_raise(record.topic_id)
-        for key in list(self.partitions_of(record.topic_id)):
-            self._index(key, self.partitions.pop(key), None)
+        keys = list(self.partitions_of(record.topic_id))
+        removed = self.partitions.remove_keys(keys)
+        hosts = {replica for partition in removed.values() for replica in partition.replicas}
+        for marked in (self.leaderless, self.imbalanced, self.reassigning, *(self._hosted[host] for host in hosts)):
+            marked.remove_keys(keys)
+        for on_change in self._on_change:
+            for key in keys:
+                on_change(key, None)
         del self.topics[record.topic_id]
         del self.topic_ids[name]
         self._metric_names.pop(name.replace(".", "_"), None)

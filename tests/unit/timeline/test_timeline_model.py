@@ -25,7 +25,9 @@ keys = st.integers(0, 7)
 values = st.none() | st.integers(0, 3)
 Change = tuple[str, int, int | None]
 changes = st.tuples(
-    st.sampled_from(["put", "put", "remove", "add", "discard", "count", "name", "nest", "nest", "take"]), keys, values
+    st.sampled_from(["put", "put", "remove", "drop", "add", "discard", "count", "name", "nest", "nest", "take"]),
+    keys,
+    values,
 )
 Nested = dict[int, dict[int, int | None]]
 State = tuple[dict[int, int | None], set[int], int, str, Nested]
@@ -102,6 +104,13 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
                     self.map_now[key] = value
                 case "remove":
                     assert self.map.pop(key, "absent") == self.map_now.pop(key, "absent")
+                case "drop":
+                    some = range(key, key + 4)
+                    assert self.map.remove_keys(some) == {
+                        each: self.map_now.pop(each) for each in some if each in self.map_now
+                    }
+                    self.set.remove_keys(some)
+                    self.set_now -= set(some)
                 case "add":
                     self.set.add(key)
                     self.set_now.add(key)
