@@ -43,6 +43,11 @@ class ControllerConfig(Struct, frozen=True):
     max_records_per_batch: int = 10_000
     """Records in one batch of the metadata log.  A larger change is a transaction of several."""
 
+    max_records_per_step: int = 1_000
+    """Records that are replayed and appended in one step; a larger change is a transaction of several batches, with turns of
+    the loop between them.  Where the cluster knows no transactions yet, a batch is one step.  Too small: an fsync for few
+    records.  Too large: a step holds everything else of the node up."""
+
     max_bytes_per_batch: int = 4 * 2**20
     """Bytes of one batch of the metadata log, by `encoded_bytes_max`; at most half of what the quorum takes as one."""
 

@@ -2,21 +2,21 @@
 
 A request goes through five steps (docs/KAFKA.md 6.1): a manager makes records and an answer from
 the newest state; the records are replayed at once; they are appended to the quorum as one batch (a transaction of several
-where they are too many); the answer is parked; it leaves when the change commits.  Answers made of uncommitted state wait
-too, so nobody ever sees what may still be taken back.
+where they are too many, with a step for each, and nothing else is made in between); the answer is parked; it leaves when the
+change commits.  Answers made of uncommitted state wait too, so nobody ever sees what may still be taken back.
 
 ========================== =========================================================================================
 message                    what happens
 ========================== =========================================================================================
 Claim                      active once everything below `next_offset` has committed; sessions start afresh
-Submit                     answered as above; waits in the queue while a claim does; else NotControllerError
+Submit                     answered as above; waits in the queue while a claim or a large change does; else NotControllerError
 CommittedRecords           active: answers up to it leave.  Standby: its records are replayed
 Skip                       the quorum wrote something of its own: the next write offset moves
 LoadSnapshot               standby: the state is that of the snapshot
 BrokerGone                 active: a broker that does not run any more is fenced at once
 AppendRefused              the state goes back to before those records; the requests that made them fail
 Renounce                   every waiting request fails, the state goes back to the last committed offset
-Tick                       requests past their deadline fail; periodic tasks that are due run
+Tick                       a large change goes on; requests past their deadline fail; periodic tasks that are due run
 ========================== =========================================================================================
 
 Everything goes through one `EventQueue`: the activation first, then requests in order, periodic tasks when they are due.
@@ -25,7 +25,7 @@ Everything goes through one `EventQueue`: the activation first, then requests in
 from __future__ import annotations
 
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
@@ -144,6 +144,8 @@ class Controller:
         self._deferred = DeferredReplies()
         self._claim: Claim | None = None
         self._effects: list[Effect] = []
+        self._unappended: deque[tuple[MetadataRecord, ...]] = deque()  # of the change that is under way
+        self._step_records = 0  # appended in this step
         self._last_write_ms = 0
         self._brokers_seen = 0
         self._watched: tuple[WatchedBroker, ...] = ()
@@ -165,15 +167,17 @@ class Controller:
             InvariantViolationError: The log or the driver broke a rule; the node must stop.
         """
         self._effects = []
+        self._step_records = 0
         match message:
             case Submit():
                 self._handle_submit(message, now_ms)
             case CommittedRecords():
                 self._handle_committed(message)
             case Tick():
+                self._append_more()
                 self._effects += self._deferred.expire(now_ms)
             case BrokerGone():
-                self._handle_gone(message, now_ms)
+                self._note_gone(message)
             case AppendRefused():
                 self._handle_refused(message, now_ms)
             case Skip():
@@ -195,6 +199,8 @@ class Controller:
 
     def next_deadline_ms(self) -> int | None:
         """Returns when the next `Tick` is due, which may lie in the past; None where nothing happens by itself."""
+        if self._must_go_on():
+            return self._last_write_ms
         queued_ms, parked_ms = self._queue.next_deadline_ms(), self._deferred.next_deadline_ms()
         if queued_ms is None or parked_ms is None:
             return queued_ms if parked_ms is None else parked_ms
@@ -235,6 +241,10 @@ class Controller:
     @property
     def _is_active(self) -> bool:
         return self._offsets.next_write_offset is not None
+
+    def _must_go_on(self) -> bool:
+        """Whether more is to be done at once than one step does."""
+        return bool(self._unappended) or (len(self._queue) > 0 and not self._queue.is_held)
 
     # ---- terms ------------------------------------------------------------------------------------------------------
 
@@ -296,6 +306,7 @@ class Controller:
             self._managers.heartbeats.clear()
             self._managers.replication.forget_reports()
             self._effects += self._deferred.fail_all()
+            self._unappended.clear()
             self._watch(())
             self._brokers_seen = -1
         for event in waiting:
@@ -339,14 +350,22 @@ class Controller:
         self._offsets.end_load(message.end_offset)
 
     def _append(self, records: tuple[MetadataRecord, ...], now_ms: int) -> None:
-        """Replays `records`, then has them appended."""
+        """Replays `records` and has them appended; of a large change as much as one step does, and nothing else is made until
+        the rest has been, too."""
         if not records:
             return
-        if self._claim is None:
-            raise InvariantViolationError("append without a claim")
         self._last_write_ms = now_ms
-        replay, offsets = self._state.replay, self._offsets
-        for batch in offsets.batches(records):
+        self._unappended += self._offsets.batches(records)
+        self._append_more()
+
+    def _append_more(self) -> None:
+        """Replays and appends what one step does of the change that is under way, at least a batch; nothing where none is."""
+        replay, offsets, first_batch = self._state.replay, self._offsets, True
+        while self._unappended and (first_batch or self._step_records < self._config.max_records_per_step):
+            if self._claim is None:
+                raise InvariantViolationError("append without a claim")
+            batch, first_batch = self._unappended.popleft(), False
+            self._step_records += len(batch)
             offset = base_offset = offsets.next_write_offset_or_raise()
             for record in batch:
                 replay(record, offset)
@@ -359,33 +378,38 @@ class Controller:
 
         Of a transaction of which the log has a part, nothing counts.
         """
-        self._offsets.take_back(message.base_offset)
+        self._unappended.clear()
+        kept_end_offset = self._offsets.take_back(message.base_offset)
         self._brokers_seen = -1
-        self._effects += self._deferred.fail_beyond(message.base_offset, message.error)
+        self._effects += self._deferred.fail_beyond(kept_end_offset, message.error)
         if self._offsets.in_transaction:
             self._append((AbortTransactionRecord("the rest of it was refused"),), now_ms)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def _handle_submit(self, message: Submit, now_ms: int) -> None:
-        if self._claim is not None and not self._is_active:
-            self._await_activation(message)
-            return
         if self._is_active and type(message.request) is Heartbeat:
             self._managers.cluster.note_contact(message.request, now_ms)
+        if self._must_go_on() or (self._claim is not None and not self._is_active):
+            self._await_turn(message)
+            return
         due_ms = self._queue.next_deadline_ms()
         if due_ms is not None and due_ms <= now_ms:
             self._run_due(now_ms)
-        self._handle_request(message, now_ms)
+        if self._must_go_on():
+            self._await_turn(message)
+        else:
+            self._handle_request(message, now_ms)
 
-    def _await_activation(self, message: Submit) -> None:
+    def _await_turn(self, message: Submit) -> None:
+        """Queues a request until this controller is active, and a change that is under way has been appended."""
         if len(self._queue) >= self._config.max_parked_requests:
-            self._refuse(message, ThrottledError("too many requests wait for this controller to become active"))
+            self._refuse(message, ThrottledError("too many requests wait for this controller; try again later"))
             return
         self._queue.append(
             lambda now_ms: self._handle_request(message, now_ms),
             message.deadline_ms,
-            lambda _: self._refuse(message, RequestTimedOutError("the controller did not become active in time")),
+            lambda _: self._refuse(message, RequestTimedOutError("the controller did not take the request up in time")),
         )
 
     def _handle_request(self, message: Submit, now_ms: int) -> None:
@@ -422,14 +446,18 @@ class Controller:
     def _answer(self, answer: Reply | ReplyError, deadline_ms: int) -> None:
         """Sends an answer at once when all it was made of has committed; else when the highest pending offset does."""
         if self._offsets.has_pending:
-            self._deferred.park(self._offsets.next_write_offset_or_raise(), deadline_ms, answer)
+            end_offset = self._offsets.next_write_offset_or_raise() + sum(map(len, self._unappended))
+            self._deferred.park(end_offset, deadline_ms, answer)
         else:
             self._effects.append(answer)
 
     # ---- time -------------------------------------------------------------------------------------------------------
 
     def _run_due(self, now_ms: int) -> None:
-        while (run := self._queue.take_due(now_ms)) is not None:
+        """Runs what is due, as much as one step does; the rest comes with the next `Tick`."""
+        while not self._unappended and self._step_records < self._config.max_records_per_step:
+            if (run := self._queue.take_due(now_ms)) is None:
+                return
             run(now_ms)
 
     def _defer(self, task: PeriodicTask, deadline_ms: int) -> None:
@@ -451,6 +479,10 @@ class Controller:
         if brokers != self._watched:
             self._watched = brokers
             self._effects.append(WatchBrokers(brokers))
+
+    def _note_gone(self, message: BrokerGone) -> None:
+        if self._is_active:
+            self._queue.append(lambda now_ms: self._handle_gone(message, now_ms))
 
     def _handle_gone(self, message: BrokerGone, now_ms: int) -> None:
         if self._is_active:

@@ -76,6 +76,7 @@ CONFIG = ControllerConfig(
     min_insync_replicas=2,
     default_replication_factor=2,
     max_records_per_batch=4,
+    max_records_per_step=4,
     max_drain_reassignments=2,
     leader_imbalance_check_interval_seconds=5,
 )
@@ -109,6 +110,7 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.rng = random.Random(seed)
+        self.turns_rng = random.Random(~seed)
         self.now_ms = 0
         self.log: list[CommittedRecords] = []
         self.committed_count = 0
@@ -163,6 +165,15 @@ class Simulation:
             (50, 16, 24, 5, 2, 10, 1, 2, 1),
         )[0]
         getattr(self, kind)()
+        if self.turns_rng.random() < 0.7:
+            self.go_on()
+        elif self.leader is not None:
+            self.seen["pause inside a large change"] += bool(self.leader.core._unappended)
+
+    def go_on(self) -> None:
+        """The driver's turns until a large change has been appended, and what waited for it is done."""
+        while self.leader is not None and self.leader.core._must_go_on():
+            self.step(self.leader, Tick())
 
     def ask(self) -> None:
         if self.leader is not None:
@@ -347,6 +358,7 @@ class Simulation:
         """Until nobody has anything to say."""
         is_settled = False
         while not is_settled:
+            self.go_on()
             while self.committed_count < len(self.log):
                 self._commit_one()
             for node in self.nodes:

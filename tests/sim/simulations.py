@@ -95,7 +95,17 @@ QUORUM = SimulationKind(
 CONTROLLER = SimulationKind(
     "controller_simulation",
     controller_simulation.run_seeds,
-    ("several batches at once", "skip", "lost tail", "snapshot", "gone", "moving", "reassign", "drain"),
+    (
+        "several batches at once",
+        "skip",
+        "lost tail",
+        "snapshot",
+        "gone",
+        "moving",
+        "reassign",
+        "drain",
+        "pause inside a large change",
+    ),
     seeds_max=150,
     fresh_count=30,
 )

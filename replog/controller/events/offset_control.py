@@ -14,7 +14,7 @@ that have committed are kept, because going back to the stable offset forgets th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -39,15 +39,32 @@ class OffsetControl:
         - `stable_end_offset` never decreases and is always a snapshot: there is always a state to go back to;
         - inactive: nothing beyond `committed_end_offset` has been replayed.
 
+    Args:
+        registry: The registry of the state that the records change.
+        max_records_per_batch: The most records of a batch.
+        max_bytes_per_batch: The most bytes of a batch, by `encoded_bytes_max`.
+        max_records_per_step: The most records of a batch where the cluster knows transactions.
+        knows_transactions: The function that says whether it does.
+
     Attributes:
         committed_end_offset: The end of what a majority has.
         stable_end_offset: The end of what counts.
     """
 
-    def __init__(self, registry: SnapshotRegistry, max_records_per_batch: int, max_bytes_per_batch: int) -> None:
+    def __init__(
+        self,
+        registry: SnapshotRegistry,
+        max_records_per_batch: int,
+        max_bytes_per_batch: int,
+        *,
+        max_records_per_step: int,
+        knows_transactions: Callable[[], bool],
+    ) -> None:
         self._registry = registry
         self._max_records_per_batch = max_records_per_batch
         self._max_bytes_per_batch = max_bytes_per_batch
+        self._max_records_per_step = max_records_per_step
+        self._knows_transactions = knows_transactions
         self._written = WrittenBatches(registry)
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
         self._measured: tuple[Sequence[MetadataRecord], int] = (), 0
@@ -113,7 +130,12 @@ class OffsetControl:
 
     def is_one_batch(self, records: Sequence[MetadataRecord]) -> bool:
         """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
-        return len(records) <= self._max_records_per_batch and self.bytes_max(records) <= self._max_bytes_per_batch
+        return len(records) <= self._records_max() and self.bytes_max(records) <= self._max_bytes_per_batch
+
+    def _records_max(self) -> int:
+        """Returns how many records a batch may have."""
+        largest = self._max_records_per_batch
+        return min(largest, self._max_records_per_step) if self._knows_transactions() else largest
 
     def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
         """Returns a size that all records of a change together do not exceed."""
@@ -130,10 +152,11 @@ class OffsetControl:
 
     def _split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
         """Yields the records in order, as many in each part as may be; one too large for any batch stands alone."""
+        records_max = self._records_max()
         start = size_bytes = 0
         for index, record in enumerate(records):
             record_bytes = encoded_bytes_max(record)
-            is_full = index - start >= self._max_records_per_batch
+            is_full = index - start >= records_max
             if is_full or (index > start and size_bytes + record_bytes > self._max_bytes_per_batch):
                 yield records[start:index]
                 start, size_bytes = index, 0
@@ -148,17 +171,21 @@ class OffsetControl:
         """
         self._written.move_to(next_offset)
 
-    def take_back(self, base_offset: int) -> None:
+    def take_back(self, base_offset: int) -> int:
         """Takes the state back to that of everything below `base_offset`: nothing from there on was appended.
 
         Args:
             base_offset: The offset at which a batch of this controller begins that has not committed.
+
+        Returns:
+            The end of what can still count: that offset, or the start of a transaction of which the rest is missing.
         """
         while self._transactions and self._transactions[-1].start_offset >= base_offset:
             self._transactions.pop()
         if self._transactions and (self._transactions[-1].end_offset or 0) > base_offset:
             self._transactions[-1].end_offset = None
         self._written.take_back(base_offset)
+        return self._transactions[-1].start_offset if self.in_transaction else base_offset
 
     # ---- commits ----------------------------------------------------------------------------------------------------
 

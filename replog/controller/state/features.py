@@ -8,7 +8,13 @@ from replog.controller.requests import FeatureUpdate, Result, UpdateFeatures, Up
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import FeatureUpdateFailedError, InvalidRequestError, UnsupportedVersionError
-from replog.metadata.features import METADATA_VERSION, METADATA_VERSION_ENDPOINTS, SUPPORTED_FEATURES, supported_levels
+from replog.metadata.features import (
+    METADATA_VERSION,
+    METADATA_VERSION_ENDPOINTS,
+    METADATA_VERSION_TRANSACTIONS,
+    SUPPORTED_FEATURES,
+    supported_levels,
+)
 from replog.metadata.records import FeatureLevelRecord, SupportedFeature
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
@@ -30,6 +36,11 @@ class FeatureControl:
     def knows_endpoints(self) -> bool:
         """Whether registrations of brokers may hold endpoints."""
         return self.levels.get(METADATA_VERSION, 0) >= METADATA_VERSION_ENDPOINTS
+
+    @property
+    def knows_transactions(self) -> bool:
+        """Whether a change may be a transaction of several batches of the metadata log."""
+        return self.levels.get(METADATA_VERSION, 0) >= METADATA_VERSION_TRANSACTIONS
 
     def bootstrap_records(self) -> tuple[FeatureLevelRecord, ...]:
         """Returns the levels that a new cluster starts with: the highest of everything."""

@@ -71,7 +71,13 @@ class ControllerState:
     """The managers that hold state, over one timeline."""
 
     def __init__(self, registry: SnapshotRegistry, config: ControllerConfig) -> None:
-        self.offsets = OffsetControl(registry, config.max_records_per_batch, config.max_bytes_per_batch)
+        self.offsets = OffsetControl(
+            registry,
+            config.max_records_per_batch,
+            config.max_bytes_per_batch,
+            max_records_per_step=config.max_records_per_step,
+            knows_transactions=lambda: self.features.knows_transactions,
+        )
         self.brokers = BrokerRegistry(registry)
         self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry, config.static_configs)

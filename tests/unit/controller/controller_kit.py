@@ -182,7 +182,19 @@ class Quorum:
         assert self.active is not None
         self._request_ids += 1
         self.step(self.active, Submit(self._request_ids, request, self.now_ms + timeout_ms))
+        self._go_on()
         return self._request_ids
+
+    def _go_on(self) -> None:
+        """Ticks while a large change is being appended."""
+        end_offset = -1
+        while self.leader.status().next_write_offset != end_offset and self._is_due():
+            end_offset = self.leader.status().next_write_offset
+            self.tick()
+
+    def _is_due(self) -> bool:
+        deadline_ms = self.leader.next_deadline_ms()
+        return deadline_ms is not None and deadline_ms <= self.now_ms
 
     def ask(self, request: ControllerRequest) -> ControllerResponse:
         """Submit, commit everything, return the answer or raise the error."""

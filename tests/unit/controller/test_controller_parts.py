@@ -26,6 +26,10 @@ from replog.metadata.records import (
 from replog_timeline import SnapshotRegistry, TimelineLong
 
 
+def offset_control(registry: SnapshotRegistry, batch_records: int) -> OffsetControl:
+    return OffsetControl(registry, batch_records, 10_000, max_records_per_step=1_000, knows_transactions=lambda: True)
+
+
 def reply(request_id: int) -> Reply:
     return Reply(request_id, AlterConfigsResponse(()))
 
@@ -76,7 +80,7 @@ def committed(base_offset: int, end_offset: int, epoch: int = 1, *records: Metad
 
 def test_offsets_go_back_to_what_is_committed() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     value.set(1)
     offsets.commit(committed(0, 3))
     offsets.activate()
@@ -92,7 +96,7 @@ def test_offsets_go_back_to_what_is_committed() -> None:
 
 
 def test_commits_follow_each_other_and_end_where_batches_end() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 10, 10_000)
+    offsets = offset_control(SnapshotRegistry(), 10)
     offsets.commit(committed(0, 3))
     for base_offset, end_offset in ((2, 5), (4, 5), (3, 2)):
         with pytest.raises(InvariantViolationError):
@@ -106,7 +110,7 @@ def test_commits_follow_each_other_and_end_where_batches_end() -> None:
 
 
 def test_a_commit_may_cover_several_own_batches() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 10, 10_000)
+    offsets = offset_control(SnapshotRegistry(), 10)
     offsets.activate()
     for count in (2, 3, 1):
         offsets.skip_to(offsets.next_write_offset_or_raise() + count)
@@ -121,7 +125,7 @@ def test_a_commit_may_cover_several_own_batches() -> None:
 
 
 def test_a_large_change_is_a_transaction_of_batches() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 3, 10_000)
+    offsets = offset_control(SnapshotRegistry(), 3)
     offsets.activate()
     records = tuple(RemoveTopicRecord(UUID(int=number)) for number in range(4))
     assert offsets.batches(()) == []
@@ -133,7 +137,7 @@ def test_a_large_change_is_a_transaction_of_batches() -> None:
 
 
 def test_a_change_of_many_bytes_is_a_transaction_of_batches_that_are_small_enough() -> None:
-    offsets = OffsetControl(SnapshotRegistry(), 100, 10_000)
+    offsets = offset_control(SnapshotRegistry(), 100)
     offsets.activate()
     records = tuple(TopicRecord("x" * 3_000, UUID(int=number)) for number in range(7))
     batches = offsets.batches(records)
@@ -145,7 +149,7 @@ def test_a_change_of_many_bytes_is_a_transaction_of_batches_that_are_small_enoug
 
 def test_nothing_of_a_transaction_counts_before_its_end() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
     offsets.replay_begin(1)
     value.set(5)
@@ -162,7 +166,7 @@ def test_nothing_of_a_transaction_counts_before_its_end() -> None:
 
 def test_an_aborted_transaction_never_happened() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     offsets.replay_begin(0)
     value.set(5)
     offsets.commit(committed(0, 2, 1, BeginTransactionRecord("t"), NoOpRecord()))
@@ -174,7 +178,7 @@ def test_an_aborted_transaction_never_happened() -> None:
 
 def test_a_batch_may_hold_several_transactions_and_the_beginning_of_one() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     for offset, end in ((0, offsets.replay_end), (2, offsets.replay_abort), (4, None)):
         offsets.replay_begin(offset)
         value.set(10 + offset)
@@ -190,7 +194,7 @@ def test_a_batch_may_hold_several_transactions_and_the_beginning_of_one() -> Non
 
 def test_of_several_transactions_under_way_each_counts_at_its_own_end() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     offsets.activate()
     for start in (0, 5):
         offsets.replay_begin(start)
@@ -208,7 +212,7 @@ def test_of_several_transactions_under_way_each_counts_at_its_own_end() -> None:
 
 def test_half_a_transaction_that_committed_is_replayed_again_after_a_revert() -> None:
     registry = SnapshotRegistry()
-    offsets, value = OffsetControl(registry, 10, 10_000), TimelineLong(registry)
+    offsets, value = offset_control(registry, 10), TimelineLong(registry)
     marks = (NoOpRecord(), BeginTransactionRecord("t"), NoOpRecord())
     offsets.activate()
     offsets.replay_begin(1)

@@ -100,6 +100,43 @@ def test_a_transaction_of_which_nothing_was_taken_leaves_no_trace() -> None:
     assert not quorum.image.topics_by_name
 
 
+def test_a_large_change_has_a_step_for_each_part_and_nothing_else_is_made_in_between() -> None:
+    quorum = refusing(max_records_per_step=100)
+    controller, begin = quorum.leader, quorum.end_offset
+    request_ids = (quorum._request_ids + 1, quorum._request_ids + 2)
+    quorum.step(1, Submit(request_ids[0], create("large", 250), 10**9))
+    assert quorum.end_offset - begin <= 100
+    quorum.step(1, Submit(request_ids[1], create("small", 2), 10**9))
+    steps = 0
+    while (due_ms := controller.next_deadline_ms()) is not None and due_ms <= quorum.now_ms:
+        before, steps = quorum.end_offset, steps + 1
+        quorum.commit()
+        assert not set(request_ids) & set(quorum.replies)
+        quorum.tick()
+        assert quorum.end_offset - before <= 100
+    quorum.check_equal()
+    assert steps > 1
+    assert all(not isinstance(quorum.replies[number], Exception) for number in request_ids)
+    assert {name: len(topic.partitions) for name, topic in quorum.image.topics_by_name.items()} == {
+        "large": 250,
+        "small": 2,
+    }
+
+
+def test_a_large_change_fails_whose_end_the_log_does_not_take_behind_a_record_of_the_quorum() -> None:
+    """The record moved the end of the change by one, behind what its answer waits for."""
+    quorum = refusing(max_records_per_step=10)
+    quorum.refused = (EndTransactionRecord,)
+    quorum.step(1, Submit(900, create("large", 18), 10**9))  # with its topic and marks 21 records
+    quorum.tick()
+    assert 900 not in quorum.replies
+    quorum.skip(1)
+    quorum._go_on()
+    assert quorum.replies[900] is REFUSAL
+    quorum.check_equal()
+    assert not quorum.image.topics_by_name
+
+
 def test_what_a_request_made_behind_the_refused_records_of_another_is_taken_back_too() -> None:
     """One step may handle a round of the controller's own and a request; both fail, for one was made of the other."""
     quorum = refusing()
