@@ -15,6 +15,7 @@ import signal
 import sys
 from pathlib import Path
 
+from replog.broker.node.late_modules import load_late_modules
 from replog.broker.node.node import Node
 from replog.broker.node.recovery_log import RecoveryLog
 from replog.broker.process import die_with_parent, tune_broker_process
@@ -37,6 +38,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments.parent_pid is not None:
         die_with_parent(arguments.parent_pid)
     print_logs()
+    load_late_modules()
     tune_broker_process()
     try:
         config = ServerConfig.from_toml(arguments.config)

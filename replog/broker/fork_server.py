@@ -251,7 +251,9 @@ def main(argv: Sequence[str]) -> int:
 
     import replog.rpc.grpc.transport  # noqa: F401 -- the usual way to other nodes, for all of them
     from replog.broker.__main__ import main as run_node
+    from replog.broker.node.late_modules import load_late_modules
 
+    load_late_modules()
     gc.collect()
     gc.freeze()  # no node looks at the modules again, and so keeps the memory that all share
     control.send(b".")  # ready

@@ -25,7 +25,7 @@ from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode,
 from replog.protocol.handlers.produce import has_failed
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
-from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Response, Served
+from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
 from replog.protocol.written_steps import elements_count
 from replog.tcp.connection import NOBODY, Answer, Caller
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -61,7 +61,9 @@ class KafkaServer:
     def __init__(
         self, node: KafkaNode, is_serving: Callable[[], bool] = lambda: True, served: Sequence[Served] = SERVED
     ) -> None:
-        own = Served(ApiVersionsRequest, self._api_versions, refuse_api_versions)
+        handling = Handling(ApiVersionsRequest, self._api_versions, refuse_api_versions)
+        request = ApiVersionsRequest
+        own = Served(request.API_KEY, "ApiVersions", request.VERSIONS, request.FLEXIBLE_FROM, lambda: handling)
         self._node = node
         self._is_serving = is_serving
         self._served: Mapping[int, Served] = {api.key: api for api in (*served, own)}
@@ -103,7 +105,7 @@ class KafkaServer:
             if key == ApiVersionsRequest.API_KEY:
                 return _framed(correlation_id, _written(unsupported(self.advertised), 0), has_tags=False)
             raise MalformedFrameError(f"a request for API {key} in version {version}, which is not served")
-        is_flexible = version >= api.request.FLEXIBLE_FROM
+        is_flexible = version >= api.flexible_from
         reader = Reader(frame, api.elements_max)
         header = RequestHeader.read(reader, 2 if is_flexible else 1)
         if header.cluster_id is None and key != ApiVersionsRequest.API_KEY and not self._is_serving():
@@ -156,10 +158,10 @@ class KafkaServer:
 
     async def _handle(self, api: Served, request: object, call: Call, size: int) -> Response:
         try:
-            return await api.handle(self._node, request, call)
+            return await api.load().handle(self._node, request, call)
         except ReplogError as error:
             run = _at_once if size <= READ_AT_ONCE_BYTES else asyncio.to_thread
-            return await run(api.refuse, request, Failure(error.code, str(error)))
+            return await run(api.load().refuse, request, Failure(error.code, str(error)))
         except Exception:  # noqa: BLE001 -- one client hears of it, and the node goes on
             self.counts.failures += 1
             number = self.counts.failures
@@ -167,7 +169,7 @@ class KafkaServer:
                 "failure %d: a request of %r for API %d is answered with an error", number, call.client_id, api.key
             )
             text = f"a bug of broker {self._node.node_id}; its log says more under failure {number}"
-            return api.refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
+            return api.load().refuse(request, Failure(ErrorCode.UNKNOWN_SERVER_ERROR, text))
 
     async def _api_versions(self, node: KafkaNode, request: ApiVersionsRequest, call: Call) -> ApiVersionsResponse:
         response = api_versions(node, request, call.version, self.advertised)
@@ -198,12 +200,12 @@ async def _refused(api: Served, body: memoryview, version: int, failure: Failure
     """Returns the written answer to a request that is refused before the node is asked."""
     run = _runner(api, len(body))
     request = await run(_read, api, Reader(body, api.elements_max), version)
-    return await _written_in_turns(await run(api.refuse, request, failure), version)
+    return await _written_in_turns(await run(api.load().refuse, request, failure), version)
 
 
 def _read(api: Served, reader: Reader, version: int) -> object:
     """Returns the message.  Bytes behind it are ignored, as in Kafka: librdkafka sends too many there."""
-    request: object = api.request.read(reader, version)
+    request: object = api.load().request.read(reader, version)
     return request
 
 

@@ -39,10 +39,10 @@ GROWTH_MAX_BYTES = 64 << 20
 """What a node may have more after all of it than in the middle: caches that fill up, not what each input leaves."""
 
 SERVED_BY_KEY = {
-    api.request.API_KEY: api.request
+    api.load().request.API_KEY: api.load().request
     for api in SERVED
-    if not isinstance(api.request, PrivateApi)
-    and api.request not in {AddRaftVoterRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest}
+    if not isinstance(api.load().request, PrivateApi)
+    and api.load().request not in {AddRaftVoterRequest, RemoveRaftVoterRequest, UnregisterBrokerRequest}
 }
 """All but what would take the node apart if it made sense by chance."""
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Final
 
-from replog.broker.coordinator.shard_host import ReadTurns, ShardHost
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
@@ -20,7 +19,6 @@ from replog.coordinator.consumers.requests import WaitForGroupNews
 from replog.coordinator.offsets.requests import CommitOffsetsResponse
 from replog.coordinator.rebalance_reasons import RebalanceCounts
 from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Submit
-from replog.coordinator.runtime.shard import Shard
 from replog.errors import (
     BrokerClosedError,
     CoordinatorLoadInProgressError,
@@ -32,6 +30,10 @@ from replog.errors import (
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.replication.leader import Leader
 from replog.waiting.deadlines import Deadlines
+
+if TYPE_CHECKING:
+    from replog.broker.coordinator.shard_host import ReadTurns, ShardHost
+    from replog.coordinator.runtime.shard import Shard
 
 OPEN_REQUESTS_MAX: Final = 50_000
 """Requests that wait for answers of coordinators, members that wait for others to join among them.  From half of them on
@@ -68,7 +70,6 @@ class Shards:
         self.committed_offsets = 0
         self.rebalances: RebalanceCounts = Counter() if rebalances is None else rebalances
         self._stepper = stepper
-        self._read_turns = ReadTurns(stepper.driver.submit)
         self._make_shard = make_shard
         self._refuses = refuses
         self._wait_for_image = wait_for_image
@@ -82,6 +83,12 @@ class Shards:
         self._checked_ms = stepper.clock.now_ms()
         self._closed = False
         stepper.leaderships = self
+
+    @cached_property
+    def _read_turns(self) -> ReadTurns:
+        from replog.broker.coordinator.shard_host import ReadTurns
+
+        return ReadTurns(self._stepper.driver.submit)
 
     @property
     def hosts(self) -> Mapping[ReplicaKey, ShardHost]:
@@ -205,6 +212,8 @@ class Shards:
             return
         host = self._hosts.get(replica.key)
         if host is None:
+            from replog.broker.coordinator.shard_host import ShardHost
+
             host = self._hosts[replica.key] = ShardHost(
                 replica,
                 self._make_shard(replica.name),

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
@@ -52,17 +53,17 @@ from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.controller.controller import Controller
 from replog.controller.requests import CreateTopicsResponse, RegisterController
-from replog.coordinator.config import ShardConfig
-from replog.coordinator.group_machine import GroupMachine
-from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.rebalance_reasons import RebalanceCounts
-from replog.coordinator.runtime.machine import Timers
-from replog.coordinator.runtime.shard import Shard
 from replog.log import METADATA_TOPIC
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_quorum import Voter, VoterSet
 from replog_timeline import SnapshotRegistry
+
+if TYPE_CHECKING:
+    from replog.coordinator.group_machine import GroupMachine
+    from replog.coordinator.runtime.machine import Timers
+    from replog.coordinator.runtime.shard import Shard
 
 
 def assemble(resources: NodeResources, make_links: Callable[[NodeResources], PartLinks] = PartLinks) -> NodeParts:
@@ -342,13 +343,20 @@ def _request_parts(
 def _coordinators(resources: NodeResources, metadata: MetadataParts, replicas: ReplicaParts) -> Coordinators:
     config, publisher = resources.config, replicas.publisher
     topics = ImageTopics(lambda: publisher.image)
-    settings = groups_config(config)
     rebalances: RebalanceCounts = Counter()
 
     def make_machine(registry: SnapshotRegistry, timers: Timers) -> GroupMachine:
-        return GroupMachine(registry, timers, settings, topics, resources.environment.new_rng(), rebalances)
+        from replog.coordinator.group_machine import GroupMachine
+
+        settings, rng = groups_config(config), resources.environment.new_rng()
+        return GroupMachine(registry, timers, settings, topics, rng, rebalances)
 
     def make_shard(name: str) -> Shard:
+        # a tenth of all that a node can load; a broker of a test seldom has groups (processes: `late_modules`)
+        from replog.coordinator.config import ShardConfig
+        from replog.coordinator.group_records import GROUP_RECORDS
+        from replog.coordinator.runtime.shard import Shard
+
         return Shard(name=name, codec=GROUP_RECORDS, make_machine=make_machine, config=ShardConfig())
 
     create = partial(metadata.channel.send, answer=CreateTopicsResponse, timeout_ms=WAIT_MS)

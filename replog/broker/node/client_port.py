@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from replog.broker.metrics.readings import KafkaReading
 from replog.broker.process import descriptor_limit
 from replog.config.server import ServerConfig
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
@@ -16,6 +16,9 @@ from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
+
+if TYPE_CHECKING:
+    from replog.broker.metrics.readings import KafkaReading
 
 READING_BYTES = 128 << 20
 """Of large messages of clients that are being read, before the memory of requests holds them."""
@@ -72,7 +75,9 @@ class ClientPort:
         await self._listener.start(bound)
 
     def read(self) -> KafkaReading:
-        """Returns what its clients do and did."""
+        """Returns what its clients do and did, for the metrics."""
+        from replog.broker.metrics.readings import KafkaReading
+
         listener, server = self._listener, self._server
         return KafkaReading(
             connections=0 if listener is None else len(listener),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from replog.broker.quorum.metadata_snapshots import SnapshotLimits
 from replog.broker.requests.config_description import DYNAMIC_KEYS
 from replog.config.group_keys import MigrationPolicy
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
 from replog.controller.config import ControllerConfig
-from replog.coordinator.config import ClassicConfig, ConsumersConfig, ConversionConfig, OffsetsConfig
-from replog.coordinator.group_machine import GroupsConfig
 from replog.log import DiskLimits, LogConfig
 from replog.log.config import UNLIMITED
 from replog_quorum import QuorumConfig
+
+if TYPE_CHECKING:
+    from replog.coordinator.group_machine import GroupsConfig
 
 COMMIT_NOTICE_MS = 10
 """How long other nodes may be without news of a commit, unless the next change brings it."""
@@ -41,7 +44,10 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
 
 
 def groups_config(config: ServerConfig) -> GroupsConfig:
-    """Returns the settings of consumer groups and their offsets."""
+    """Returns the settings of consumer groups and their offsets; loads what coordinates them."""
+    from replog.coordinator.config import ClassicConfig, ConsumersConfig, ConversionConfig, OffsetsConfig
+    from replog.coordinator.group_machine import GroupsConfig
+
     policy, both = config.group_consumer_migration_policy, MigrationPolicy.BIDIRECTIONAL
     return GroupsConfig(
         offsets=OffsetsConfig(

@@ -30,13 +30,18 @@ from replog.coordinator.offsets.requests import (
 from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, fitting, require_few
+from replog.protocol.handlers.node import (
+    COMMIT_OVERLAPPING_BYTES_MAX,
+    Call,
+    Failure,
+    KafkaNode,
+    beside,
+    fitting,
+    require_few,
+)
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from replog.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-
-LAST_VERSION = 9
-"""The last version of OffsetCommit and OffsetFetch that is served: the next one names topics by their ids."""
 
 NEW_MEMBERS_FROM = 9
 """The first version of both that members of KIP-848 may use."""
@@ -44,11 +49,8 @@ NEW_MEMBERS_FROM = 9
 SEVERAL_FROM = 8
 """The first version of OffsetFetch that may ask for several groups."""
 
-OVERLAPPING_BYTES_MAX = 16 << 10
-"""Size of the largest commit that may be in flight beside others of its connection."""
-
-OVERLAPPING_ELEMENTS_MAX = OVERLAPPING_BYTES_MAX // 3
-"""How many topics and partitions it may name: the shortest one has three bytes."""
+OVERLAPPING_ELEMENTS_MAX = COMMIT_OVERLAPPING_BYTES_MAX // 3
+"""How many topics and partitions a commit may name that is in flight beside others: the shortest one has three bytes."""
 
 ASKED_AT_ONCE = 1_000
 """Topics and partitions that a coordinator looks up in one step."""

@@ -71,11 +71,6 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
     )
 
 
-def has_no_error(response: MetadataResponse) -> bool:
-    """Whether all that was asked for exists: only then has the request started nothing."""
-    return not response.error_code and not any(topic.error_code for topic in response.topics)
-
-
 def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
     """Returns the endpoints for clients of the brokers that are not fenced, by id."""
     found = {broker_id: node.endpoint(broker_id) for broker_id in sorted(node.image.brokers)}

@@ -51,6 +51,10 @@ AT_ONCE_MAX = 1_000
 """Things up to which a request or an answer is worked on at once, some milliseconds; more are left to a thread."""
 
 
+COMMIT_OVERLAPPING_BYTES_MAX = 16 << 10
+"""Size of the largest commit of offsets that may be in flight beside other requests of its connection."""
+
+
 class KafkaNode(Protocol):
     """One node, as the handlers see it."""
 

@@ -12,9 +12,6 @@ from replog.protocol.handlers.node import Call, Failure, KafkaNode, fitting
 from replog.rpc.messages import InitProducerIdRequest as NodeRequest
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
-LAST_VERSION = 5
-"""The last version that is served; later ones are for transactions of two phases (KIP-939)."""
-
 TIMEOUT_MS = 5_000
 """How long the node waits for the controller: the client asks again, and must not take its connection for dead before."""
 

@@ -143,7 +143,9 @@ def _moving_topics(topics: Mapping[str, TopicImage], request: ListPartitionReass
     return [MovingTopic(name, partitions) for name, partitions in found if partitions]
 
 
-def refuse_list(_request: ListPartitionReassignmentsRequest, failure: Failure) -> ListPartitionReassignmentsResponse:
+def refuse_list_moving(
+    _request: ListPartitionReassignmentsRequest, failure: Failure
+) -> ListPartitionReassignmentsResponse:
     """Returns the answer to a request that failed."""
     return ListPartitionReassignmentsResponse(error_code=failure.code, error_message=failure.message)
 

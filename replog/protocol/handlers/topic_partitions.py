@@ -77,7 +77,7 @@ async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
     return response
 
 
-def refuse(request: Request, failure: Failure) -> Response:
+def refuse_describe(request: Request, failure: Failure) -> Response:
     """Returns the answer to a request that failed as a whole."""
     return Response(topics=[TopicAnswer(failure.code, topic.name) for topic in request.topics])
 

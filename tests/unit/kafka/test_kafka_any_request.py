@@ -78,7 +78,7 @@ async def test_any_request_is_answered(seed: int, caplog: pytest.LogCaptureFixtu
         await it.create("t", partitions=2)
         for _ in range(ROUNDS):
             for api in SERVED:
-                cls: Any = api.request
+                cls: Any = api.load().request
                 request, version = any_value(cls, "", rng) if not _has_records(cls) else None, rng.choice(api.versions)
                 if request is None or not is_writable(request, version):
                     continue
@@ -86,7 +86,7 @@ async def test_any_request_is_answered(seed: int, caplog: pytest.LogCaptureFixtu
                 await it.ask(request, version, answer)
                 answered.add(cls.__name__)
         await it.create("still-there")
-    assert answered == {api.request.__name__ for api in SERVED if not _has_records(api.request)}  # type: ignore[attr-defined]
+    assert answered == {api.load().request.__name__ for api in SERVED if not _has_records(api.load().request)}  # type: ignore[attr-defined]
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 

@@ -194,5 +194,5 @@ def test_what_fails_as_a_whole_is_told() -> None:
         cluster.refuse_update_features(UpdateFeaturesRequest(), failure),
     ):
         assert (refused.error_code, refused.error_message) == (failure.code, failure.message)
-    pages = topic_partitions.refuse(DescribeTopicPartitionsRequest([Named("t")]), failure)
+    pages = topic_partitions.refuse_describe(DescribeTopicPartitionsRequest([Named("t")]), failure)
     assert [(one.name, one.topic_id, one.error_code) for one in pages.topics] == [("t", UUID(int=0), failure.code)]

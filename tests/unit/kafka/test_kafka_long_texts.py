@@ -32,17 +32,17 @@ def one_of_each(cls: type[Struct]) -> Any:
 
 @pytest.mark.parametrize("api", SERVED, ids=lambda api: api.name)
 def test_a_request_that_fails_for_a_long_reason_is_answered_in_each_version(api: Served) -> None:
-    if isinstance(api.request, PrivateApi):
+    if isinstance(api.load().request, PrivateApi):
         answer = Writer()
-        api.refuse(None, Failure(ErrorCode.INVALID_REQUEST, LONG)).write(answer, 0)
+        api.load().refuse(None, Failure(ErrorCode.INVALID_REQUEST, LONG)).write(answer, 0)
         assert answer.joined()
         return
-    everything = one_of_each(api.request)
+    everything = one_of_each(api.load().request)
     for version in api.versions:
         sent, answer = Writer(), Writer()
         everything.write(sent, version)
-        request = api.request.read(Reader(memoryview(sent.joined())), version)
-        api.refuse(request, Failure(ErrorCode.INVALID_REQUEST, LONG)).write(answer, version)
+        request = api.load().request.read(Reader(memoryview(sent.joined())), version)
+        api.load().refuse(request, Failure(ErrorCode.INVALID_REQUEST, LONG)).write(answer, version)
         assert answer.joined()
 
 

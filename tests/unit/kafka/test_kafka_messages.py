@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from replog.errors import MalformedFrameError
 from replog.wire import messages as package
+from replog.wire.messages import apis
 from replog.wire.primitives import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
@@ -23,7 +24,7 @@ EXAMPLES = int(os.environ.get("REPLOG_KAFKA_EXAMPLES", "12"))
 EXAMPLES_OF_EARLIER = max(1, EXAMPLES // 3)
 """Of a version before the last one: almost all of its fields, and what reads and writes them, are those of the last one."""
 
-APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "headers"]
+APIS = [each.name for each in pkgutil.iter_modules(package.__path__) if each.name not in {"headers", "apis"}]
 
 
 def our_class(api: str, side: str) -> Any:
@@ -111,3 +112,14 @@ def test_whatever_comes_is_a_message_or_malformed(api: str, side: str) -> None:
             assert read(ours, written(message, version), version) == message
 
     check()
+
+
+def test_the_table_of_apis_tells_what_their_messages_say() -> None:
+    assert set(apis.APIS) == set(APIS)
+    for name, told in apis.APIS.items():
+        request: Any = getattr(importlib.import_module(f"replog.wire.messages.{name}"), f"{told.name}Request")
+        assert (told.key, told.versions, told.flexible_from) == (
+            request.API_KEY,
+            request.VERSIONS,
+            request.FLEXIBLE_FROM,
+        )

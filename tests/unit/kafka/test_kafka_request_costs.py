@@ -151,7 +151,7 @@ def wide_requests(count: int) -> Iterator[Wide]:
 
 def wide_kafka_requests(count: int) -> Iterator[Wide]:
     for api in SERVED:
-        cls: Any = api.request
+        cls: Any = api.load().request
         version = api.versions[-1]
         for path in arrays(cls):
             for is_distinct in (False, True):

@@ -68,11 +68,11 @@ class ScriptedBroker:
 
 async def by_handlers(node: Any, request: Any, version: int) -> Any:
     """Returns the answer of a replog broker's handlers, which see `node`."""
-    (api,) = (one for one in SERVED if one.request is type(request))
+    (api,) = (one for one in SERVED if one.load().request is type(request))
     try:
-        return await api.handle(node, request, Call(version, "me"))
+        return await api.load().handle(node, request, Call(version, "me"))
     except ReplogError as error:
-        return api.refuse(request, Failure(error.code, str(error)))
+        return api.load().refuse(request, Failure(error.code, str(error)))
 
 
 class MirrorBroker(ScriptedBroker):
@@ -158,7 +158,7 @@ class CoordinatingBroker(ScriptedBroker):
         return api_key not in self._missing
 
     def kind_of(self, request: Any) -> Any:
-        return next(each for each in SERVED if each.key == request.API_KEY).request
+        return next(each for each in SERVED if each.key == request.API_KEY).load().request
 
     async def answer(self, request: Any, version: int) -> Any:
         self.asked[-1] = (request, version)

@@ -1,0 +1,18 @@
+"""What a node loads when it first needs it: the coordinators of groups, and each API of clients.
+
+A broker within a program, as of a test, begins without them.  A process of its own loads everything before it serves: a
+package that is replaced under a running broker must not give it parts of another version, and no request waits for files.
+"""
+
+from __future__ import annotations
+
+from replog.protocol import served
+
+
+def load_late_modules() -> None:
+    """Loads them all."""
+    import replog.broker.coordinator.shard_host
+    import replog.coordinator.group_machine
+    import replog.coordinator.group_records  # noqa: F401 -- all three only to have them
+
+    served.load_all()
