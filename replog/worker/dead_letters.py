@@ -9,13 +9,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from replog.client.types import ConsumerRecord
+from replog.errors.texts import error_text
 from replog.records import Header
 
 PREFIX: Final = "dlq."
 """Of the names of headers that say where a record came from."""
-
-ERROR_CHARACTERS_MAX: Final = 2_000
-"""Of an error's text in a header; more is cut off."""
 
 
 class DeadLetter(Struct, frozen=True):
@@ -63,19 +61,6 @@ class DeadLetter(Struct, frozen=True):
     def headers(self) -> list[Header]:
         """Returns the headers that say so."""
         return [(f"{PREFIX}{name}", str(value).encode()) for name, value in asdict(self).items()]
-
-
-def error_text(error: BaseException) -> str:
-    """Returns the type and text of an error, cut off where it is long, and with escapes for what is no Unicode.
-
-    An error that cannot say what it is, is told by its type.
-    """
-    try:
-        text = f"{type(error).__qualname__}: {error}"
-    except Exception:  # noqa: BLE001 -- whatever its `__str__` raises
-        text = f"{type(error).__qualname__}, whose text cannot be read"
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= ERROR_CHARACTERS_MAX else f"{text[:ERROR_CHARACTERS_MAX]}..."
 
 
 def _text(value: bytes | None) -> str:
