@@ -16,7 +16,7 @@ _PAUSES: Final = "the pauses before another attempt are 100 ms to 500 ms and can
 _NO_SECURITY: Final = "there is neither TLS nor authentication"
 _NO_TRANSACTIONS: Final = "there are no transactions"
 _NO_SOCKETS: Final = "sockets have the buffers that the system gives them"
-_BYTES: Final = "keys and values are bytes: encode and decode them yourself"
+_CODEC: Final = "use {0}: a type such as str, or a codec (docs/RECORDS.md)"
 
 ANY: Final = "client"
 
@@ -44,18 +44,18 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "group_protocol": "a group is joined by KIP-848, and by the classic protocol where that is all that it has",
         "heartbeat_interval_ms": _BROKERS.format("group.consumer.heartbeat.interval.ms"),
         "isolation_level": _NO_TRANSACTIONS,
-        "key_deserializer": _BYTES,
+        "key_deserializer": _CODEC.format("key"),
         "max_poll_records": "give max_records to poll",
         "partition_assignment_strategy": "the coordinator assigns partitions; where members do, they agree on range or roundrobin",
         "session_timeout_ms": _BROKERS.format("group.consumer.session.timeout.ms"),
-        "value_deserializer": _BYTES,
+        "value_deserializer": _CODEC.format("value"),
     },
     "Producer": {
         "batch_size": "use batch_size_bytes",
         "buffer_memory": "use buffer_memory_bytes",
         "compression_codec": "use compression",
         "compression_type": "use compression",
-        "key_serializer": _BYTES,
+        "key_serializer": _CODEC.format("key"),
         "max_block_ms": "send waits until there is room: put asyncio.timeout around it",
         "max_in_flight_requests_per_connection": (
             "use max_in_flight_per_partition, 1 to 5: the batches of a partition that are sent and not acknowledged"
@@ -64,7 +64,12 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "retries": "records are sent again until delivery_timeout_ms is over: set that",
         "transaction_timeout_ms": _NO_TRANSACTIONS,
         "transactional_id": _NO_TRANSACTIONS,
-        "value_serializer": _BYTES,
+        "value_serializer": _CODEC.format("value"),
+    },
+    "Worker": {
+        "group_id": "use group",
+        "key_deserializer": _CODEC.format("key"),
+        "value_deserializer": _CODEC.format("value"),
     },
 }
 """What to do about settings of Kafka's clients, by the kind of client, without "Sync", and of any."""

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple
 
 from replog.records import Buffer, Header, TimestampType
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar  # that of Python has no default before 3.13
+
+    K = TypeVar("K", default=bytes)
+    V = TypeVar("V", default=bytes)
+else:
+    from typing import TypeVar
+
+    K, V = TypeVar("K"), TypeVar("V")
 
 
 class TopicPartition(NamedTuple):
@@ -54,16 +64,16 @@ class DeliveredRange(NamedTuple):
     records_count: int
 
 
-class ConsumerRecord(NamedTuple):
-    """One record as a consumer hands it out.  Field meanings as in `replog.records.Record`."""
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record as a consumer hands it out.  Field meanings as in `replog.records.Record`; key and value as its codecs have them."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
     timestamp_type: TimestampType
-    key: bytes | None
-    value: bytes | None
+    key: K | None
+    value: V | None
     headers: tuple[Header, ...]
 
 

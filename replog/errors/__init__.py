@@ -12,6 +12,7 @@
     │   └── ThrottledError, DiskFullError
     ├── InvalidRequestError                the caller's mistake, never retried
     │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
+    │   ├── RecordEncodeError
     │   └── InvalidProducerEpochError, OutOfOrderSequenceError, MalformedFrameError
     ├── StorageError                       this log directory goes offline
     │   ├── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError
@@ -20,6 +21,7 @@
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
+    ├── RecordDecodeError                  a record is not what its reader's codecs take: mend them, or pass it over
     └── BrokerClosedError
     InvariantViolationError                our bug: the node stops
 
@@ -28,7 +30,7 @@ The class says who must act, the attributes carry the facts, the message says th
 
 from __future__ import annotations
 
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from replog.errors.codes import ErrorCode as ErrorCode
 
@@ -315,6 +317,10 @@ class InvalidRecordError(InvalidRequestError):
     """A batch breaks a rule of the format (docs/KAFKA.md 4.1)."""
 
     code = ErrorCode.INVALID_RECORD
+
+
+class RecordEncodeError(InvalidRequestError):
+    """A key or value is not one of its codec's; nothing of the record was sent."""
 
 
 class InvalidTimestampError(InvalidRequestError):
@@ -611,6 +617,45 @@ class CommitStaleError(StaleMemberEpochError):
     def __init__(self, message: str, partition: tuple[str, int] | None = None) -> None:
         super().__init__(message)
         self.partition = partition
+
+
+class RawRecord(Protocol):
+    """A record as it stands in the log: a `replog.client.ConsumerRecord` of bytes."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+    @property
+    def offset(self) -> int: ...
+
+    @property
+    def timestamp(self) -> int: ...
+
+    @property
+    def key(self) -> bytes | None: ...
+
+    @property
+    def value(self) -> bytes | None: ...
+
+    @property
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]: ...
+
+
+class RecordDecodeError(ReplogError):
+    """A codec cannot decode the key or the value of a record.  The reader stays in front of it; the message says how to pass it.
+
+    Attributes:
+        record: The record, its key and value as they stand in the log.
+        field: "key" or "value".
+    """
+
+    def __init__(self, message: str, record: RawRecord, field: str = "value") -> None:
+        super().__init__(message)
+        self.record = record
+        self.field = field
 
 
 class HandlerFailedError(ReplogError):

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
+from replog.client.typed_records import RecordDecoder, Typed
 from replog.client.types import ConsumerRecord, FetchedBatches
-from replog.errors import ReplogError
+from replog.errors import RecordDecodeError, ReplogError
 from replog.records import BatchHeader, check_crc, decode_placed
 
 
@@ -24,11 +25,13 @@ class _Decoded(Struct):
     Attributes:
         records: What is not handed out of it, last first, so that handing out is a pop.
         next_index: The chunk's first batch after this one.
+        end_offset: Where the position is when all of them are handed out: the end of the batch, or a record that cannot be decoded.
     """
 
     chunk: FetchedChunk
-    records: list[ConsumerRecord]
+    records: list[Typed]
     next_index: int
+    end_offset: int
 
 
 class Backlog:
@@ -39,15 +42,23 @@ class Backlog:
 
     Args:
         release: A function that is told of each chunk that is done with.
-        on_trouble: A function that is called when a batch is damaged: the partition's state has the error then.
+        on_trouble: A function that is called when a batch is damaged, or a record cannot be decoded: the partition's state has the
+            error then.
+        decoder: What decodes keys and values; None: they are bytes.
 
     Attributes:
         records_count: The records that are decoded and not handed out.
     """
 
-    def __init__(self, release: Callable[[FetchedChunk], None], on_trouble: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        release: Callable[[FetchedChunk], None],
+        on_trouble: Callable[[], None],
+        decoder: RecordDecoder | None = None,
+    ) -> None:
         self._release = release
         self._on_trouble = on_trouble
+        self._decoder = decoder
         self.records_count = 0
         self._chunks: deque[FetchedChunk] = deque()  # with batches that are not decoded
         self._decoded: deque[_Decoded] = deque()
@@ -91,23 +102,35 @@ class Backlog:
         self._recount()
 
     def decode_next(self) -> int:
-        """Decodes the next batch; there is one.  Returns its size in bytes; a damaged one stops its partition."""
+        """Decodes the next batch; there is one.  Returns its size in bytes.
+
+        A damaged one stops its partition, a record that cannot be decoded does so behind those before it.
+
+        Raises:
+            RetriableError, MemoryError: A codec cannot work now; nothing has changed.
+        """
         chunk = self._chunks[0]
         header = chunk.headers[chunk.decoded_count]
+        undecodable: RecordDecodeError | None = None
         try:
-            records = _decode(chunk, header)
+            records: list[Typed] = _decode(chunk, header)
         except ReplogError as error:
-            self._stop_at(chunk, header, error)
+            self._stop_at(chunk, header.base_offset, error)
             return header.size_bytes
+        if self._decoder is not None:
+            records, undecodable = self._decoder.decode_all(records)
+        end_offset = header.next_offset if undecodable is None else undecodable.record.offset
         chunk.decoded_count += 1
         if chunk.decoded_count == len(chunk.headers):
             self._chunks.popleft()
         self.records_count += len(records)
-        self._decoded.append(_Decoded(chunk, records, chunk.decoded_count))
+        self._decoded.append(_Decoded(chunk, records, chunk.decoded_count, end_offset))
+        if undecodable is not None:
+            self._stop_at(chunk, end_offset, undecodable)
         self._finish_empty()
         return header.size_bytes
 
-    def take_one(self) -> ConsumerRecord:
+    def take_one(self) -> Typed:
         """Hands out the next record; there is one."""
         batch = self._decoded[0]
         record = batch.records.pop()
@@ -117,9 +140,9 @@ class Backlog:
             self._finish_empty()
         return record
 
-    def take(self, count_max: int) -> list[ConsumerRecord]:
+    def take(self, count_max: int) -> list[Typed]:
         """Hands out the next records, in order."""
-        found: list[ConsumerRecord] = []
+        found: list[Typed] = []
         while self._decoded and len(found) < count_max:
             batch = self._decoded[0]
             count = count_max - len(found)
@@ -179,6 +202,10 @@ class Backlog:
         start = chunk.headers[chunk.next_index].position
         data = memoryview(chunk.data)[start : chunk.headers[-1].end_position]
         state.position = chunk.next_offset
+        if (
+            state.fetch_offset < chunk.next_offset
+        ):  # it was stopped at a record that no codec decodes, and which goes out here
+            state.rewind(chunk.next_offset)
         self._release(chunk)
         return FetchedBatches(*state.partition, start_offset, chunk.next_offset, chunk.high_watermark, data)
 
@@ -188,19 +215,19 @@ class Backlog:
             batch = self._decoded.popleft()
             chunk = batch.chunk
             chunk.next_index = batch.next_index
-            chunk.state.position = max(chunk.state.position, chunk.headers[batch.next_index - 1].next_offset)
+            chunk.state.position = max(chunk.state.position, batch.end_offset)
             if chunk.next_index == len(chunk.headers):
                 self._release(chunk)
 
-    def _stop_at(self, chunk: FetchedChunk, header: BatchHeader, error: ReplogError) -> None:
-        """Ends the reading of this partition in front of `header`; what was decoded before it is handed out first."""
+    def _stop_at(self, chunk: FetchedChunk, offset: int, error: ReplogError) -> None:
+        """Ends the reading of this partition in front of `offset`; what was decoded before it is handed out first."""
         state = chunk.state
         dropped = [later for later in self._chunks if later.state is state and later is not chunk]
         self._chunks = deque(other for other in self._chunks if other.state is not state)
         del chunk.headers[chunk.decoded_count :]
         if len(chunk.headers) == chunk.next_index:
             dropped.append(chunk)
-        state.stop(max(state.position, header.base_offset), error.with_traceback(None))
+        state.stop(max(state.position, offset), error.with_traceback(None))
         for each in dropped:
             self._release(each)
         self._on_trouble()

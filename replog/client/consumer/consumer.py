@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Never, Self, get_args
+from typing import Generic, Never, Self, get_args
 
 from replog.client.arguments import (
     numbers_by_partition,
@@ -38,7 +38,9 @@ from replog.client.consumer.start import Start, check_start, is_offset, start_po
 from replog.client.home_loop import require_loop
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
-from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.client.typed_records import OnUndecodable, RecordDecoder
+from replog.client.types import ConsumerRecord, FetchedBatches, K, TopicPartition, V
+from replog.codecs import ValueCodec
 from replog.coordinator.offsets.requests import CommittedOffset
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.errors.choices import require_at_least, require_choice, require_kind
@@ -52,7 +54,7 @@ POLL_TIMEOUT_MS = 1_000
 _DEFAULTS = FetchSettings()
 
 
-class Consumer(ConsumerPositions):
+class Consumer(ConsumerPositions, Generic[K, V]):
     """Reads topics as a member of a group, or the partitions it is assigned.
 
     ::
@@ -70,6 +72,9 @@ class Consumer(ConsumerPositions):
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
+        key, value: What keys and values are: bytes, or what `replog.codecs` decodes them to (docs/RECORDS.md).
+        on_undecodable: What to do about a record that a codec cannot decode: "raise" RecordDecodeError and stay in front of it, or
+            "skip" it, counted by `undecodable_count` and told to the log.
         group_id: The group whose member this consumer is once it subscribes.
         group_instance_id: The name of a static member: one that restarts within its session has its partitions again.
         auto_offset_reset: What to do when a position does not exist in the log (any more), or a group has committed
@@ -98,6 +103,9 @@ class Consumer(ConsumerPositions):
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
+        value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
+        on_undecodable: OnUndecodable = "raise",
         group_id: str | None = None,
         group_instance_id: str | None = None,
         auto_offset_reset: OffsetReset = "raise",
@@ -120,6 +128,8 @@ class Consumer(ConsumerPositions):
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
         require_kind("client.rack", client_rack, str)
+        require_choice("on.undecodable", on_undecodable, get_args(OnUndecodable))
+        self._decoder = RecordDecoder.of(key, value, is_skipping=on_undecodable == "skip", next_step=_how_to_pass)
         settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,
@@ -146,7 +156,9 @@ class Consumer(ConsumerPositions):
             )
         self._connect_timeout_ms = connect_timeout_ms
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
-        self._reader = PartitionReader(self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack)
+        self._reader = PartitionReader(
+            self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack, decoder=self._decoder
+        )
         self._group: GroupReading | None = None
         self._held_back: Callable[[], Mapping[TopicPartition, int]] | None = None  # set by the client without async
         self._ending = Ending(self._release)
@@ -275,19 +287,26 @@ class Consumer(ConsumerPositions):
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
+    @property
+    def undecodable_count(self) -> int:
+        """The number of records that were left out because a codec could not decode them, each time that they were read."""
+        return 0 if self._decoder is None else self._decoder.skipped_count
+
     def __aiter__(self) -> Self:
         """Returns itself.  Raises: InvalidRequestError: It belongs to another event loop."""
         if self._view.home.loop is not None:
             require_loop(self._view.home.loop)
         return self
 
-    async def __anext__(self) -> ConsumerRecord:
+    async def __anext__(self) -> ConsumerRecord[K, V]:
         """Returns the next record of any assigned partition; waits for one.
 
         Raises:
             OffsetOutOfRangeError: A position does not exist and `auto_offset_reset` is "raise"; `seek` mends it.
             LogTruncatedError: Records that were read were lost in an unclean election, likewise.
             CorruptRecordError: What a broker sent is damaged.
+            RecordDecodeError: A codec cannot decode the next record of a partition, and `on_undecodable` is "raise": all before it
+                was handed out, and each read raises this again until a `seek` past it.
             UnknownTopicOrPartitionError: A topic was deleted.
             InvalidRequestError: No partition is assigned.
         """
@@ -306,7 +325,7 @@ class Consumer(ConsumerPositions):
 
     async def poll(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         """Returns records, at most `max_records` (1 or more); waits up to `timeout_ms` for the first.  Raises: As `__anext__`.
 
         A call that raises or is cancelled has handed out nothing and moved no position.
@@ -326,16 +345,16 @@ class Consumer(ConsumerPositions):
         group.hand_out_all(found)
         return found
 
-    async def getone(self) -> ConsumerRecord:
+    async def getone(self) -> ConsumerRecord[K, V]:
         """Returns the next record as a loop over the consumer does; waits for one.  Raises: As `__anext__`."""
         self._reader.raise_if_closed()  # what is decoded already would be handed out in any event loop
         return await self.__anext__()
 
     async def getmany(
         self, *, timeout_ms: int = 0, max_records: int = POLL_RECORDS_MAX
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Returns what `poll` does, by partition."""
-        found: dict[TopicPartition, list[ConsumerRecord]] = {}
+        found: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
         for record in await self.poll(max_records, timeout_ms):
             found.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         return found
@@ -343,7 +362,7 @@ class Consumer(ConsumerPositions):
     async def fetch_batches(self, timeout_ms: int = POLL_TIMEOUT_MS) -> list[FetchedBatches]:
         """Returns everything that is fetched ahead, undecoded; waits up to `timeout_ms` for the first piece.
 
-        For readers that decode columns by themselves.  Control batches are left in.  Raises: As `__anext__`, and as
+        For readers that decode columns by themselves: codecs have no part in it.  Control batches are left in.  Raises: As `__anext__`, and as
         there, a call that raises or is cancelled has moved no position.
         """
         reader, group = self._reader, self._group
@@ -504,3 +523,11 @@ class Consumer(ConsumerPositions):
             return self._group
         self._reader.raise_if_closed()
         raise InvalidRequestError("this consumer is not subscribed; call subscribe first")
+
+
+def _how_to_pass(record: ConsumerRecord) -> str:
+    return (
+        "The consumer stays in front of it. Look at the error's record, then go on behind it by "
+        f'seek(("{record.topic}", {record.partition}), {record.offset + 1}); or leave out what cannot be decoded by '
+        'on_undecodable="skip"'
+    )

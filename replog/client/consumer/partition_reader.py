@@ -16,12 +16,14 @@ from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
 from replog.client.consumer.start import offsets_at
+from replog.client.typed_records import RecordDecoder
 from replog.client.types import TopicPartition
 from replog.errors import (
     BrokerClosedError,
     InvalidRequestError,
     ReplogError,
     RequestTimedOutError,
+    RetriableError,
     UnknownTopicOrPartitionError,
     raised_anew,
 )
@@ -49,6 +51,7 @@ class PartitionReader:
         settings: How records are fetched.
         reset_policy: What to do where a position does not exist in the log.
         client_rack: The rack that the consumer is in; empty: it reads from leaders.
+        decoder: What decodes keys and values; None: they are bytes.
 
     Attributes:
         states: The partitions that are read.
@@ -60,7 +63,13 @@ class PartitionReader:
     """
 
     def __init__(
-        self, view: ClusterView, settings: FetchSettings, *, reset_policy: OffsetReset, client_rack: str
+        self,
+        view: ClusterView,
+        settings: FetchSettings,
+        *,
+        reset_policy: OffsetReset,
+        client_rack: str,
+        decoder: RecordDecoder | None = None,
     ) -> None:
         self.states: dict[TopicPartition, PartitionFetch] = {}
         self.wake = asyncio.Event()
@@ -72,7 +81,7 @@ class PartitionReader:
         self._fetchers = FetcherPool(
             view, settings, client_rack=client_rack, on_chunk=self._take_in, on_trouble=self._handle_trouble
         )
-        self.backlog = Backlog(self._fetchers.release, self._handle_trouble)
+        self.backlog = Backlog(self._fetchers.release, self._handle_trouble, decoder)
         self._has_trouble = False
         self._wants: Callable[[str], bool] = _everything
         self._tells_deletions = True
@@ -185,7 +194,12 @@ class PartitionReader:
                 return  # trouble is told by the next call, once what there is has been handed out
             if not backlog.has_records and not await self.wait_for_chunk(deadline_s):
                 return
-            await self._decode_next()
+            try:
+                await self._decode_next()
+            except (RetriableError, MemoryError):  # a codec's; what is decoded is handed out first
+                if not backlog.has_records:
+                    raise
+                return
 
     async def _decode_next(self) -> None:
         self._bytes_since_yield += self.backlog.decode_next()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import index
-from typing import Literal, SupportsIndex, get_args
+from typing import Any, Literal, SupportsIndex, get_args
 
 from replog.client.arguments import partition_of
 from replog.client.cluster.leader_calls import first_few
@@ -89,7 +89,7 @@ async def offsets_at(
     return {partition: answer.offset for partition, answer in found.items()}
 
 
-def first_offsets(found: Iterable[ConsumerRecord | FetchedBatches]) -> dict[TopicPartition, int]:
+def first_offsets(found: Iterable[ConsumerRecord[Any, Any] | FetchedBatches]) -> dict[TopicPartition, int]:
     """Returns the lowest offset of each partition: where to read on, had nothing of `found` been handed out."""
     offsets: dict[TopicPartition, int] = {}
     topic, number, lowest = "", -1, 0

@@ -18,9 +18,10 @@ from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import Partitioner, partition_of_key
 from replog.client.producer.router import TopicQueues
+from replog.client.types import K, V
 from replog.records import HEADER_BYTES, RecordInput, batch_bytes_bound
 
-RecordLike: TypeAlias = bytes | tuple[bytes | None, bytes | None] | None
+RecordLike: TypeAlias = V | tuple[V | None, K | None] | None
 """What `send_many` takes for one record: a value, or a (value, key) pair."""
 
 ValueKey: TypeAlias = tuple[bytes | None, bytes | None]

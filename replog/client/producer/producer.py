@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Never, Self
+from typing import Any, Generic, Never, Self
 
 from replog.client.arguments import (
     headers_bytes_bound,
@@ -44,6 +44,9 @@ from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, 
 from replog.client.producer.router import Router, TopicQueues, lost_text
 from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
+from replog.client.typed_records import RecordEncoder
+from replog.client.types import K, V
+from replog.codecs import ValueCodec
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.host.forks import raise_if_carried, tell_at_fork
 from replog.records import HEADER_BYTES, Appender, Buffer, CodecName, Columns, Header, batch_bytes_bound
@@ -70,7 +73,7 @@ DEFAULTS = ProducerConfig()
 _log = logging.getLogger(__name__)
 
 
-class Producer:
+class Producer(Generic[K, V]):
     """Writes records; idempotent and `acks="all"` by default.
 
     ::
@@ -86,6 +89,7 @@ class Producer:
 
     Args:
         bootstrap_servers: "host:port,host:port" or a sequence of them.
+        key, value: What keys and values are: bytes, or what `replog.codecs` makes bytes of (docs/RECORDS.md).
         client_id: The name of this client in the brokers' logs.
         partitioner: The object that chooses partitions for records that name none; None: one that does as Kafka does.
         transport: The way to the brokers; None: TCP.
@@ -100,6 +104,8 @@ class Producer:
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
+        value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
         acks: Acks = "all",
         enable_idempotence: bool | None = None,
         batch_size_bytes: int = DEFAULTS.batch_size_bytes,
@@ -158,7 +164,9 @@ class Producer:
             overhead_bytes=RECORD_BYTES_BOUND,
             topics=self._router.open_batches,
         )
-        self._append = self._appender.append
+        self._encoder = RecordEncoder.of(key, value)
+        append = self._appender.append
+        self._append: Callable[..., Delivery | None] = append if self._encoder is None else self._encoder.before(append)
         self._topics = self._router.topics
         self._max_request_bytes = self.config.max_request_bytes
         self._chunk_bytes_max = _chunk_bytes_max(self.config)
@@ -277,8 +285,8 @@ class Producer:
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: V | None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = NO_HEADERS,
@@ -299,6 +307,7 @@ class Producer:
 
         Raises:
             RecordTooLargeError: The record is larger than `max_request_bytes`; nothing was sent.
+            RecordEncodeError: A codec cannot encode the key or the value; nothing was sent.
             UnknownTopicOrPartitionError: There is no such topic or partition, also after the wait for a new one.
             InvalidRecordError: The timestamp is neither a time since 1970 nor -1 for none, or a header name is not
                 valid Unicode.
@@ -307,18 +316,21 @@ class Producer:
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:  # nearly always: all of the rest has to be looked at once in a batch or a turn
             return delivery
-        return await self._send(topic, value, key, partition, timestamp_ms, headers)
+        if self._encoder is None:
+            return await self._send(topic, value, key, partition, timestamp_ms, headers)
+        data, key_data = self._encoder.encode(topic, value, key)
+        return await self._send(topic, data, key_data, partition, timestamp_ms, headers)
 
     async def _send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None,
+        value: Any,
+        key: Any,
         partition: int | None,
         timestamp_ms: int | None,
-        headers: Sequence[Header],
+        headers: Sequence[Header] = NO_HEADERS,
     ) -> Delivery:
-        """Sends one record, with a look at everything; see `send`."""
+        """Sends one record, whose value and key are encoded, with a look at everything; see `send`."""
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
@@ -351,7 +363,7 @@ class Producer:
     async def send_many(
         self,
         topic: str,
-        records: Iterable[RecordLike],
+        records: Iterable[RecordLike[V, K]],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -360,7 +372,8 @@ class Producer:
 
         Args:
             topic: The name of a topic that exists.
-            records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them.
+            records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them; a value that is a tuple by itself goes
+                into a pair.
             partition: The partition of all of them; None lets the partitioner choose for each.
             timestamp_ms: The time of all of them, milliseconds since 1970; None is now.
 
@@ -375,7 +388,7 @@ class Producer:
             require_whole("partition", partition)
         self._raise_if_closed()
         runs = Runs()
-        rest = iter(records)
+        rest: Iterator[Any] = iter(records) if self._encoder is None else self._encoder.encode_all(topic, records)
         while True:
             timestamp = self._now_ms() if timestamp_ms is None else timestamp_ms
             chunk = take_chunk(rest, timestamp, self._chunk_bytes_max)
@@ -384,14 +397,14 @@ class Producer:
             chunk.raise_error()
             if chunk.odd is not None:
                 value, key = chunk.odd
-                runs.add_one(await self.send(topic, value, key, partition, timestamp))
+                runs.add_one(await self._send(topic, value, key, partition, timestamp))
             elif chunk.is_last:
                 return runs.finish()
 
     async def _send_chunk(self, topic: str, chunk: Chunk, partition: int | None, runs: Runs) -> None:
         if partition is None and type(self._partitioner) is not DefaultPartitioner:  # it is asked once a record
             for timestamp, key, value, _ in chunk.rows:
-                runs.add_one(await self.send(topic, value, key, None, timestamp))
+                runs.add_one(await self._send(topic, value, key, None, timestamp))
             return
         queues, reserved_bytes = await self._room_for(topic, partition, chunk.size_bytes)
         try:
@@ -409,7 +422,7 @@ class Producer:
         partitions: Buffer | None = None,
         timestamp_ms: int | None = None,
     ) -> BulkDelivery:
-        """Puts each row of `columns` into a batch, as `send_many` does, without an object per record.
+        """Puts each row of `columns` into a batch, as `send_many` does, without an object per record; codecs have no part in it.
 
         Args:
             topic: The name of a topic that exists.

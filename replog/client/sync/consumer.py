@@ -13,7 +13,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 from replog.client.arguments import partition_of, require_max_records
 from replog.client.consumer.consumer import POLL_RECORDS_MAX, POLL_TIMEOUT_MS, Consumer
@@ -23,17 +23,18 @@ from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS
 from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
 from replog.client.sync.loop_thread import SyncClient, made_like, without_async
-from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.client.typed_records import Typed
+from replog.client.types import ConsumerRecord, FetchedBatches, K, TopicPartition, V
 from replog.errors import BrokerClosedError, InvalidRequestError
 
 T = TypeVar("T")
-Found = Sequence[ConsumerRecord] | Sequence[FetchedBatches]
+Found = Sequence[Typed] | Sequence[FetchedBatches]
 HeldBack = dict[TopicPartition, int]
 _DEFAULTS = FetchSettings()
 _NONE: Final[frozenset[TopicPartition]] = frozenset()
 
 
-class SyncConsumer(SyncClient[Consumer]):
+class SyncConsumer(SyncClient[Consumer[K, V]], Generic[K, V]):
     """`Consumer` without async; arguments and errors are the same.  One thread at a time may use it.
 
     ::
@@ -48,18 +49,18 @@ class SyncConsumer(SyncClient[Consumer]):
     """
 
     @made_like(Consumer)
-    def __init__(self, client: Consumer) -> None:
+    def __init__(self, client: Consumer[K, V]) -> None:
         super().__init__(client)
         self._turn = asyncio.Lock()  # in the loop: an interrupted call ends before the next one begins
         self._offer: Found = ()  # set in the loop's thread, taken in the caller's
-        self._left: list[ConsumerRecord] = []  # polled for an iteration and not handed out, last first
+        self._left: list[ConsumerRecord[K, V]] = []  # polled for an iteration and not handed out, last first
         self._in_hand: Found = ()  # the record of a loop, or what was read last
         self._client._held_back = _held_weakly(weakref.WeakMethod(self._held_back))  # noqa: SLF001 -- both are one
         self._is_settled = True
         self._reading_thread: int | None = None  # which waits for records; None: none does
 
     @property
-    def in_loop(self) -> Consumer:
+    def in_loop(self) -> Consumer[K, V]:
         """The consumer in the loop's thread, for listeners alone: ``await consumer.in_loop.commit()``."""
         return self._client
 
@@ -215,7 +216,14 @@ class SyncConsumer(SyncClient[Consumer]):
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
-    def poll(self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS) -> list[ConsumerRecord]:
+    @property
+    def undecodable_count(self) -> int:
+        """The number of records that were left out, as `Consumer.undecodable_count` is."""
+        return self._client.undecodable_count
+
+    def poll(
+        self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
+    ) -> list[ConsumerRecord[K, V]]:
         """Returns up to `max_records` records, as `Consumer.poll` does.
 
         What a loop over the consumer that was left had not got comes first, and by itself.
@@ -226,16 +234,16 @@ class SyncConsumer(SyncClient[Consumer]):
         del self._left[rest:]
         return found
 
-    def getone(self) -> ConsumerRecord:
+    def getone(self) -> ConsumerRecord[K, V]:
         """Returns the next record as a loop over the consumer does."""
         return self.__next__()  # behind `next`, a function of C, an interrupt could come
 
     def getmany(
         self, *, timeout_ms: int = 0, max_records: int = POLL_RECORDS_MAX
-    ) -> dict[TopicPartition, list[ConsumerRecord]]:
+    ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
         """Returns what `poll` does, by partition."""
         found = self._ahead(max_records, timeout_ms)
-        by_partition: dict[TopicPartition, list[ConsumerRecord]] = {}
+        by_partition: dict[TopicPartition, list[ConsumerRecord[K, V]]] = {}
         for record in found:
             by_partition.setdefault(TopicPartition(record.topic, record.partition), []).append(record)
         rest = len(self._left) - len(found)
@@ -255,7 +263,7 @@ class SyncConsumer(SyncClient[Consumer]):
     def __iter__(self) -> Self:
         return self
 
-    def __next__(self) -> ConsumerRecord:
+    def __next__(self) -> ConsumerRecord[K, V]:
         """Returns the next record of any assigned partition, as `Consumer.__anext__` does; waits for one.
 
         An interrupted loop is gone on with by another one, or by `next`.
@@ -270,7 +278,7 @@ class SyncConsumer(SyncClient[Consumer]):
         del self._left[-1]
         return record
 
-    def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord]:
+    def _ahead(self, max_records: int, timeout_ms: int) -> list[ConsumerRecord[K, V]]:
         """Returns up to `max_records` records that wait for whoever takes them from `_left`; reads where there are none."""
         max_records = require_max_records(max_records)
         self._settle()
@@ -282,7 +290,7 @@ class SyncConsumer(SyncClient[Consumer]):
 
     async def _poll_reversed(
         self, max_records: int = POLL_RECORDS_MAX, timeout_ms: int = POLL_TIMEOUT_MS
-    ) -> list[ConsumerRecord]:
+    ) -> list[ConsumerRecord[K, V]]:
         return (await self._client.poll(max_records, timeout_ms))[::-1]
 
     # ---- offers ----------------------------------------------------------------------------------------------------
@@ -331,7 +339,7 @@ class SyncConsumer(SyncClient[Consumer]):
         """Counts what the caller has not got of partitions, None: of all, as not handed out; in the loop's thread."""
         left = self._left
         if partitions is None:
-            going, staying = left, list[ConsumerRecord]()
+            going, staying = left, list[ConsumerRecord[K, V]]()
         else:
             going = [each for each in left if (each.topic, each.partition) in partitions]
             staying = [each for each in left if (each.topic, each.partition) not in partitions] if going else left

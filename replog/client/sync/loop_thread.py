@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 T = TypeVar("T")
 P = ParamSpec("P")
-Client = TypeVar("Client", bound="Admin | Producer | Consumer")
+Client = TypeVar("Client", bound="Admin | Producer[Any, Any] | Consumer[Any, Any]")
 
 _CLOSED_TEXT = "this client was closed; make a new one"
 

@@ -9,7 +9,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from replog.client.arguments import require_records
 from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
@@ -17,7 +17,7 @@ from replog.client.producer.bulk import RecordLike
 from replog.client.producer.producer import NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
 from replog.client.sync.loop_thread import LoopThread, SyncClient, made_like, without_async
-from replog.client.types import DeliveredRange, RecordMetadata
+from replog.client.types import DeliveredRange, K, RecordMetadata, V
 from replog.errors import BrokerClosedError
 from replog.records import Buffer, Columns, Header
 
@@ -30,7 +30,7 @@ EXIT_FLUSH_S = 5.0
 class SyncDelivery:
     """The outcome of one record; `result()` waits for it."""
 
-    def __init__(self, client: SyncProducer, delivery: Delivery) -> None:
+    def __init__(self, client: SyncProducer[Any, Any], delivery: Delivery) -> None:
         self._client = client
         self._delivery = delivery
 
@@ -46,7 +46,7 @@ class SyncDelivery:
 class SyncBulkDelivery:
     """The outcome of one `send_many`; `result()` waits for it."""
 
-    def __init__(self, client: SyncProducer, delivery: BulkDelivery) -> None:
+    def __init__(self, client: SyncProducer[Any, Any], delivery: BulkDelivery) -> None:
         self._client = client
         self._delivery = delivery
 
@@ -64,7 +64,7 @@ class SyncBulkDelivery:
         return self._delivery.acknowledged_count
 
 
-class SyncProducer(SyncClient[Producer]):
+class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
     """`Producer` without async.  Each `send` crosses a thread (about 0.1 ms): prefer `send_many` for speed.
 
     One that nobody closes is flushed at the end of the process, for as long as `EXIT_FLUSH_S`; what is left then is told on
@@ -72,7 +72,7 @@ class SyncProducer(SyncClient[Producer]):
     """
 
     @made_like(Producer)
-    def __init__(self, client: Producer) -> None:
+    def __init__(self, client: Producer[K, V]) -> None:
         super().__init__(client)
 
     start = without_async(Producer.start)
@@ -84,8 +84,8 @@ class SyncProducer(SyncClient[Producer]):
     def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: V | None,
+        key: K | None = None,
         partition: int | None = None,
         timestamp_ms: int | None = None,
         headers: Sequence[Header] = NO_HEADERS,
@@ -97,7 +97,7 @@ class SyncProducer(SyncClient[Producer]):
     def send_many(
         self,
         topic: str,
-        records: Iterable[RecordLike],
+        records: Iterable[RecordLike[V, K]],
         *,
         partition: int | None = None,
         timestamp_ms: int | None = None,

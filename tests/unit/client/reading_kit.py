@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fake_cluster import FakeCluster
 
@@ -42,12 +43,14 @@ class Account:
         self.end_offset = end_offset
         self.next_offsets = dict.fromkeys(partitions, FIRST_OFFSET)
 
-    def seek(self, consumer: Consumer | SyncConsumer, partition: TopicPartition, offset: int) -> None:
+    def seek(
+        self, consumer: Consumer[Any, Any] | SyncConsumer[Any, Any], partition: TopicPartition, offset: int
+    ) -> None:
         """Goes there, the consumer and the account."""
         consumer.seek(partition, offset)
         self.next_offsets[partition] = offset
 
-    def take(self, found: Sequence[ConsumerRecord | FetchedBatches]) -> None:
+    def take(self, found: Sequence[ConsumerRecord[Any, Any] | FetchedBatches]) -> None:
         """What a reader handed out."""
         for one in found:
             if isinstance(one, FetchedBatches):

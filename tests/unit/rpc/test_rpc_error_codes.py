@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from replog import errors
+from replog.client import ConsumerRecord
 from replog.errors import ErrorCode, ReplogError
 from replog.errors.from_code import error_code_of, error_from_code
+from replog.records import TimestampType
 from replog.rpc.transport import ConnectionLostError
 
 
@@ -33,6 +35,8 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
     errors.CommitStaleError: errors.StaleMemberEpochError,  # local: made by the member
     errors.HandlerFailedError: ReplogError,  # local: a worker ends
+    errors.RecordDecodeError: ReplogError,  # local: so are codecs
+    errors.RecordEncodeError: errors.InvalidRequestError,
     errors.NoOffsetError: errors.InvalidRequestError,  # local, too
     errors.RecreatedTopicError: errors.InvalidRequestError,
 }
@@ -45,6 +49,8 @@ def make(cls: type[ReplogError]) -> ReplogError:
         return cls("path", 5, "reason")
     if issubclass(cls, errors.CorruptCheckpointError):
         return cls("path", 5, "reason")
+    if issubclass(cls, errors.RecordDecodeError):
+        return cls("reason", ConsumerRecord("t", 0, 0, 0, TimestampType.CREATE_TIME, None, b"", ()))
     return cls("reason")
 
 
