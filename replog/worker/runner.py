@@ -8,12 +8,22 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
+from replog.client.types import K, V
+from replog.codecs import ValueCodec
 from replog.worker.worker import Handler, Worker
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def run(handler: Handler, topics: str | Iterable[str], *, group: str, **settings: Any) -> None:
+def run(
+    handler: Handler[K, V],
+    topics: str | Iterable[str],
+    *,
+    group: str,
+    key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
+    value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
+    **settings: Any,
+) -> None:
     """Hands the records of topics to `handler` until the process is told to end (SIGTERM, or Ctrl-C).
 
     Then handlers that run have `drain_timeout_ms`, what is done is committed, and the call returns.  A second signal ends it at once.
@@ -22,17 +32,18 @@ def run(handler: Handler, topics: str | Iterable[str], *, group: str, **settings
         handler: What handles a record; `async` or not.
         topics: The topics.
         group: The name of the group; workers with the same one share the partitions.
+        key, value: What keys and values are: bytes, or what `replog.codecs` decodes them to.
         settings: Further arguments of `Worker`, such as `bootstrap_servers`, `concurrency` or `dead_letter_topic`.
 
     Raises:
         KeyboardInterrupt: A second signal came.
         ReplogError: As `Worker.run`.
     """
-    asyncio.run(_run(handler, topics, group, settings))
+    asyncio.run(_run(handler, topics, {**settings, "group": group, "key": key, "value": value}))
 
 
-async def _run(handler: Handler, topics: str | Iterable[str], group: str, settings: dict[str, Any]) -> None:
-    worker = Worker(handler, topics, group=group, **settings)
+async def _run(handler: Handler[Any, Any], topics: str | Iterable[str], settings: dict[str, Any]) -> None:
+    worker = Worker[Any, Any](handler, topics, **settings)
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     signals_count = 0

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import Any, Final, Generic, Literal, Never, TypeAlias, cast, get_args
 
 from replog.client.arguments import require_text, texts_of
 from replog.client.backoff import Backoff
@@ -24,25 +24,32 @@ from replog.client.consumer.consumer import Consumer
 from replog.client.consumer.group_settings import MAX_POLL_INTERVAL_MS, AssignmentListener
 from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
 from replog.client.producer.producer import Producer
-from replog.client.types import ConsumerRecord, TopicPartition
+from replog.client.settings import refuse_unknown
+from replog.client.typed_records import RecordDecoder
+from replog.client.types import ConsumerRecord, K, TopicPartition, V
+from replog.codecs import ValueCodec
 from replog.errors import (
     CommitStaleError,
     ConfigError,
     HandlerFailedError,
     InvalidRequestError,
+    RecordDecodeError,
     ReplogError,
     RetriableError,
 )
 from replog.errors.choices import require_at_least, require_choice, require_kind
+from replog.errors.texts import error_text
 from replog.worker.assigned import Assigned
-from replog.worker.dead_letters import DeadLetter, error_text, own_headers
+from replog.worker.dead_letters import DeadLetter, own_headers
 from replog.worker.threads import DaemonThreads
 
-Handler: TypeAlias = Callable[[ConsumerRecord], Awaitable[object]] | Callable[[ConsumerRecord], object]
+Handler: TypeAlias = Callable[[ConsumerRecord[K, V]], Awaitable[object]] | Callable[[ConsumerRecord[K, V]], object]
 """What handles a record.  A function that is not `async` runs in a thread.  It is done with the record when it returns, or when
 what it returns to be awaited has ended."""
 
 Order: TypeAlias = Literal["partition", "key"]
+
+Undecodable: TypeAlias = Literal["raise", "skip", "dead_letter"]
 
 _Lane: TypeAlias = tuple[TopicPartition, bytes | None]
 
@@ -74,17 +81,22 @@ DRAIN_MS: Final = 20_000
 _log = logging.getLogger(__name__)
 
 
-class Worker:
+class Worker(Generic[K, V]):
     """A member of a group that hands each record to a handler.
 
     Every record is handled at least once.  One whose handler raises is handled again, after a pause that doubles; when it has failed
     `retries` times more, it goes to the topic of dead letters, or the worker ends with the error and the record stays to be done.
+    A record that a codec cannot decode is not handled, and not tried again.
 
     Args:
         handler: What handles a record; `async` or not.
         topics: The topics.
         group: The name of the group; workers with the same one share the partitions.
         bootstrap_servers: The brokers to ask first.
+        key, value: What keys and values are: bytes, or what `replog.codecs` decodes them to.
+        on_undecodable: What to do about a record that a codec cannot decode: "dead_letter": it goes there at once, as the bytes that it
+            is; "raise": the worker ends with RecordDecodeError; "skip": it is left out, counted and told to the log.  None: the first
+            where there is a `dead_letter_topic`, else the second.
         concurrency: The most records that are handled at the same time.
         order: "partition": the records of a partition are handled one after the other; "key": those of a partition with the same key
             are, and records without a key in any order.
@@ -101,11 +113,14 @@ class Worker:
 
     def __init__(
         self,
-        handler: Handler,
+        handler: Handler[K, V],
         topics: str | Iterable[str],
         *,
         group: str,
         bootstrap_servers: str | Sequence[str] = "127.0.0.1:9092",
+        key: type[K] | ValueCodec[K] = bytes,  # type: ignore[assignment]  # which is K where nobody says another one
+        value: type[V] | ValueCodec[V] = bytes,  # type: ignore[assignment]  # likewise
+        on_undecodable: Undecodable | None = None,
         concurrency: int = 1,
         order: Order = "partition",
         retries: int = RETRIES,
@@ -113,7 +128,9 @@ class Worker:
         dead_letter_topic: str | None = None,
         drain_timeout_ms: int = DRAIN_MS,
         consumer_settings: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(type(self), unknown)
         _check_handler(handler)
         require_text("group", group)
         require_at_least("concurrency", concurrency, 1, 10_000)
@@ -131,7 +148,11 @@ class Worker:
                     "dead.letter.topic is one of the topics: what fails would come back at once",
                 )
         self._settings = _own_settings(consumer_settings or {})
-        self._handle = handler
+        self._on_undecodable = _undecodable_or_default(on_undecodable, dead_letter_topic)
+        self._decoder = RecordDecoder.of(key, value, is_skipping=False, next_step=_how_to_go_on)
+        self._handle: Callable[[ConsumerRecord], object] = cast("Handler", handler)
+        if self._decoder is not None:
+            self._handle = _decoding(self._decoder, handler)
         self._is_async = _is_async(handler)
         self._group = group
         self._servers = bootstrap_servers
@@ -311,6 +332,9 @@ class Worker:
                 error = await self._attempt(assigned, record)
                 if error is None:
                     return
+                if isinstance(error, RecordDecodeError) and error.record is record:  # not one of the handler's own
+                    await self._pass_over(assigned, record, error, attempts)
+                    return
                 attempts += 1
                 if attempts > self._retries:
                     await self._give_up(assigned, record, error, attempts)
@@ -353,6 +377,23 @@ class Worker:
                 assigned.end()
             assigned.finish(record.offset)
             return None
+
+    async def _pass_over(
+        self, assigned: Assigned, record: ConsumerRecord, error: RecordDecodeError, attempts: int
+    ) -> None:
+        """Passes a record that cannot be decoded as `on_undecodable` says.
+
+        Raises:
+            RecordDecodeError: It says that the worker ends.
+            ReplogError: As `_give_up`.
+        """
+        if self._on_undecodable == "dead_letter":
+            await self._give_up(assigned, record, error, attempts)
+            return
+        if self._on_undecodable == "raise" or self._decoder is None:
+            raise error
+        self._decoder.note_skipped(error)
+        assigned.finish(record.offset)
 
     async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int) -> None:
         """Writes a record to the topic of dead letters.
@@ -432,7 +473,7 @@ class Worker:
 class _Listener(AssignmentListener):
     """Tells a worker of partitions that go."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(self, worker: Worker[Any, Any]) -> None:
         self._worker = worker
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -444,11 +485,40 @@ class _Listener(AssignmentListener):
 
 def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings of a worker's consumer; raises ConfigError for one that is the worker's own business."""
-    if wrong := given.keys() & {"group_id", "enable_auto_commit", "bootstrap_servers"}:
+    if wrong := given.keys() & {
+        "group_id",
+        "enable_auto_commit",
+        "bootstrap_servers",
+        "key",
+        "value",
+        "on_undecodable",
+    }:
         raise ConfigError(
             "consumer.settings", min(wrong), f"consumer_settings has {min(wrong)}, which the worker sets itself"
         )
     return {"auto_offset_reset": "earliest", "max_poll_interval_ms": MAX_POLL_INTERVAL_MS, **given}
+
+
+def _undecodable_or_default(given: Undecodable | None, dead_letter_topic: str | None) -> Undecodable:
+    """Returns what to do about records that cannot be decoded.  Raises: ConfigError: There is no such thing, or no topic for it."""
+    if given is None:
+        return "raise" if dead_letter_topic is None else "dead_letter"
+    require_choice("on.undecodable", given, get_args(Undecodable))
+    if given == "dead_letter" and dead_letter_topic is None:
+        raise ConfigError("on.undecodable", given, 'on_undecodable is "dead_letter": name the dead_letter_topic, too')
+    return given
+
+
+def _how_to_go_on(_: ConsumerRecord) -> str:
+    return (
+        "The record is not committed. Mend the codec and start the worker again, which begins there; or give it a "
+        'dead_letter_topic, or on_undecodable="skip"'
+    )
+
+
+def _decoding(decoder: RecordDecoder, handler: Handler[Any, Any]) -> Callable[[ConsumerRecord], object]:
+    """Returns a handler of records that are not decoded: for each attempt the next one has values of its own."""
+    return lambda record: handler(decoder.decode(record))
 
 
 def _size(record: ConsumerRecord) -> int:

@@ -20,6 +20,7 @@ RUN_BY = {
     "docs/OPEN_LOG.md": "tests/unit/local/test_local_docs.py",
     "docs/OPERATIONS.md": "tests/unit/test_pages.py",
     "docs/PYTEST.md": "tests/cluster/test_pytest_page.py",
+    "docs/RECORDS.md": "tests/cluster/test_typed_records.py",
     "docs/SIMULATION.md": "tests/sim/test_simulation_page.py",
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
     "docs/TESTING.md": "tests/unit/test_pages.py",
