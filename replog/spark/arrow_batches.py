@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 from msgspec.structs import replace
 
+from replog.client.ranges.pieces import Encoded
 from replog.errors import InvalidRecordError, InvariantViolationError
 from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
 from replog.records.arrow import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
 from replog.spark.json_decoder.arrow import arrow_type
 from replog.spark.json_values import JsonValues
-from replog.spark.pieces import Encoded
 from replog.spark.schema import CORRUPT, HEADERS, MISFIT_COLUMNS, WHY, Column
 
 DECODE_BYTES = 4 << 20

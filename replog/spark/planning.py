@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.errors import ConfigError
 from replog.spark.options.table import TASKS_MAX
-from replog.spark.snapshot import OffsetRange, SizedRange
+from replog.spark.snapshot import SizedRange
 
 MERGE_FRACTION = 8
 """Ranges share a task up to this fraction of the wished size: few enough of them that idle cores find work."""

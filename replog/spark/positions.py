@@ -6,8 +6,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TypeGuard
 
-from msgspec import Struct
-
+from replog.client.ranges.bounds import Bounds
 from replog.client.types import TopicPartition
 from replog.errors import ConfigError, OffsetOutOfRangeError
 from replog.rpc.messages import ListOffsetsResult
@@ -15,20 +14,6 @@ from replog.spark.options.parsers import EARLIEST, LATEST, PartitionNumbers
 from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 
 _log = logging.getLogger(__name__)
-
-
-class Bounds(Struct, frozen=True):
-    """What one partition holds for readers, as the leader of an epoch says it."""
-
-    log_start_offset: int
-    high_watermark: int
-    leader_epoch: int
-
-    def __contains__(self, offset: int) -> bool:
-        return self.log_start_offset <= offset <= self.high_watermark
-
-    def clip(self, offset: int) -> int:
-        return min(max(offset, self.log_start_offset), self.high_watermark)
 
 
 def require_named(position: Position, partitions: Collection[TopicPartition]) -> None:

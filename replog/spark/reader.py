@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.spark.options import ReadOptions
 from replog.spark.planning import TaskSizes, plan_tasks
 from replog.spark.python_worker import tune_worker
 from replog.spark.schema import Column
-from replog.spark.snapshot import OffsetRange, PinnedOffsets
+from replog.spark.snapshot import PinnedOffsets
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from replog.spark.read_ahead import Stop
+    from replog.client.ranges.read_ahead import Stop
 
 
 class RangePartition(InputPartition):
@@ -56,7 +57,7 @@ class ReplogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads the task's records.  Spark makes up a partition without a value when there is no task at all."""
-        from replog.spark.read_ahead import read_ahead
+        from replog.client.ranges.read_ahead import read_ahead
 
         ranges: Sequence[OffsetRange] = partition.value or ()
         if ranges:

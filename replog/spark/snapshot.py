@@ -7,10 +7,9 @@ watermark of its time, and a high watermark is only taken from a leader that kno
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from uuid import UUID
 
@@ -19,8 +18,12 @@ from msgspec.structs import replace
 
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.leader_calls import first_few
-from replog.client.cluster.offsets import find_cuts, list_offset_results
+from replog.client.cluster.offsets import find_cuts
 from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
+from replog.client.ranges.bounds import Bounds, look_up_bounds, look_up_times
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.patience import PlanningPatience
+from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS
 from replog.client.types import TopicPartition
 from replog.errors import (
     ConfigError,
@@ -30,13 +33,10 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.topic_names import INTERNAL_TOPICS
-from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, Cut, ListOffsetsResult
+from replog.rpc.messages import Cut, ListOffsetsResult
 from replog.spark.options import ReadOptions, TopicChoice
-from replog.spark.patience import PlanningPatience
-from replog.spark.positions import Bounds, end_offset, require_named, start_offset, times_to_look_up
-
-CONNECT_TIMEOUT_MS = 5_000
-"""How long the first answer of a broker may take: with what Spark adds, a wrong port is told within ten seconds."""
+from replog.spark.positions import end_offset, require_named, start_offset, times_to_look_up
+from replog.spark.words import WORDS
 
 CUTS_TIMEOUT_MS = 5_000
 """How long leaders may take to tell where to cut: a plan that is less balanced is better than one that waits."""
@@ -45,30 +45,6 @@ CUTS_PARTITIONS_MAX = 1_000
 """Partitions of one such question; an answer has room for ten cuts of each, then."""
 
 _log = logging.getLogger(__name__)
-
-
-class OffsetRange(Struct, frozen=True):
-    """Offsets [start_offset, end_offset) of one partition, `end_offset` at most the high watermark.
-
-    The topic id tells a topic from a later one of the same name, the leader epoch its log from one that an unclean election
-    put in its place (`epochs`); -1: it is not known.  Metadata up to `metadata_offset` have shown the topic, so older ones do not
-    tell that it is gone; -1: it is not known.
-    """
-
-    topic: str
-    topic_id: UUID
-    partition: int
-    start_offset: int
-    end_offset: int
-    leader_epoch: int = -1
-    metadata_offset: int = -1
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition} [{self.start_offset}, {self.end_offset})"
-
-    @property
-    def offsets_count(self) -> int:
-        return self.end_offset - self.start_offset
 
 
 class SizedRange(Struct, frozen=True):
@@ -123,11 +99,11 @@ async def resolve_ranges(view: ClusterView, options: ReadOptions, now_ms: int) -
     partitions = chosen_partitions(view.image, options.chosen, topic_ids)
     require_named(options.starting, partitions)
     require_named(options.ending, partitions)
-    patience = PlanningPatience(view, options.poll_timeout_ms)
+    patience = PlanningPatience(view, options.poll_timeout_ms, WORDS)
     with _naming(options.chosen):
         bounds = await look_up_bounds(view, partitions, patience)
     first, last = [
-        await _look_up(view, times_to_look_up(position, partitions, now_ms), patience)
+        await look_up_times(view, times_to_look_up(position, partitions, now_ms), patience)
         for position in (options.starting, options.ending)
     ]
     for topic, topic_id in topic_ids.items():
@@ -231,34 +207,6 @@ def chosen_partitions(image: ClusterImage, chosen: TopicChoice, topics: Iterable
         for topic in topics
         for partition in sorted(image.topics[topic].partitions, key=lambda partition: partition.partition_id)
     ]
-
-
-async def look_up_bounds(
-    view: ClusterView, partitions: Collection[TopicPartition], patience: PlanningPatience
-) -> dict[TopicPartition, Bounds]:
-    """Asks the leaders where each partition begins and ends.
-
-    The two are asked for side by side: a log start above the high watermark, which was moved up meanwhile, is cut down to it.
-
-    Raises:
-        UnknownTopicOrPartitionError: A partition does not exist.
-        RequestTimedOutError: Some partition has nobody that tells its offsets in time.
-    """
-    starts, ends = await asyncio.gather(
-        *(
-            _look_up(view, dict.fromkeys(partitions, which), patience)
-            for which in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-        )
-    )
-    return {p: Bounds(min(starts[p].offset, ends[p].offset), ends[p].offset, ends[p].leader_epoch) for p in partitions}
-
-
-async def _look_up(
-    view: ClusterView, timestamps: Mapping[TopicPartition, int], patience: PlanningPatience
-) -> dict[TopicPartition, ListOffsetsResult]:
-    if not timestamps:
-        return {}
-    return await list_offset_results(view, timestamps, timeout_ms=patience.timeout_ms, give_up=patience.give_up)
 
 
 def _range(

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from replog.client.ranges.transport import ReadTransport
 from replog.errors import ConfigError
 from replog.spark.options.positions import Position
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
-from replog.spark.transport import ReadTransport
 
 
 class TopicChoice(Struct, frozen=True):

@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from replog.client import BulkDelivery, Producer
+from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS
 from replog.errors import ReplogError
 from replog.spark.options.writing import WriteOptions, in_options
 from replog.spark.python_worker import tune_worker
 from replog.spark.sink.columns import TopicRows, pieces
 from replog.spark.sink.outcome import TaskAttempt, TaskWritten
-from replog.spark.snapshot import CONNECT_TIMEOUT_MS
 from replog.spark.worker_client import CLIENT_ID, loop_thread
 
 if TYPE_CHECKING:

@@ -9,11 +9,12 @@ from uuid import UUID
 
 from replog.client.cluster.offsets import epoch_ends
 from replog.client.cluster.view import ClusterView
+from replog.client.ranges.bounds import look_up_bounds
+from replog.client.ranges.patience import STALL_TIMEOUT_MS, PlanningPatience
 from replog.client.types import EpochEndOffset, TopicPartition
 from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
-from replog.spark.patience import STALL_TIMEOUT_MS, PlanningPatience
-from replog.spark.snapshot import look_up_bounds
 from replog.spark.stream.changes import LogBounds
+from replog.spark.words import WORDS
 
 R = TypeVar("R")
 
@@ -31,7 +32,7 @@ async def ask_bounds(
         RequestTimedOutError: Some partition has nobody that tells its bounds in time (`PlanningPatience`).
     """
     before = _topic_ids(view, partitions)
-    found = await look_up_bounds(view, partitions, PlanningPatience(view, poll_timeout_ms))
+    found = await look_up_bounds(view, partitions, PlanningPatience(view, poll_timeout_ms, WORDS))
     after = _topic_ids(view, partitions)
     return {
         partition: LogBounds(after[partition], each.log_start_offset, each.high_watermark, each.leader_epoch)
@@ -75,7 +76,7 @@ async def ask_epoch_ends(
     Raises:
         RequestTimedOutError: Some partition has nobody that tells the end in time (`PlanningPatience`).
     """
-    patience = PlanningPatience(view, poll_timeout_ms)
+    patience = PlanningPatience(view, poll_timeout_ms, WORDS)
 
     async def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, EpochEndOffset | None]:
         wanted = {partition: epochs[partition] for partition in partitions}

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.client.types import TopicPartition
 from replog.errors import (
     ConfigError,
@@ -21,7 +22,7 @@ from replog.errors import (
     raised_anew,
 )
 from replog.spark.options import Limits
-from replog.spark.snapshot import OffsetRange, SizedRange
+from replog.spark.snapshot import SizedRange
 from replog.spark.stream.admission import UNKNOWN_OFFSET_BYTES, admitted_ends, wait_ms
 from replog.spark.stream.changes import (
     HOW_TO_GO_ON,

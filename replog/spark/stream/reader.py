@@ -16,11 +16,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.spark.options import StreamOptions
 from replog.spark.planning import TaskSizes, plan_tasks
 from replog.spark.reader import RangePartition, ReplogReader
 from replog.spark.schema import Column
-from replog.spark.snapshot import OffsetRange, PinnedOffsets
+from replog.spark.snapshot import PinnedOffsets
 
 if TYPE_CHECKING:
     import pyarrow as pa

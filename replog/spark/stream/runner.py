@@ -11,16 +11,18 @@ from contextlib import suppress
 
 from replog.client.cluster.image import ClusterImage
 from replog.client.cluster.view import ClusterView
+from replog.client.ranges.range_client import CLOSE_TIMEOUT_S, CONNECT_TIMEOUT_MS, unreachable
 from replog.client.types import TopicPartition
 from replog.errors import BrokerClosedError, RequestTimedOutError, UnknownTopicOrPartitionError
 from replog.spark.options import StreamOptions, TopicChoice
-from replog.spark.snapshot import CONNECT_TIMEOUT_MS, chosen_partitions, chosen_topics, resolve_ranges
+from replog.spark.snapshot import chosen_partitions, chosen_topics, resolve_ranges
 from replog.spark.stream.asking import ask_epoch_ends, await_metadata
 from replog.spark.stream.changes import Known
 from replog.spark.stream.group_offsets import StreamGroup
 from replog.spark.stream.keeper import BoundsKeeper
 from replog.spark.stream.offset import Place, Places
-from replog.spark.worker_client import CLIENT_ID, CLOSE_TIMEOUT_S, loop_thread, unreachable
+from replog.spark.words import WORDS
+from replog.spark.worker_client import CLIENT_ID, loop_thread
 
 
 class StreamRunner:
@@ -87,7 +89,7 @@ class StreamRunner:
             await self._end(view, keeper)
             if view.cluster_id:
                 raise
-            raise unreachable(options.bootstrap_servers, error) from None
+            raise unreachable(options.bootstrap_servers, error, WORDS) from None
         except BaseException:
             await self._end(view, keeper)
             raise

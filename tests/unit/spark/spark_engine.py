@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from replog.spark.snapshot import OffsetRange
+from replog.client.ranges.offset_range import OffsetRange
 from replog.spark.stream.reader import ReplogStreamReader
 
 

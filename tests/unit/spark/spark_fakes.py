@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from replog.client import ClusterView
+from replog.client.ranges.offset_range import OffsetRange
 from replog.records import encode_batch
-from replog.spark.snapshot import OffsetRange
 from tests.unit.client.fake_cluster import FakeCluster
 
 

@@ -19,14 +19,15 @@ from typing import Any
 import pytest
 
 from replog.client import ClusterView
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.range_reader import RangeReader
 from replog.errors import LogTruncatedError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from replog.records import decode_records, encode_batch, parse_header
 from replog.rpc.metadata_messages import MetadataUpdate
 from replog.spark.options import parse_stream_options
-from replog.spark.range_reader import RangeReader
-from replog.spark.snapshot import OffsetRange
 from replog.spark.stream import runner
 from replog.spark.stream.reader import ReplogStreamReader
+from replog.spark.words import WORDS
 from replog.testing.virtual_loop import VirtualLoop
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_engine import Checkpoint, Engine, FileSink, Killed, Row, TopicSink
@@ -276,7 +277,7 @@ class History:
 
     async def _read_range(self, view: ClusterView, wanted: OffsetRange) -> list[Row]:
         await view.ready(5_000)
-        reader = RangeReader(view, wanted, fail_on_data_loss=self.options["failOnDataLoss"] == "true")
+        reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=self.options["failOnDataLoss"] == "true")
         view.add_listener(reader.handle_metadata)
         rows: list[Row] = []
         try:

@@ -8,13 +8,15 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from replog.client.ranges import range_reader
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.range_reader import FetchSettings, RangeReader
 from replog.errors import ErrorCode, LogTruncatedError
 from replog.records import decode_records
 from replog.rpc.messages import DivergingEpoch
-from replog.spark import range_reader
 from replog.spark.options import parse_read_options
-from replog.spark.range_reader import FetchSettings, RangeReader
-from replog.spark.snapshot import OffsetRange, resolve_snapshot
+from replog.spark.snapshot import resolve_snapshot
+from replog.spark.words import WORDS
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view
 
@@ -47,7 +49,7 @@ async def pin(cluster: FakeCluster) -> OffsetRange:
 @asynccontextmanager
 async def open_reader(cluster: FakeCluster, wanted: OffsetRange, *, strict: bool = True) -> AsyncIterator[RangeReader]:
     async with open_view(cluster) as view:
-        reader = RangeReader(view, wanted, fail_on_data_loss=strict)
+        reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=strict)
         view.add_listener(reader.handle_metadata)
         try:
             await reader.start()

@@ -29,12 +29,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from replog.client.ranges.pieces import Encoded
 from replog.errors import ConfigError, InvalidRecordError
 from replog.records import encode_batch
 from replog.spark import arrow_batches, json_values
 from replog.spark.arrow_batches import ArrowConverter, arrow_schema
 from replog.spark.options import parse_read_options, parse_stream_options
-from replog.spark.pieces import Encoded
 from replog.spark.schema import columns_of
 from replog.spark.source import ReplogDataSource
 

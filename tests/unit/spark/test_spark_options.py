@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from replog.client.ranges.transport import ReadTransport
 from replog.errors import ConfigError
 from replog.spark.options import ReadOptions, TopicChoice, Use, is_read, parse_read_options
 from replog.spark.options.foreign import FOREIGN_OPTIONS, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST
 from replog.spark.options.positions import AfterStart, AtOffsets, AtTime, AtTimes, BeforeEnd, Position
 from replog.spark.options.table import OPTIONS, Given
-from replog.spark.transport import ReadTransport
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:9092"}
 

@@ -9,14 +9,15 @@ from typing import Any, TypeVar
 
 import pytest
 
+from replog.client.ranges import range_reader
+from replog.client.ranges.range_reader import FetchSettings, RangeReader
 from replog.errors import RequestTimedOutError
 from replog.records import decode_records
 from replog.rpc.calls import IncomingCall
 from replog.rpc.transport import ConnectionLostError, RequestContext
-from replog.spark import range_reader
 from replog.spark.options import parse_read_options
-from replog.spark.range_reader import FetchSettings, RangeReader
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
+from replog.spark.words import WORDS
 from replog.testing.virtual_loop import VirtualLoop
 from tests.unit.client.fake_cluster import FakeCluster, FakeNode
 from tests.unit.spark.spark_fakes import fill, open_view, whole
@@ -51,7 +52,7 @@ async def read_through(
     offsets: list[int] = []
     loop = asyncio.get_running_loop()
     async with open_view(cluster) as view:
-        reader = RangeReader(view, wanted, fail_on_data_loss=True, poll_timeout_ms=poll_timeout_ms)
+        reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=True, poll_timeout_ms=poll_timeout_ms)
         view.add_listener(reader.handle_metadata)
         await reader.start()
         first = await reader.next_piece()

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.errors import ConfigError
 from replog.spark import planning
 from replog.spark.planning import TaskSizes, plan_tasks
-from replog.spark.snapshot import OffsetRange, SizedRange
+from replog.spark.snapshot import SizedRange
 
 Bounds = tuple[int, int, int]
 """Partition, start, end."""

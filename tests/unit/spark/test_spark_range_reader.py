@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from replog.client.ranges import range_reader
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.range_reader import FETCH_SETTINGS, FetchSettings, RangeReader
 from replog.errors import (
     BrokerClosedError,
     CorruptRecordError,
@@ -18,9 +21,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.records import decode_records
-from replog.spark import range_reader
-from replog.spark.range_reader import FETCH_SETTINGS, FetchSettings, RangeReader
-from replog.spark.snapshot import OffsetRange
+from replog.spark.words import WORDS
 from tests.quiet import quiet_for
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_fakes import fill, open_view, whole
@@ -50,7 +51,7 @@ async def open_reader(
     cluster: FakeCluster, wanted: OffsetRange, *, fail_on_data_loss: bool = True
 ) -> AsyncIterator[RangeReader]:
     async with open_view(cluster) as view:
-        reader = RangeReader(view, wanted, fail_on_data_loss=fail_on_data_loss)
+        reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=fail_on_data_loss)
         view.add_listener(reader.handle_metadata)
         try:
             await reader.start()
@@ -211,7 +212,7 @@ async def test_a_topic_this_process_has_not_heard_of_yet_is_waited_for(cluster: 
     hidden = dict(cluster.logs)
     cluster.delete_topic("t")
     async with open_view(cluster) as view:
-        reader = RangeReader(view, wanted, fail_on_data_loss=True)
+        reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=True)
         view.add_listener(reader.handle_metadata)
         starting = asyncio.create_task(reader.start())
         await quiet_for(0.02)
@@ -258,7 +259,7 @@ async def test_a_replica_in_the_rack_of_the_tasks_is_read(cluster: FakeCluster) 
     for serves in (True, False):
         cluster.nodes[2].serves_consumers = serves
         async with open_view(cluster) as view:
-            reader = RangeReader(view, wanted, fail_on_data_loss=True, client_rack="b")
+            reader = RangeReader(view, wanted, words=WORDS, fail_on_data_loss=True, client_rack="b")
             try:
                 await reader.start()
                 assert await rest(reader, wanted) == list(range(100))

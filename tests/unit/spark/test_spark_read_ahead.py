@@ -12,10 +12,10 @@ from typing import cast
 
 import pytest
 
+from replog.client.ranges.range_client import RangeClient
+from replog.client.ranges.range_reader import RangeReader
+from replog.client.ranges.read_ahead import AHEAD, Stop, read_ahead
 from replog.client.sync.loop_thread import LoopThread
-from replog.spark.range_reader import RangeReader
-from replog.spark.read_ahead import AHEAD, Stop, read_ahead
-from replog.spark.worker_client import WorkerClient
 
 LIMIT_S = 30
 
@@ -130,7 +130,7 @@ def test_a_thread_that_the_reading_waits_for_can_end_it() -> None:
 
 def test_the_thread_of_the_loop_can_end_a_read_that_waits_for_it() -> None:
     given_up = threading.Event()
-    client, thread = WorkerClient.__new__(WorkerClient), LoopThread.acquire(given_up)
+    client, thread = RangeClient.__new__(RangeClient), LoopThread.acquire(given_up)
     client._thread = thread
     reader = cast("RangeReader", SimpleNamespace(give_up=given_up.set))
 
@@ -148,7 +148,7 @@ def test_the_thread_of_the_loop_can_end_a_read_that_waits_for_it() -> None:
 FORK = """
 import os, signal
 from replog.errors import BrokerClosedError
-from replog.spark.read_ahead import read_ahead
+from replog.client.ranges.read_ahead import read_ahead
 def make(stop):
     yield from range(9)
 items = read_ahead(make)

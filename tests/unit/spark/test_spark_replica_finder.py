@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from replog.client import ClusterView
+from replog.client.ranges import direct_reads
+from replog.client.ranges.direct_reads import ReplicaFinder
+from replog.client.ranges.offset_range import OffsetRange
 from replog.errors import NotLeaderOrFollowerError, ReplogError, RequestTimedOutError
 from replog.rpc.node_messages import LocateSegmentsRequest, LocateSegmentsResponse, SegmentSpan
 from replog.rpc.transport import ConnectionLostError
-from replog.spark import direct_reads
-from replog.spark.direct_reads import ReplicaFinder
-from replog.spark.snapshot import OffsetRange
 from tests.unit.client.fake_cluster import FakeCluster
 from tests.unit.spark.spark_fakes import open_view
 

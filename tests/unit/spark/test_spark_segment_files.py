@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
+from replog.client.ranges import segment_files
+from replog.client.ranges.direct_reads import DirectRead
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.segment_files import SpanReader, UnfitError, open_spans
 from replog.records import decode_records, encode_batch, scan
 from replog.rpc.node_messages import STILL_WRITTEN, LocateSegmentsResponse, SegmentSpan
-from replog.spark import segment_files
-from replog.spark.direct_reads import DirectRead
-from replog.spark.segment_files import SpanReader, UnfitError, open_spans
-from replog.spark.snapshot import OffsetRange
 
 EPOCH = 3
 BATCHES, RECORDS = 10, 4

@@ -15,11 +15,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StructField, StructType
 
 from pyspark_replog import DefaultSource
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.pieces import COALESCE_BYTES, Encoded, Piece, coalesce
 from replog.errors import ConfigError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from replog.spark import worker_client
-from replog.spark.pieces import COALESCE_BYTES, Encoded, Piece, coalesce
 from replog.spark.reader import ReplogReader
-from replog.spark.snapshot import OffsetRange, PinnedOffsets, SizedRange
+from replog.spark.snapshot import PinnedOffsets, SizedRange
 from replog.spark.source import ReplogDataSource
 
 REPOSITORY = Path(__file__).resolve().parents[3]

@@ -9,9 +9,9 @@ from collections.abc import Collection
 import pytest
 from msgspec.structs import replace
 
+from replog.client.ranges.patience import UNSERVED_TIMEOUT_MS
 from replog.client.types import TopicPartition
 from replog.errors import RequestTimedOutError, UnknownTopicOrPartitionError
-from replog.spark.patience import UNSERVED_TIMEOUT_MS
 from replog.spark.stream.asking import ask_epoch_ends, await_metadata, of_those_that_exist
 from replog.testing.virtual_loop import VirtualLoop
 from tests.unit.client.fake_cluster import FakeCluster

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from replog.client.ranges import patience
 from replog.client.types import TopicPartition
 from replog.errors import ErrorCode, RequestTimedOutError
 from replog.rpc.messages import ListOffsetsRequest
-from replog.spark import patience
 from replog.spark.options import TopicChoice
 from replog.spark.stream import keeper as keeper_module
 from replog.spark.stream.changes import LogBounds

@@ -19,11 +19,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import LongType, StructField, StructType
 
+from replog.client.ranges.offset_range import OffsetRange
 from replog.errors import ConfigError
 from replog.spark import worker_client
 from replog.spark.options import parse_stream_options
 from replog.spark.reader import ReplogReader
-from replog.spark.snapshot import OffsetRange, PinnedOffsets
+from replog.spark.snapshot import PinnedOffsets
 from replog.spark.source import ReplogDataSource
 from replog.spark.stream.reader import ReplogStreamReader, StreamPartition
 

@@ -2,7 +2,7 @@
 
 What is hard about it (streams, leader changes, backoff, fetching ahead within a bound) is the consumer's fetcher; added
 here is what a fixed range needs: it ends, it belongs to one topic id, and records that are gone are an error of their
-own (`failOnDataLoss`).
+own (Spark's `failOnDataLoss`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from replog.client.cluster.view import VISIBLE_WITHIN_MS, ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.consumer.fetcher import FetchSettings
 from replog.client.consumer.fetcher_pool import FetcherPool
+from replog.client.ranges.epochs import replaced_at, truncated_at, truncated_text, visible_end
+from replog.client.ranges.offset_range import OffsetRange, RangeWords
+from replog.client.ranges.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
+from replog.client.ranges.pieces import Piece
 from replog.client.types import TopicPartition
 from replog.errors import (
     BrokerClosedError,
@@ -30,10 +34,6 @@ from replog.errors import (
     raised_anew,
 )
 from replog.rpc.messages import FetchResult
-from replog.spark.epochs import replaced_at, truncated_at, truncated_text, visible_end
-from replog.spark.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS, named, why_unserved
-from replog.spark.pieces import Piece
-from replog.spark.snapshot import OffsetRange
 
 LOOK_S = 0.5
 """How often a range that brings nothing looks at the metadata."""
@@ -43,8 +43,6 @@ EPOCH_TIMEOUT_MS = 1_000
 
 FETCH_SETTINGS = FetchSettings(max_bytes=4 << 20, max_partition_bytes=4 << 20, buffer_memory_bytes=12 << 20)
 """One reply waits while the one before is decoded; a few large replies are cheaper than many small ones."""
-
-_AFTER_LOSS = 'Make the DataFrame anew, or set failOnDataLoss to "false" to read what is left.'
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +54,7 @@ class RangeReader:
         view: An open view of the cluster; the owner calls `handle_metadata` when it changes.
         wanted: The range to read.
         fail_on_data_loss: Whether records that are gone raise; otherwise the reader goes on with what there is.
+        words: How errors are told.
         poll_timeout_ms: How long the range may bring nothing, whatever the reason; None: UNSERVED_TIMEOUT_MS or
             STALL_TIMEOUT_MS, by what is known of the brokers.
         client_rack: The rack whose replicas are preferred to the leader; "": none is.
@@ -67,12 +66,14 @@ class RangeReader:
         wanted: OffsetRange,
         *,
         fail_on_data_loss: bool,
+        words: RangeWords,
         poll_timeout_ms: int | None = None,
         client_rack: str = "",
     ) -> None:
         self._view = view
         self._wanted = wanted
         self._fail_on_data_loss = fail_on_data_loss
+        self._words = words
         self._unserved_timeout_ms = poll_timeout_ms or UNSERVED_TIMEOUT_MS
         self._stall_timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
         self._last_leader: LeaderAddress | None = None
@@ -179,10 +180,10 @@ class RangeReader:
         if self._state.out_of_range is not None:
             self._handle_out_of_range(self._state.out_of_range)
         elif self._state.diverging is not None:
-            text = truncated_text(self._wanted, self._state.diverging.end_offset)
+            text = truncated_text(self._wanted, self._state.diverging.end_offset, self._words)
             self._lose(LogTruncatedError, text, self._state.fetch_offset)
         elif self._is_deleted:
-            text = f"{self._wanted}: the topic was deleted or created anew since the DataFrame was made"
+            text = f"{self._wanted}: the topic was deleted or created anew since {self._words.planned}"
             self._lose(UnknownTopicOrPartitionError, text, self._wanted.end_offset)
 
     def _handle_out_of_range(self, result: FetchResult) -> None:
@@ -194,16 +195,16 @@ class RangeReader:
     def _lose(self, error: Callable[[str], ReplogError], text: str, next_offset: int) -> None:
         """Fails, or goes on at `next_offset`."""
         if self._fail_on_data_loss:
-            raise error(f"{text}. {_AFTER_LOSS}")
+            raise error(f"{text}. {self._words.after_loss}")
         _log.warning("%s; going on at offset %d (failOnDataLoss is false)", text, next_offset)
         self._state.seek(next_offset)
         self._pool.wake(self._state)
 
     def _raise_or_warn(self, offset: int) -> None:
         """Fails where records were replaced, or hands out what is there instead, with one warning."""
-        text = truncated_text(self._wanted, offset)
+        text = truncated_text(self._wanted, offset, self._words)
         if self._fail_on_data_loss:
-            raise LogTruncatedError(f"{text}. {_AFTER_LOSS}", offset)
+            raise LogTruncatedError(f"{text}. {self._words.after_loss}", offset)
         _log.warning("%s; reading what is there instead (failOnDataLoss is false)", text)
         self._is_replaced = True
 
@@ -243,7 +244,7 @@ class RangeReader:
             return (
                 False  # whoever does not answer this does not serve records either, and that is told by its own words
             )
-        self._lose(LogTruncatedError, truncated_text(self._wanted, offset), self._wanted.end_offset)
+        self._lose(LogTruncatedError, truncated_text(self._wanted, offset, self._words), self._wanted.end_offset)
         return True
 
     def _why_unserved(self) -> str:
@@ -257,7 +258,7 @@ class RangeReader:
         cause = self._pool.loss(state) or self._view.last_error
         return RequestTimedOutError(
             f"read {self._wanted}: at offset {state.position} nothing came for {waited_ms} ms: {unserved or silent}. "
-            "Start the broker again, or wait longer with the option kafkaConsumer.pollTimeoutMs. "
+            f"Start the broker again, or {self._words.wait_longer}. "
             f"Last cause: {f'{type(cause).__name__}: {cause}' if cause is not None else 'no answer'}"
         )
 

@@ -1,9 +1,9 @@
-"""A task's reading in a thread of its own: the next Arrow batch is made while Spark still takes the last one.
+"""Reading in a thread of its own: the next Arrow batch is made while its taker (Spark, DuckDB) still works on the last one.
 
 Python's share of a scan is a quarter of the JVM's, so this helps where there are more cores than tasks; elsewhere it costs nothing
 that could be measured.  Reading the file, checksums and the socket to the JVM leave the interpreter to the other thread.
 
-One batch is ahead, no more: what a task holds is bounded by the batch that Spark has, the one that waits and the one in the making.
+One batch is ahead, no more: what a read holds is bounded by the batch that the taker has, the one that waits and the one in the making.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _run(
             made.put(next(items))
     except StopIteration:
         pass
-    except BaseException as error:  # noqa: BLE001 -- it is raised in the task's thread
+    except BaseException as error:  # noqa: BLE001 -- it is raised in the taker's thread
         end = _End(error)
     try:
         items.close()

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 
 from replog.client.cluster.offsets import epoch_ends, list_offsets
 from replog.client.cluster.view import ClusterView
+from replog.client.ranges.offset_range import OffsetRange, RangeWords
 from replog.client.types import TopicPartition
 from replog.records import BatchHeader
 from replog.rpc.messages import LATEST_TIMESTAMP
-from replog.spark.snapshot import OffsetRange
 
 
 def replaced_at(wanted: OffsetRange, headers: Iterable[BatchHeader]) -> int | None:
@@ -60,9 +60,9 @@ async def visible_end(view: ClusterView, wanted: OffsetRange, timeout_ms: int) -
     return found[partition].offset
 
 
-def truncated_text(wanted: OffsetRange, offset: int) -> str:
+def truncated_text(wanted: OffsetRange, offset: int, words: RangeWords) -> str:
     """Returns the words for records of a range that an unclean election took away."""
     return (
-        f"{wanted}: from offset {offset} on the log is not the one that was there when the DataFrame was made (leader epoch "
+        f"{wanted}: from offset {offset} on the log is not the one that was there when {words.planned} (leader epoch "
         f"{wanted.leader_epoch}): a replica without these records was elected"
     )

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from replog.client.cluster.addresses import LeaderAddress
 from replog.client.cluster.leader_calls import AttemptFailure
 from replog.client.cluster.view import ClusterView
+from replog.client.ranges.offset_range import RangeWords
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.rpc.transport import ConnectionLostError
 
@@ -58,14 +59,16 @@ class PlanningPatience:
         view: A view of the cluster.
         poll_timeout_ms: How long it may take, whatever the reason; None: UNSERVED_TIMEOUT_MS while no broker could serve a
             partition, STALL_TIMEOUT_MS while one may answer yet.
+        words: How the error says to wait longer.
 
     Attributes:
         timeout_ms: The limit of the whole look-up.
     """
 
-    def __init__(self, view: ClusterView, poll_timeout_ms: int | None) -> None:
+    def __init__(self, view: ClusterView, poll_timeout_ms: int | None, words: RangeWords) -> None:
         self.timeout_ms = poll_timeout_ms or STALL_TIMEOUT_MS
         self._view = view
+        self._words = words
         self._unserved_timeout_ms = poll_timeout_ms or UNSERVED_TIMEOUT_MS
         self._began_s = asyncio.get_running_loop().time()
 
@@ -77,8 +80,8 @@ class PlanningPatience:
         for partition, leader, error in failures:
             if reason := self._why(leader, error):
                 return RequestTimedOutError(
-                    f"look up offsets of {partition}: no answer for {waited_ms} ms: {reason}. Start the broker again, or wait "
-                    "longer with the option kafkaConsumer.pollTimeoutMs"
+                    f"look up offsets of {partition}: no answer for {waited_ms} ms: {reason}. Start the broker again, "
+                    f"or {self._words.wait_longer}"
                 )
         return None
 

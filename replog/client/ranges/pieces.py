@@ -1,4 +1,4 @@
-"""What a task reads, before it is decoded: record batches in order, put together to sizes that are worth decoding."""
+"""What a read of a range brings, before it is decoded: record batches in order, put together to sizes that are worth decoding."""
 
 from __future__ import annotations
 

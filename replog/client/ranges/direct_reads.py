@@ -15,13 +15,13 @@ from contextlib import ExitStack
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ClusterView
+from replog.client.ranges.offset_range import OffsetRange
+from replog.client.ranges.pieces import Encoded
+from replog.client.ranges.segment_files import SpanReader, UnfitError, open_spans
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.host.host_identity import boot_id
 from replog.rpc.node_messages import LocateSegmentsRequest, LocateSegmentsResponse
 from replog.rpc.transport import ConnectionLostError
-from replog.spark.pieces import Encoded
-from replog.spark.segment_files import SpanReader, UnfitError, open_spans
-from replog.spark.snapshot import OffsetRange
 
 LOCATE_TIMEOUT_MS = 2_000
 """How long one replica may take to say where its records stand."""
@@ -107,7 +107,7 @@ class ReplicaFinder:
 
 
 class DirectRead:
-    """Reads one range; lives in the task's thread.
+    """Reads one range; lives in the reader's thread.
 
     Args:
         locate: The function that says where the records from an offset on stand; None: nobody tells.

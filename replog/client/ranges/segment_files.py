@@ -1,4 +1,4 @@
-"""Record batches straight from segment files, for a task on the broker's machine.
+"""Record batches straight from segment files, for a reader on the broker's machine.
 
 What a broker told about its files may be wrong by the time they are opened or read: retention removes them, compaction
 puts others in their place, a move takes them elsewhere, and after an unclean election they are cut and written anew.  An
@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
+from replog.client.ranges.pieces import Encoded
 from replog.errors import CorruptRecordError
 from replog.records import HEADER_BYTES, consecutive_end, parse_header, scan_checked
 from replog.rpc.node_messages import STILL_WRITTEN, SegmentSpan
-from replog.spark.pieces import Encoded
 
 FRAME_BYTES = 4 << 20
 """Record batches that are read at a time, unless one batch is larger."""
