@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from replog.local.arrow import ArrowColumns
+    from replog.records.arrow.columns import ArrowColumns
 
 CHUNK_BYTES: Final = 1 << 20
 """How much is read at a time by iterators, and at most by one `read`, unless told otherwise."""
@@ -202,15 +202,15 @@ class ReadableLog:
         Args:
             start_offset, end_offset: The range, as in `iterate`.
             columns: The columns, in order; what is not named is not decoded.  **Shapes**: "offset" int64, "timestamp"
-                timestamp[ms, UTC] (null = none), "key" and "value" binary (nullable), "headers"
-                list<struct<key: string, value: binary>>.
+                timestamp[ms, UTC] (null = none), "timestamp_type" int32 (0 CreateTime, 1 LogAppendTime),
+                "key" and "value" binary (nullable), "headers" list<struct<key: string, value: binary>>.
 
         Raises:
             ImportError: `pyarrow` is not installed; it says how to install it.
             ConfigError: A column is unknown or repeated, or none is named.
             ReplogError: The errors of `iterate`.
         """
-        from replog.local.arrow import ArrowColumns
+        from replog.records.arrow.columns import ArrowColumns
 
         return self._arrow_batches(ArrowColumns(columns), *self.range_of(start_offset, end_offset))
 
@@ -218,9 +218,10 @@ class ReadableLog:
         self, start_offset: int | None = None, end_offset: int | None = None, *, columns: Sequence[str] = COLUMNS
     ) -> pa.Table:
         """Returns `arrow_batches` as one table, in memory."""
-        from replog.local.arrow import ArrowColumns, to_table
+        from replog.records.arrow.columns import ArrowColumns
 
-        return to_table(ArrowColumns(columns).schema, self.arrow_batches(start_offset, end_offset, columns=columns))
+        batches = self.arrow_batches(start_offset, end_offset, columns=columns)
+        return ArrowColumns(columns).table(batches)
 
     # For iterators
 

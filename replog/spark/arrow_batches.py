@@ -1,12 +1,13 @@
 """From record batches to Arrow: the decoder's buffers become columns without an object per record.
 
 Spark checks the schema of the first batch to the letter (order, names, types, nullability) and takes the batches as
-they are, so their size is decided here: per-batch costs count below about 1 MB, and above 32 MB the JVM slows down.
+they are; `replog.records.arrow.bounded` decides their size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -14,27 +15,12 @@ from msgspec.structs import replace
 
 from replog.client.ranges.pieces import Encoded
 from replog.errors import InvalidRecordError, InvariantViolationError
-from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, Codec, Columns, decode_columns, scan
-from replog.records.arrow import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
+from replog.records import Columns, decode_columns
+from replog.records.arrow.arrays import fixed_array, headers_array, key_array, number_scalar, text_scalar, value_array
+from replog.records.arrow.bounded import BoundedBatches
 from replog.spark.json_decoder.arrow import arrow_type
 from replog.spark.json_values import JsonValues
 from replog.spark.schema import CORRUPT, HEADERS, MISFIT_COLUMNS, WHY, Column
-
-DECODE_BYTES = 4 << 20
-"""Encoded records that are decoded at a time, as if uncompressed."""
-
-BATCH_BYTES_MAX = 8 << 20
-"""Bound of one Arrow batch, unless a single record is larger."""
-
-COMPRESSION_RATIO_GUESS = 8
-"""How much a compressed batch is taken to grow, as long as it has not been seen to grow more."""
-
-COMPRESSION_RATIO_MAX = 4096
-"""The most that it is taken to grow: each batch is decoded by itself then."""
-
-DECOMPRESSED_TOGETHER_BYTES_MAX = 32 << 20
-"""What several compressed batches may become in one decode.  Where they would become more, fewer are decoded at a time; a single
-batch has the bound of all readers."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 ARROW_TYPES: dict[str, Any] = {
@@ -83,7 +69,15 @@ class ArrowConverter:
         self._topic = text_scalar(topic)
         self._partition = number_scalar(pa.int32(), partition)
         self._constants: dict[str, Any] = {}
-        self._growth: float = COMPRESSION_RATIO_GUESS
+        decode = partial(
+            decode_columns,
+            with_offsets="offset" in self._names or self._is_text,
+            with_timestamps="timestamp" in self._names or "timestampType" in self._names,
+            with_keys="key" in self._names,
+            with_values="value" in self._names,
+            with_headers=HEADERS in self._names,
+        )
+        self._bounded = BoundedBatches(decode, self._batch)
 
     def convert(self, encoded: Encoded, *, end_offset: int) -> Iterator[pa.RecordBatch]:
         """Yields the records in [encoded.start_offset, end_offset), in order; batches of at most BATCH_BYTES_MAX.
@@ -96,57 +90,14 @@ class ArrowConverter:
             CorruptRecordError, InvalidRecordError: The bytes are damaged, or hold what Spark cannot.
             UnsupportedCompressionError: The codec's library is not installed.
         """
-        for data, compressed_count in split_batches(encoded.data, lambda: self._growth):
-            for batch in self._batches(data, compressed_count, encoded, end_offset):
-                for part in split_rows(batch):
-                    yield from self._json.decoded(part) if self._json is not None else (part,)
-
-    def _batches(
-        self, data: Buffer, compressed_count: int, encoded: Encoded, end_offset: int
-    ) -> Iterator[pa.RecordBatch]:
-        """Yields the records of `data`: of all at once, or of fewer record batches where those grow too large together.
-
-        What compressed batches grow to is known only afterwards, so each of several has its share of a bound.
-        """
-        share = DECOMPRESSED_BYTES_MAX
-        if compressed_count > 1:
-            share = min(share, DECOMPRESSED_TOGETHER_BYTES_MAX // compressed_count)
-        try:
-            columns = self._decode(data, encoded, end_offset, share)
-        except InvalidRecordError:
-            middle = middle_of(data)
-            if not middle:
-                raise
-        else:
-            if columns.count:
-                batch = self._batch(columns)
-                if compressed_count:
-                    self._grew(batch.nbytes / len(data))
-                yield batch
-            return
-        self._grew(2 * self._growth)
-        view = memoryview(data)
-        for half in (view[:middle], view[middle:]):
-            yield from self._batches(half, _compressed_count(half), encoded, end_offset)
-
-    def _grew(self, ratio: float) -> None:
-        """Takes what follows to grow as much: more at once, less little by little, for the next batch may be as before."""
-        seen = max(ratio, self._growth * 7 / 8, COMPRESSION_RATIO_GUESS)
-        self._growth = min(seen, COMPRESSION_RATIO_MAX)
-
-    def _decode(self, data: Buffer, encoded: Encoded, end_offset: int, batch_bytes_max: int) -> Columns:
-        return decode_columns(
-            data,
+        decoded = self._bounded.convert(
+            encoded.data,
             start_offset=encoded.start_offset,
             end_offset=end_offset,
-            with_offsets="offset" in self._names or self._is_text,
-            with_timestamps="timestamp" in self._names or "timestampType" in self._names,
-            with_keys="key" in self._names,
-            with_values="value" in self._names,
-            with_headers=HEADERS in self._names,
-            max_decompressed_bytes=batch_bytes_max,
             is_checked=not encoded.is_checked,
         )
+        for batch in decoded:
+            yield from self._json.decoded(batch) if self._json is not None else (batch,)
 
     def _batch(self, columns: Columns) -> pa.RecordBatch:
         make: dict[str, Callable[[], Any]] = {
@@ -197,53 +148,6 @@ def undecoded(columns: Sequence[Column]) -> list[Column]:
     """Returns the columns with values as they are, and the offset, by which an error names its record."""
     plain = [replace(column, shape=None) for column in columns if column.name not in MISFIT_COLUMNS]
     return plain if any(column.name == "offset" for column in columns) else [*plain, Column("offset")]
-
-
-def split_batches(
-    data: Buffer, growth: Callable[[], float] = lambda: COMPRESSION_RATIO_GUESS
-) -> Iterator[tuple[Buffer, int]]:
-    """Cuts `data` between record batches so that each piece decodes to about DECODE_BYTES.
-
-    Args:
-        data: Whole record batches.
-        growth: The function that says how much a compressed batch is taken to grow; asked batch by batch.
-
-    Returns:
-        The pieces, each with how many of its batches are compressed.
-    """
-    view = memoryview(data)
-    start, weight, compressed_count = 0, 0.0, 0
-    for header in scan(data):
-        is_compressed = header.codec is not Codec.NONE
-        grown = header.size_bytes * (growth() if is_compressed else 1)
-        if weight and weight + grown > DECODE_BYTES:
-            yield view[start : header.position], compressed_count
-            start, weight, compressed_count = header.position, 0.0, 0
-            grown = header.size_bytes * (growth() if is_compressed else 1)
-        weight += grown
-        compressed_count += is_compressed
-    if start < len(view):
-        yield view[start:], compressed_count
-
-
-def _compressed_count(data: Buffer) -> int:
-    return sum(header.codec is not Codec.NONE for header in scan(data))
-
-
-def middle_of(data: Buffer) -> int:
-    """Returns where the second half of the record batches in `data` begins; 0: there is only one."""
-    starts = [header.position for header in scan(data)]
-    return starts[len(starts) // 2]
-
-
-def split_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Yields slices of at most BATCH_BYTES_MAX each, or of one row.  Nothing is copied."""
-    if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows == 1:
-        yield batch
-    else:
-        half = batch.num_rows // 2
-        yield from split_rows(batch.slice(0, half))
-        yield from split_rows(batch.slice(half))
 
 
 def first_not_text(values: pa.BinaryArray) -> int:

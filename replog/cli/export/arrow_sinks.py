@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from replog.cli.export.source import Run
-from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, Columns, decode_columns
-from replog.records.arrow import fixed_array, headers_array, key_array, value_array
+from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX
+from replog.records.arrow.columns import ArrowColumns
 
 GROUP_BYTES: Final = 16 << 20
 """Columns that are held back until they make a row group; the last run comes on top."""
@@ -80,19 +79,10 @@ class ParquetFile(_Grouped):
 
 
 _NONE: Final = -1
-_HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+_COLUMNS: Final = ArrowColumns(("offset", "timestamp", "key", "value", "headers"))
 
-SCHEMA: Final = pa.schema(
-    [
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", pa.timestamp("ms", tz="UTC")),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("headers", _HEADERS, nullable=False),
-        pa.field("leader_epoch", pa.int32()),
-    ]
-)
-"""**Shapes**: timestamp and leader epoch are null where a record has none, headers are a list, never null."""
+SCHEMA: Final = _COLUMNS.schema.append(pa.field("leader_epoch", pa.int32()))
+"""**Shapes**: as in `columns.FIELDS`; the leader epoch is null where a batch has none."""
 
 
 def record_batch(run: Run) -> pa.RecordBatch:
@@ -102,31 +92,13 @@ def record_batch(run: Run) -> pa.RecordBatch:
         CorruptRecordError, InvalidRecordError: The bytes are damaged.
         UnsupportedCompressionError: The codec's library is not installed.
     """
-    columns = decode_columns(
+    found = _COLUMNS.convert(
         run.data,
         start_offset=run.start_offset,
         end_offset=run.end_offset,
-        with_headers=True,
         max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX,
     )
-    if not columns.count or columns.headers is None:
+    if not found:
         return pa.RecordBatch.from_pylist([], schema=SCHEMA)
-    epoch = None if run.leader_epoch == _NONE else run.leader_epoch
-    arrays = [
-        fixed_array(pa.int64(), columns.count, columns.offsets),
-        _timestamps(columns),
-        key_array(columns),
-        value_array(columns),
-        headers_array(columns.headers, columns.count, _HEADERS),
-        pa.repeat(pa.scalar(epoch, pa.int32()), columns.count),
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
-
-
-def _timestamps(columns: Columns) -> Any:
-    """Makes the column of timestamps from milliseconds; -1, "none", becomes null."""
-    kind = SCHEMA.field("timestamp").type
-    numbers = fixed_array(pa.int64(), columns.count, columns.timestamps)
-    if pc.min(numbers).as_py() > _NONE:
-        return fixed_array(kind, columns.count, columns.timestamps)
-    return pc.if_else(pc.equal(numbers, _NONE), None, numbers).cast(kind)
+    epoch = pa.scalar(None if run.leader_epoch == _NONE else run.leader_epoch, pa.int32())
+    return pa.RecordBatch.from_arrays([*found[0].columns, pa.repeat(epoch, found[0].num_rows)], schema=SCHEMA)

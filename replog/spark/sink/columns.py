@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from replog.errors import InvalidRecordError
 from replog.records import Buffer, Columns, HeaderColumns
-from replog.records.arrow import fixed_array, number_scalar
+from replog.records.arrow.arrays import fixed_array, number_scalar
 from replog.spark.schema import HEADERS
 
 _NO_PARTITION = -1

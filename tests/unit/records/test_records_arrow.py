@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from replog import records as r
-from replog.records.arrow import headers_array, record_batch
+from replog.errors import ConfigError
+from replog.records.arrow.arrays import headers_array
 
 pytestmark = pytest.mark.usefixtures("implementation")
 ROWS: list[Any] = [
@@ -24,6 +26,15 @@ def pa() -> Any:
     return pytest.importorskip("pyarrow", reason="the extra replog[arrow] is not installed")
 
 
+NAMES = ("offset", "timestamp", "timestamp_type", "key", "value", "headers")
+
+
+def record_batch(columns: r.Columns, names: Sequence[str] = NAMES, place: tuple[str, int] | None = None) -> Any:
+    from replog.records.arrow.columns import ArrowColumns
+
+    return ArrowColumns(names, place).batch(columns)
+
+
 def decoded(**options: bool) -> r.Columns:
     return r.decode_columns(r.encode_batch(ROWS, base_offset=40), with_headers=True, **options)
 
@@ -33,7 +44,7 @@ def test_a_batch_of_all_columns() -> None:
     batch.validate(full=True)
     assert batch.schema.names == ["offset", "timestamp", "timestamp_type", "key", "value", "headers"]
     assert batch["offset"].to_pylist() == [40, 41, 42]
-    assert [time.value for time in batch["timestamp"]] == [5, -1, 9]
+    assert [time.value for time in batch["timestamp"]] == [5, None, 9]
     assert batch["key"].to_pylist() == [b"k", None, b""]
     assert batch["value"].to_pylist() == [None, b"", b"long" * 50]
     assert batch["headers"].to_pylist() == [
@@ -43,15 +54,12 @@ def test_a_batch_of_all_columns() -> None:
     ]
 
 
-def test_columns_that_were_not_decoded_are_left_out() -> None:
+def test_columns_come_in_the_order_asked_for() -> None:
     columns = r.decode_columns(r.encode_batch(ROWS), with_offsets=False, with_keys=False)
-    assert record_batch(columns).schema.names == ["timestamp", "timestamp_type", "value"]
-    with pytest.raises(ValueError, match="without any column"):
-        record_batch(
-            r.decode_columns(
-                r.encode_batch(ROWS), with_offsets=False, with_timestamps=False, with_keys=False, with_values=False
-            )
-        )
+    batch = record_batch(columns, ["value", "partition", "timestamp_type", "topic"], ("flüge", 3))
+    assert batch.to_pylist()[1] == {"value": b"", "partition": 3, "timestamp_type": 0, "topic": "flüge"}
+    with pytest.raises(ConfigError, match="different ones of offset, timestamp"):
+        record_batch(columns, ["topic"])
 
 
 def test_no_records_are_a_batch_without_rows() -> None:
@@ -74,10 +82,10 @@ def test_nothing_is_copied(pa: Any) -> None:
     headers = columns.headers
     assert headers is not None
     taken = {buffer.address for name in batch.schema.names for buffer in batch[name].buffers() if buffer is not None}
-    for buffer in (columns.offsets, columns.timestamps, columns.key_data, columns.value_data, headers.key_data):
+    for buffer in (columns.offsets, columns.timestamp_type, columns.key_data, columns.value_data, headers.key_data):
         assert pa.py_buffer(buffer).address in taken
 
 
 def test_records_are_read_without_importing_pyarrow() -> None:
-    script = "import replog.records, replog.records.arrow, sys; sys.exit('pyarrow' in sys.modules)"
+    script = "import replog.records, replog.records.arrow.arrays, sys; sys.exit('pyarrow' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)})

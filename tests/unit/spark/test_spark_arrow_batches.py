@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from replog.client.ranges.pieces import Encoded
 from replog.errors import CorruptRecordError, InvalidRecordError
 from replog.records import Codec, TimestampType, decode_columns, encode_batch, encode_leader_change
+from replog.records.arrow import bounded
+from replog.records.arrow.bounded import split_batches, split_rows
 from replog.spark import arrow_batches
-from replog.spark.arrow_batches import ArrowConverter, split_batches, split_rows
+from replog.spark.arrow_batches import ArrowConverter
 from replog.spark.schema import COLUMN_TYPES, Column
 from tests.records_codecs import IMPLEMENTATIONS, use
 
@@ -125,8 +127,8 @@ def test_a_timestamp_beyond_spark_names_the_way_around() -> None:
 
 def test_pieces_and_slices_keep_their_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: nothing is lost or doubled where data is cut, and a compressed batch weighs more than its size."""
-    monkeypatch.setattr(arrow_batches, "DECODE_BYTES", 5_000)
-    monkeypatch.setattr(arrow_batches, "BATCH_BYTES_MAX", 2_000)
+    monkeypatch.setattr(bounded, "DECODE_BYTES", 5_000)
+    monkeypatch.setattr(bounded, "BATCH_BYTES_MAX", 2_000)
     plain = [encode_batch([(1, b"k", b"v" * 100, ())] * 10, base_offset=10 * n) for n in range(20)]
     zipped = [
         encode_batch([(1, b"k", b"v" * 100, ())] * 10, base_offset=200 + 10 * n, codec=Codec.GZIP) for n in range(20)
@@ -135,7 +137,7 @@ def test_pieces_and_slices_keep_their_bounds(monkeypatch: pytest.MonkeyPatch) ->
     pieces = [bytes(piece) for piece, _ in split_batches(data)]
     assert b"".join(pieces) == data
     assert len(pieces[0]) <= 5_000
-    assert len(pieces[-1]) <= 5_000 // arrow_batches.COMPRESSION_RATIO_GUESS
+    assert len(pieces[-1]) <= 5_000 // bounded.COMPRESSION_RATIO_GUESS
     batches = convert(data)
     assert max(batch.nbytes for batch in batches) <= 2_000
     assert [row["offset"] for row in rows(batches)] == list(range(400))
@@ -145,17 +147,17 @@ def test_batches_that_grow_too_large_together_are_decoded_apart(monkeypatch: pyt
     """Goal: a topic of equal values, each batch of which shrinks to almost nothing, can be read."""
     data = b"".join(encode_batch([(1, None, b"x" * 10_000, ())], base_offset=n, codec=Codec.GZIP) for n in range(10))
     assert len(list(split_batches(data))) == 1
-    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_TOGETHER_BYTES_MAX", 35_000)
+    monkeypatch.setattr(bounded, "DECOMPRESSED_TOGETHER_BYTES_MAX", 35_000)
     assert [row["offset"] for row in rows(convert(data, start_offset=1, end_offset=9))] == list(range(1, 9))
-    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_BYTES_MAX", 9_000)
+    monkeypatch.setattr(bounded, "DECOMPRESSED_BYTES_MAX", 9_000)
     with pytest.raises(InvalidRecordError, match="more than 9000 bytes"):
         convert(data)
 
 
 def test_no_decode_holds_more_than_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: batches that shrink a hundredfold are not decompressed together, and soon not even tried together."""
-    monkeypatch.setattr(arrow_batches, "DECODE_BYTES", 20_000)
-    monkeypatch.setattr(arrow_batches, "DECOMPRESSED_TOGETHER_BYTES_MAX", 40_000)
+    monkeypatch.setattr(bounded, "DECODE_BYTES", 20_000)
+    monkeypatch.setattr(bounded, "DECOMPRESSED_TOGETHER_BYTES_MAX", 40_000)
     calls: list[tuple[int, bool]] = []
 
     def decode(data: bytes, **more: Any) -> Any:
@@ -175,7 +177,7 @@ def test_no_decode_holds_more_than_its_bound(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_single_large_row_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_batches, "BATCH_BYTES_MAX", 100)
+    monkeypatch.setattr(bounded, "BATCH_BYTES_MAX", 100)
     (batch,) = split_rows(pa.record_batch({"value": [b"x" * 1_000]}))
     assert batch.num_rows == 1
 

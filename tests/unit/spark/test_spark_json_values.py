@@ -32,7 +32,8 @@ from pyspark.sql.types import (
 from replog.client.ranges.pieces import Encoded
 from replog.errors import ConfigError, InvalidRecordError
 from replog.records import encode_batch
-from replog.spark import arrow_batches, json_values
+from replog.records.arrow import bounded
+from replog.spark import json_values
 from replog.spark.arrow_batches import ArrowConverter, arrow_schema
 from replog.spark.options import parse_read_options, parse_stream_options
 from replog.spark.schema import columns_of
@@ -197,7 +198,7 @@ def test_what_comes_before_a_value_that_does_not_fit_comes() -> None:
 
 def test_batches_are_bounded_and_rows_stay_beside_their_values(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(json_values, "CELLS_TOGETHER_MAX", 20)
-    monkeypatch.setattr(arrow_batches, "BATCH_BYTES_MAX", 1000)
+    monkeypatch.setattr(bounded, "BATCH_BYTES_MAX", 1000)
     schema = struct_of(offset=LongType(), value=ID, key=BinaryType())
     values = [None if number % 7 == 3 else b'{"id": %d}' % (40 + number) for number in range(200)]
     batches = convert(schema, values)

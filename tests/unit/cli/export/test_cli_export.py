@@ -109,7 +109,7 @@ def test_the_columns_of_a_file(replog: Replog, tmp_path: Path) -> None:
     folder = kafka_fixtures.ROOT / "clean" / "none-0"
     replog("log", "export", folder, "--to", "parquet", "-o", tmp_path / "out")
     kinds = {field.name: (str(field.type), field.nullable) for field in pq.read_schema(tmp_path / "out")}
-    assert kinds.pop("headers")[0].endswith("struct<key: string, value: binary>>")
+    assert kinds.pop("headers")[0].endswith("struct<key: string not null, value: binary>>")
     assert kinds == {
         "offset": ("int64", False),
         "timestamp": ("timestamp[ms, tz=UTC]", True),

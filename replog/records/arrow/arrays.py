@@ -1,7 +1,7 @@
 """Decoded columns as pyarrow arrays, without copying: Arrow takes the decoder's buffers as they are.
 
 Needs pyarrow (extra `replog[arrow]`), imported inside the functions: whoever reads records without Arrow does not pay for
-it.  Spark's source builds its batches from the same functions with a schema of its own.
+it.  `columns` and Spark's source build their batches of these.
 """
 
 from __future__ import annotations
@@ -13,40 +13,6 @@ from replog.records.model import Buffer, Columns, HeaderColumns
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-
-def record_batch(columns: Columns) -> pa.RecordBatch:
-    """Returns one Arrow batch of the columns that were decoded, in the order below; what was not asked for is left out.
-
-    **Shapes**: offset int64, timestamp timestamp[ms, UTC] (-1, no timestamp, stays the millisecond before 1970),
-    timestamp_type int32 (0 CreateTime, 1 LogAppendTime), key and value binary (null where a record has none), headers
-    list<struct<key: string, value: binary>> (never null, possibly empty).
-
-    Args:
-        columns: The columns from `decode_columns`; their buffers live as long as the batch.
-
-    Raises:
-        ImportError: The library `pyarrow` is not installed.
-        ValueError: There are records, and nothing of them was asked for: Arrow has no rows without columns.
-    """
-    import pyarrow as pa
-
-    count = columns.count
-    arrays: dict[str, Any] = {}
-    if columns.offsets or not count:
-        arrays["offset"] = fixed_array(pa.int64(), count, columns.offsets)
-    if columns.timestamps or not count:
-        arrays["timestamp"] = fixed_array(pa.timestamp("ms", tz="UTC"), count, columns.timestamps)
-        arrays["timestamp_type"] = fixed_array(pa.int32(), count, columns.timestamp_type)
-    if columns.key_offsets:
-        arrays["key"] = key_array(columns)
-    if columns.value_offsets:
-        arrays["value"] = value_array(columns)
-    if columns.headers is not None:
-        arrays["headers"] = headers_array(columns.headers, count)
-    if not arrays:
-        raise ValueError(f"{count} records were decoded without any column")
-    return pa.RecordBatch.from_pydict(arrays)
 
 
 def fixed_array(kind: pa.DataType, count: int, data: Buffer) -> Any:
