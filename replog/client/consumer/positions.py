@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
 from operator import index
 from typing import Final
 
@@ -24,7 +24,7 @@ from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import PartitionFetch
 from replog.client.consumer.group_reading import GroupReading
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, PartitionReader
-from replog.client.consumer.start import is_offset, offsets_at
+from replog.client.consumer.start import OFFSET_MAX, is_offset, offsets_at
 from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.errors import InvalidRequestError, LeaderNotAvailableError, raised_anew
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -90,7 +90,8 @@ class ConsumerPositions:
 
         Args:
             place: A time ago such as "-10m" (ms, s, m, h, d); "latest-100" or "earliest+100", so many offsets from an end
-                of the log and at most to the other one; or a `datetime` with its time zone.
+                of the log and at most to the other one ("end" is "latest"); an offset such as "17"; or a time with its zone,
+                as a `datetime` or as text such as "2026-01-31T13:00:00Z".
             partitions: The partitions.
             timeout_ms: Limit of the time that it takes.
 
@@ -100,21 +101,9 @@ class ConsumerPositions:
         """
         wanted = parse_place(place, time.time_ns() // 1_000_000)
         states = [self._state(partition) for partition in partitions] or list(self._reader.states.values())
-        found = await self._offsets_of([state.partition for state in states], wanted, timeout_ms)
+        found = await offsets_of(self, [state.partition for state in states], wanted, timeout_ms)
         for partition, offset in found.items():
             self.seek(partition, offset)
-
-    async def _offsets_of(
-        self, partitions: list[TopicPartition], place: Place, timeout_ms: int
-    ) -> dict[TopicPartition, int]:
-        ends = await self.end_offsets(partitions, timeout_ms=timeout_ms)
-        if isinstance(place, AtTime):
-            times: dict[tuple[str, int], int] = dict.fromkeys(partitions, place.timestamp_ms)
-            found = await self.offsets_for_times(times, timeout_ms=timeout_ms)
-            return {each: answer.offset if answer else ends[each] for each, answer in found.items()}
-        starts = await self.beginning_offsets(partitions, timeout_ms=timeout_ms)
-        bases = ends if place.is_latest else starts
-        return {each: min(max(base + place.distance, starts[each]), ends[each]) for each, base in bases.items()}
 
     async def beginning_offsets(
         self, partitions: Partitions, *, timeout_ms: int = DEFAULT_TIMEOUT_MS
@@ -200,13 +189,16 @@ class ConsumerPositions:
 
 
 EXPECTED: Final = (
-    '"earliest", "latest", "earliest+100", "latest-100", a time ago such as "-10m" (ms, s, m, h, d), or a datetime with a '
-    "time zone"
+    '"earliest", "latest", "earliest+100", "latest-100", an offset, a time ago such as "-10m" (ms, s, m, h, d), or a time '
+    'with its zone such as "2026-01-31T13:00:00Z"'
 )
 
 _UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _AGO: Final = re.compile(r"-(\d{1,15})(ms|s|m|h|d)", re.ASCII)
-_FROM_AN_END: Final = re.compile(r"(earliest|latest)(?:([+-])(\d{1,18}))?", re.ASCII)
+_FROM_AN_END: Final = re.compile(r"(earliest|latest|end)(?:([+-])(\d{1,18}))?", re.ASCII)
+_OFFSET: Final = re.compile(r"\d{1,19}", re.ASCII)
+_TIME_CHARACTERS_MAX: Final = 64
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AtTime(Struct, frozen=True):
@@ -222,7 +214,42 @@ class FromEnd(Struct, frozen=True):
     distance: int = 0
 
 
-Place = AtTime | FromEnd
+class AtOffset(Struct, frozen=True):
+    """An offset, or the end of the log that is nearer to it."""
+
+    offset: int
+
+
+Place = AtTime | FromEnd | AtOffset
+
+
+async def offsets_of(
+    positions: ConsumerPositions, partitions: Collection[TopicPartition], place: Place, timeout_ms: int
+) -> dict[TopicPartition, int]:
+    """Asks the leaders where a place is in each partition; never outside of the log.
+
+    Args:
+        positions: The consumer that asks.
+        partitions: The partitions, which need not be assigned.
+        place: The place.
+        timeout_ms: Limit of the time of each question, in milliseconds.
+
+    Raises:
+        RequestTimedOutError: A leader did not answer in time.
+    """
+    ends = await positions.end_offsets(partitions, timeout_ms=timeout_ms)
+    if isinstance(place, AtTime):
+        times: dict[tuple[str, int], int] = dict.fromkeys(partitions, place.timestamp_ms)
+        found = await positions.offsets_for_times(times, timeout_ms=timeout_ms)
+        return {each: answer.offset if answer else ends[each] for each, answer in found.items()}
+    if place == FromEnd(is_latest=True):
+        return ends
+    starts = await positions.beginning_offsets(partitions, timeout_ms=timeout_ms)
+    if isinstance(place, AtOffset):
+        wanted = dict.fromkeys(ends, place.offset)
+    else:
+        wanted = {each: base + place.distance for each, base in (ends if place.is_latest else starts).items()}
+    return {each: min(max(offset, starts[each]), ends[each]) for each, offset in wanted.items()}
 
 
 def parse_place(place: object, now_ms: int) -> Place:
@@ -237,16 +264,37 @@ def parse_place(place: object, now_ms: int) -> Place:
     """
     if isinstance(place, datetime):
         return _at(place)
-    found = _ago(place, now_ms) or _from_an_end(place) if isinstance(place, str) else None
+    found = _named(place, now_ms) if isinstance(place, str) else None
     if found is None:
         raise InvalidRequestError(f"{shown(place)} is no place in a partition; say {EXPECTED}")
     return found
 
 
+def _named(text: str, now_ms: int) -> Place | None:
+    return _ago(text, now_ms) or _from_an_end(text) or _offset(text) or _time(text)
+
+
 def _at(time: datetime) -> AtTime:
     if time.tzinfo is None:
         raise InvalidRequestError(f"{time!r} has no time zone; say which, for example with time.astimezone()")
-    return AtTime(max(0, int(time.timestamp() * 1_000)))
+    return AtTime(max(0, (time - _EPOCH) // timedelta(milliseconds=1)))
+
+
+def _time(text: str) -> AtTime | None:
+    try:
+        time = datetime.fromisoformat(text) if len(text) <= _TIME_CHARACTERS_MAX else None
+    except ValueError:
+        return None
+    if time is not None and time.tzinfo is None:
+        raise InvalidRequestError(
+            f"{text} has no time zone; say which: {text}Z is UTC, {text}+02:00 two hours east of it"
+        )
+    return None if time is None else _at(time)
+
+
+def _offset(text: str) -> AtOffset | None:
+    match = _OFFSET.fullmatch(text)
+    return None if match is None or int(text) > OFFSET_MAX else AtOffset(int(text))
 
 
 def _ago(text: str, now_ms: int) -> AtTime | None:
@@ -258,7 +306,7 @@ def _from_an_end(text: str) -> FromEnd | None:
     match = _FROM_AN_END.fullmatch(text)
     if match is None:
         return None
-    is_latest, distance = match[1] == "latest", int(match[3] or 0)
+    is_latest, distance = match[1] != "earliest", int(match[3] or 0)
     if match[2] is not None and (match[2] == "-") is not is_latest:
         return None  # there is nothing on that side
     return FromEnd(is_latest, -distance if is_latest else distance)

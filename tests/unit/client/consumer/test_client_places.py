@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from replog.client import Consumer, SyncConsumer
-from replog.client.consumer.positions import AtTime, FromEnd, parse_place
+from replog.client.consumer.positions import AtOffset, AtTime, FromEnd, Place, parse_place
 from replog.errors import InvalidRequestError
 from replog.records import encode_batch
 
@@ -34,15 +34,39 @@ NOW_MS = 1_700_000_000_000
         (datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC), AtTime(NOW_MS)),
         (datetime(2023, 11, 15, 0, 13, 20, tzinfo=timezone(timedelta(hours=2))), AtTime(NOW_MS)),
         (datetime(1960, 1, 1, tzinfo=UTC), AtTime(0)),
+        (datetime(2004, 8, 11, 7, 51, 5, 814_000, tzinfo=UTC), AtTime(1_092_210_665_814)),  # a float says 0.9999 less
+        ("2023-11-14T22:13:20Z", AtTime(NOW_MS)),
+        ("2023-11-15 00:13:20.5+02:00", AtTime(NOW_MS + 500)),
+        ("end", FromEnd(is_latest=True)),
+        ("end-5", FromEnd(is_latest=True, distance=-5)),
+        ("0", AtOffset(0)),
+        ("9223372036854775807", AtOffset(2**63 - 1)),
     ],
 )
-def test_what_is_a_place(text: str | datetime, place: AtTime | FromEnd) -> None:
+def test_what_is_a_place(text: str | datetime, place: Place) -> None:
     assert parse_place(text, NOW_MS) == place
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "10m", "+10m", "-10", "-10w", "-1.5h", "- 1h", "latest+1", "earliest-1", "latest-", "newest", "-٣m", 5, None],
+    [
+        "",
+        "10m",
+        "+10m",
+        "-10",
+        "-10w",
+        "-1.5h",
+        "- 1h",
+        "latest+1",
+        "earliest-1",
+        "latest-",
+        "newest",
+        "-٣m",
+        "٣",
+        "9223372036854775808",
+        5,
+        None,
+    ],
 )
 def test_what_is_none_is_told_what_is(text: Any) -> None:
     with pytest.raises(InvalidRequestError, match=r"is no place in a partition; say .*latest-100"):
@@ -58,12 +82,15 @@ def test_what_is_long_is_not_repeated() -> None:
 def test_a_time_of_no_zone_is_not_guessed() -> None:
     with pytest.raises(InvalidRequestError, match="time zone"):
         parse_place(datetime(2023, 1, 1), NOW_MS)  # noqa: DTZ001 - that is what is refused
+    for text in ("2023-01-01", "2023-01-01T10:00"):
+        with pytest.raises(InvalidRequestError, match=f"{text} has no time zone; say which: {text}Z is UTC"):
+            parse_place(text, NOW_MS)
 
 
 @given(st.text() | st.from_regex(r"(latest|earliest|)[-+]\d*[a-z]{0,2}", fullmatch=True))
 def test_any_text_is_a_place_or_is_refused(text: str) -> None:
     with contextlib.suppress(InvalidRequestError):
-        assert isinstance(parse_place(text, NOW_MS), AtTime | FromEnd)
+        assert isinstance(parse_place(text, NOW_MS), Place)
 
 
 @pytest.fixture
@@ -90,6 +117,11 @@ def cluster() -> FakeCluster:
         ("latest-100", 3),
         ("-1s", 13),
         (datetime.fromtimestamp(6.5, UTC), 7),
+        ("1970-01-01T00:00:06.5Z", 7),
+        ("end", 13),
+        ("1", 3),
+        ("5", 5),
+        ("99", 13),
     ],
 )
 async def test_it_is_gone_to(cluster: FakeCluster, place: str | datetime, offset: int) -> None:
