@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from replog.client import Admin
+    from replog.client.consumer.positions import Place
     from replog.cluster import LocalCluster, NodeSpec
 
 T = TypeVar("T")
@@ -225,6 +227,22 @@ async def _trouble(address: str) -> str | None:
         return "nothing listens on"
     writer.close()
     return None
+
+
+def place(text: str, option: str) -> Place:
+    """Parses a place in a partition, as `Consumer.seek_to` takes it; a time ago counts from now.
+
+    Raises:
+        UsageError: It names none.
+    """
+    from replog.cli.errors import UsageError
+    from replog.client.consumer.positions import parse_place
+    from replog.errors import InvalidRequestError
+
+    try:
+        return parse_place(text, time.time_ns() // 1_000_000)
+    except InvalidRequestError as error:
+        raise UsageError(option, text, f"{option}: {error}") from None
 
 
 def key_values(pairs: list[str], option: str) -> dict[str, str]:

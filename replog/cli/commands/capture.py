@@ -21,7 +21,7 @@ def capture(
         typer.Option(
             "--from",
             metavar="PLACE",
-            help="Where to begin: earliest, latest-100, earliest+100, or a time ago such as -10m.",
+            help="Where to begin: earliest, latest-100, an offset, -10m (a time ago), 2026-01-31T13:00:00Z.",
         ),
     ] = "earliest",
     partition: Annotated[
@@ -40,6 +40,7 @@ def capture(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     if output.is_dir():
         raise UsageError("--output", str(output), f"{output} is a folder; name a file in it")
+    common.place(start, "--from")  # refused before anything is asked
     common.run(_capture(bootstrap_servers, topic, output, start, partition or (), max_records))
 
 

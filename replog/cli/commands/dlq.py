@@ -156,7 +156,7 @@ async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[C
     from replog.client import Consumer
 
     async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
-        reader = TopicReader(consumer, admin, topic, None, "earliest", tell)
+        reader = TopicReader(consumer, admin, topic, None, common.place("earliest", "--from"), tell)
         await reader.begin()
         while reader.is_behind:
             for record in await reader.poll(POLL_RECORDS, TIMEOUT_S):

@@ -15,6 +15,7 @@ from replog.errors import OffsetOutOfRangeError, RetriableError, UnknownTopicOrP
 
 if TYPE_CHECKING:
     from replog.client import Admin, Consumer, ConsumerRecord, TopicPartition
+    from replog.client.consumer.positions import Place
     from replog.rpc.metadata_messages import PartitionInfo
 
 POLL_MS = 300
@@ -23,8 +24,6 @@ LOOK_S = 0.6
 
 ASSIGN_MS = 1_000
 """How long a leader may take to say its offsets, before it is asked again and others are read."""
-
-PLACES = frozenset({"earliest", "latest"})
 
 LOOKS_BEFORE_WORDS = 2
 """An election takes some milliseconds: what has no leader at one look only is not worth a line."""
@@ -38,8 +37,9 @@ class TopicReader:
         admin: The client that is asked who leads.
         topic: The name of the topic.
         partition: The only partition that is read; None: all.
-        start: The place to begin at: "earliest", "latest" or an offset.
+        start: The place to begin at.
         say: The function that is told what is waited for.
+        until: The place before which to end; None: the end of the log when a partition is first reached.
     """
 
     def __init__(
@@ -48,16 +48,19 @@ class TopicReader:
         admin: Admin,
         topic: str,
         partition: int | None,
-        start: str,
+        start: Place,
         say: Callable[[str], None],
+        until: Place | None = None,
     ) -> None:
         self._consumer = consumer
         self._admin = admin
         self._topic = topic
         self._partition = partition
         self._start = start
+        self._until = until
         self._say = say
         self._ends: dict[TopicPartition, int] = {}
+        self._log_ends: dict[TopicPartition, int] = {}
         self._waited_for: dict[int, tuple[str, int]] = {}  # partition -> why, and at how many looks
         self._told: dict[int, str] = {}
         self._all: frozenset[int] = frozenset()
@@ -66,13 +69,13 @@ class TopicReader:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something that was committed at the beginning is not read yet."""
+        """Whether something that was committed at the beginning, before the place to end at, is not read yet."""
         if len(self._ends) < len(self._all):
             return True
         return any(self._consumer.position(partition) < end for partition, end in self._ends.items())
 
     def end(self, partition: tuple[str, int]) -> int:
-        """Returns the end offset that a partition had when it was first reached."""
+        """Returns the offset before which the reading of a partition ends."""
         return self._ends[partition]  # type: ignore[index]  # a named tuple is one
 
     async def begin(self) -> None:
@@ -144,17 +147,19 @@ class TopicReader:
     async def _take_in(self, infos: Sequence[PartitionInfo]) -> bool:
         """Assigns partitions; False: a leader did not tell its offsets in time."""
         from replog.client import TopicPartition
+        from replog.client.consumer.positions import offsets_of
 
         new = [TopicPartition(self._topic, info.partition_id) for info in infos]
         try:
-            ends = await self._consumer.end_offsets(new, timeout_ms=ASSIGN_MS)
-            await self._consumer.assign([*self._ends, *new], timeout_ms=ASSIGN_MS)
+            log_ends = await self._consumer.end_offsets(new, timeout_ms=ASSIGN_MS)
+            ends = log_ends if self._until is None else await offsets_of(self._consumer, new, self._until, ASSIGN_MS)
+            starts = await offsets_of(self._consumer, new, self._start, ASSIGN_MS)
+            await self._consumer.assign([*self._ends, *new], start={**starts}, timeout_ms=ASSIGN_MS)
         except RetriableError:
             return False
         self._ends |= ends
+        self._log_ends |= log_ends
         self._require_offset()
-        for partition in new:
-            self._seek(partition, ends[partition])
         return True
 
     def _require_offset(self) -> None:
@@ -163,19 +168,16 @@ class TopicReader:
         Raises:
             OffsetOutOfRangeError: All partitions end before the offset.
         """
-        if self._start in PLACES or len(self._ends) < len(self._all):
+        from replog.client.consumer.positions import AtOffset
+
+        if not isinstance(self._start, AtOffset) or len(self._log_ends) < len(self._all):
             return
-        offset, (partition, end) = int(self._start), max(self._ends.items(), key=lambda each: each[1])
+        offset, (partition, end) = self._start.offset, max(self._log_ends.items(), key=lambda each: each[1])
         if offset > end:
-            others = "" if len(self._ends) == 1 else ", and the other partitions before that"
+            others = "" if len(self._log_ends) == 1 else ", and the other partitions before that"
             raise OffsetOutOfRangeError(
                 f"{partition} ends at offset {end}{others}; there is no offset {offset} yet", -1, end
             )
-
-    def _seek(self, partition: TopicPartition, end: int) -> None:
-        """Moves to where the reading of a partition begins: one that ends before the offset has nothing to show."""
-        if self._start != "earliest":
-            self._consumer.seek(partition, end if self._start == "latest" else min(int(self._start), end))
 
     def _tell(self, missing: dict[int, str]) -> None:
         looks = {number: self._waited_for.get(number, ("", 0))[1] + 1 for number in missing}

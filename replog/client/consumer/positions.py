@@ -286,8 +286,9 @@ def _time(text: str) -> AtTime | None:
     except ValueError:
         return None
     if time is not None and time.tzinfo is None:
+        whole = text if len(text) > len("2026-01-31") else f"{text}T00:00"
         raise InvalidRequestError(
-            f"{text} has no time zone; say which: {text}Z is UTC, {text}+02:00 two hours east of it"
+            f"{text} has no time zone; say which: {whole}Z is UTC, {whole}+02:00 two hours east of it"
         )
     return None if time is None else _at(time)
 

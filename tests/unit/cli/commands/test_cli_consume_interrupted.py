@@ -31,7 +31,7 @@ class Committing:
             raise self._error
 
 
-async def commits(printing: asyncio.Future[None], error: ReplogError | None = None) -> int:
+async def commits(printing: asyncio.Future[int], error: ReplogError | None = None) -> int:
     consumer: Any = Committing(error)
     await consume._commit_printed(consumer, printing)
     count: int = consumer.commits
@@ -46,17 +46,18 @@ async def test_ctrl_c_between_a_batch_and_the_next_poll_commits_the_batch(monkey
     async def nothing(*_: object) -> list[object]:
         return []
 
-    def write(*_: object) -> None:
+    def write(records: list[object]) -> int:
         loop.call_soon_threadsafe(begun.set)
         assert taken.wait(PATIENCE_S)
+        return len(records)
 
     monkeypatch.setattr(common, "admin_of", lambda *_: asyncio.sleep(0, nullcontext()))
     monkeypatch.setattr(client, "Consumer", lambda *_, **__: nullcontext(consumer))
     monkeypatch.setattr(member_reader, "MemberReader", lambda *_: SimpleNamespace(begin=nothing, poll=nothing))
-    monkeypatch.setattr(consume, "_print", write)
+    chosen: Any = SimpleNamespace(print=write)
     monkeypatch.setattr(consume, "LAST_PRINT_S", PATIENCE_S)
     command = asyncio.create_task(
-        consume._consume_as_member("b", "t", "g", "earliest", None, consume._as_json, follow=True, timeout_s=None)
+        consume._consume_as_member("b", "t", "g", "earliest", None, chosen, follow=True, timeout_s=None)
     )
     async with asyncio.timeout(PATIENCE_S):
         await begun.wait()
@@ -67,8 +68,8 @@ async def test_ctrl_c_between_a_batch_and_the_next_poll_commits_the_batch(monkey
 
 
 async def test_output_under_way_is_waited_for() -> None:
-    printing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_soon(printing.set_result, None)
+    printing: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_soon(printing.set_result, 0)
     assert await commits(printing) == 1
 
 
@@ -78,13 +79,13 @@ async def test_what_nobody_takes_is_not_committed(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_what_could_not_be_written_is_not_committed() -> None:
-    printing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    printing: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     printing.set_exception(BrokenPipeError())
     assert await commits(printing) == 0
 
 
 async def test_a_commit_that_fails_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    printing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    printing.set_result(None)
+    printing: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    printing.set_result(0)
     assert await commits(printing, ReplogError("others have it")) == 1
     assert "will be printed again: others have it" in capsys.readouterr().err

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.commands.consume import _as_json, _as_text
 from replog.cli.commands.produce import LineError, LineProducer, LineSource
 from replog.cli.commands.topics import Filters
 from replog.cli.errors import UsageError
 from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
+from replog.cli.views.records import json_line, show_of, text_line
 from replog.client import ConsumerRecord
 from replog.client.producer.batch import BulkDelivery
 from replog.client.producer.producer import RECORD_BYTES_BOUND
@@ -146,12 +146,12 @@ def test_a_line_does_not_wait_for_the_next() -> None:
         assert source.next_lines() == [b"two"]
 
 
-def test_records_as_text_and_as_json() -> None:
+def test_records_as_text_andjson_line() -> None:
     record = ConsumerRecord("flights", 3, 7, 1700, TimestampType.CREATE_TIME, b"UA", "é".encode(), (("h", b"\xff"),))
-    assert _as_text(None)(record) == "é\n".encode()
-    assert _as_text(" -> ")(record) == "UA -> é\n".encode()
-    assert _as_text("=")(record._replace(key=None, value=None)) == b"=\n"
-    assert json.loads(_as_json(record)) == {
+    assert text_line(None)(record) == "é\n".encode()
+    assert text_line(" -> ")(record) == "UA -> é\n".encode()
+    assert text_line("=")(record._replace(key=None, value=None)) == b"=\n"
+    assert json.loads(json_line(record)) == {
         "topic": "flights",
         "partition": 3,
         "offset": 7,
@@ -160,3 +160,8 @@ def test_records_as_text_and_as_json() -> None:
         "value": "é",
         "headers": [["h", {"base64": "/w=="}]],
     }
+    made = show_of(r"%t-%p/%o\t%k=%v %T 100%% \\", None, as_json=False)(record)
+    assert made == "flights-3/7\tUA=é 1700 100% \\\n".encode()
+    assert show_of("key-value", None, as_json=False)(record) == "UA\té\n".encode()
+    assert show_of(None, None, as_json=False)(record) == show_of("value", None, as_json=False)(record) == "é\n".encode()
+    assert show_of("%v", None, as_json=False)(record._replace(value=None)) == b"\n"

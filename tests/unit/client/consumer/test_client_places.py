@@ -82,9 +82,10 @@ def test_what_is_long_is_not_repeated() -> None:
 def test_a_time_of_no_zone_is_not_guessed() -> None:
     with pytest.raises(InvalidRequestError, match="time zone"):
         parse_place(datetime(2023, 1, 1), NOW_MS)  # noqa: DTZ001 - that is what is refused
-    for text in ("2023-01-01", "2023-01-01T10:00"):
-        with pytest.raises(InvalidRequestError, match=f"{text} has no time zone; say which: {text}Z is UTC"):
+    for text, advice in (("2023-01-01", "2023-01-01T00:00Z"), ("2023-01-01T10:00", "2023-01-01T10:00Z")):
+        with pytest.raises(InvalidRequestError, match=f"{text} has no time zone; say which: {advice} is UTC"):
             parse_place(text, NOW_MS)
+        assert isinstance(parse_place(advice, NOW_MS), AtTime)
 
 
 @given(st.text() | st.from_regex(r"(latest|earliest|)[-+]\d*[a-z]{0,2}", fullmatch=True))
