@@ -15,7 +15,7 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import UsageError, tell
-from replog.cli.views.records import Show, show_of
+from replog.cli.records.record_formats import Show, show_of
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ async def _consume(
     follow: bool,
     timeout_s: float | None,
 ) -> None:
-    from replog.cli.commands.topic_reader import TopicReader
+    from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
     async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
@@ -142,7 +142,7 @@ async def _consume_as_member(
     timeout_s: float | None,
 ) -> None:
     """Reads what the group gives to this member.  What is printed is committed, at the latest at the end."""
-    from replog.cli.commands.member_reader import MemberReader
+    from replog.cli.records.member_reader import MemberReader
     from replog.client import Consumer
 
     reset: OffsetReset = "latest" if start == "latest" else "earliest"

@@ -152,7 +152,7 @@ async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[C
     Raises:
         CommandFailedError: A partition gives nothing for `TIMEOUT_S`; the text says what is waited for.
     """
-    from replog.cli.commands.topic_reader import TopicReader
+    from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
     async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:

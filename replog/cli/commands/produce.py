@@ -6,35 +6,42 @@ import asyncio
 import contextlib
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
 from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError, tell
+from replog.cli.records.record_lines import LINE_BYTES_MAX, LineFormat, LineRecord, Lines, WrongLineError, lines_of
 from replog.cli.terminal.standard_streams import ReaderGoneError
-from replog.errors import ConfigError, ReplogError, UnknownTopicOrPartitionError
+from replog.errors import (
+    ConfigError,
+    InvalidRecordError,
+    RecordTooLargeError,
+    ReplogError,
+    UnknownTopicOrPartitionError,
+)
 
 if TYPE_CHECKING:
     from replog.client import Admin, Producer
     from replog.client.producer.batch import BulkDelivery
 
 T = TypeVar("T")
-_Record: TypeAlias = bytes | tuple[bytes, bytes]  # a value, or value and key
-
-LINE_BYTES_MAX = 64 << 20
-"""A longer line counts as several; no record can be that large."""
 
 INTERRUPTED_FLUSH_S = 0.5
 """How long Ctrl-C waits for acknowledgements."""
 
 READ_BYTES = 64 * 1024
 """What is read, and sent together, at once."""
+
+PACE_S = 0.1
+"""How long the records take that --rate lets go together."""
 
 
 class Compression(StrEnum):
@@ -62,8 +69,23 @@ def produce(
         str | None,
         typer.Option("--key-separator", metavar="TEXT", help="What stands between key and value, such as ':'."),
     ] = None,
+    form: Annotated[
+        LineFormat,
+        typer.Option(
+            "--format",
+            help="What a line is: a value (text), key and value with a tab between them, a record as consume --format json "
+            "prints it, or CSV whose first line names the cells: value, key, timestamp, partition, header.NAME.",
+        ),
+    ] = LineFormat.TEXT,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, max=common.INT_MAX, help="Default: by key, or spread.")
+        int | None,
+        typer.Option(
+            "--partition", min=0, max=common.INT_MAX, help="Of all. Default: as the line says; else by key, or spread."
+        ),
+    ] = None,
+    rate: Annotated[
+        float | None,
+        typer.Option("--rate", metavar="N", min=0.001, max=1e9, help="Records a second, at most. Default: no limit."),
     ] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Who must have the records.")] = Acks.ALL,
     compression: Annotated[
@@ -74,24 +96,18 @@ def produce(
 ) -> None:
     """Write each line as a record, and print how many were acknowledged."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    if key_separator == "":
-        raise UsageError(
-            "--key-separator", key_separator, "--key-separator is empty; leave it out for records without keys"
-        )
-    separator = None if key_separator is None else key_separator.encode()
-    if file is None:
-        common.run(_produce(bootstrap_servers, topic, sys.stdin.buffer, separator, partition, acks, compression))
-        return
-    with file.open("rb") as lines:
-        common.run(_produce(bootstrap_servers, topic, lines, separator, partition, acks, compression))
+    lines = lines_of(form, key_separator)
+    with contextlib.nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
+        common.run(_produce(bootstrap_servers, topic, source, lines, partition, rate, acks, compression))
 
 
 async def _produce(
     bootstrap_servers: str,
     topic: str,
-    lines: BinaryIO,
-    separator: bytes | None,
+    source: BinaryIO,
+    lines: Lines,
     partition: int | None,
+    rate: float | None,
     acks: Acks,
     compression: Compression,
 ) -> None:
@@ -109,12 +125,15 @@ async def _produce(
         known = await producer.partitions_for(topic)
         if partition is not None and partition not in known:
             raise UnknownTopicOrPartitionError(f"{topic} has {common.counted(len(known), 'partition')}, from 0 on")
-        sending = LineProducer(producer, topic, partition, separator, batch_bytes_max)
+        pace = None if rate is None else Pace(rate, time.monotonic())
+        sending = LineProducer(producer, topic, partition, lines, batch_bytes_max, known, pace)
         try:
-            with common.waiting("producing"):
-                source = LineSource(lines)
-                while chunk := await _in_thread(source.next_lines):
+            with common.waiting("producing") as say:
+                from_source = LineSource(source)
+                while chunk := await _in_thread(from_source.next_lines):
                     await sending.send(chunk)
+                    say(f"{common.counted(sending.finished_count, 'record')} acknowledged")
+                sending.finish()
                 await producer.flush()
         except asyncio.CancelledError:
             with contextlib.suppress(TimeoutError, ReplogError):
@@ -169,33 +188,76 @@ class LineError(Exception):
         return UsageError("FILE", "", text) if self._is_usage else CommandFailedError(text)
 
 
+class Pace:
+    """Lets so many records go in a second, spread over it.
+
+    Args:
+        rate: Records a second.
+        now_s: The time of now, in seconds, by a clock that is never set.
+    """
+
+    def __init__(self, rate: float, now_s: float) -> None:
+        self._rate = rate
+        self._start_s = now_s
+        self._count = 0
+        self.together_max = max(1, int(rate * PACE_S))
+
+    def pause_s(self, count: int, now_s: float) -> float:
+        """Counts records that are to go, and returns how long they have to wait, in seconds; 0: not at all."""
+        due_s = self._start_s + self._count / self._rate
+        if now_s > due_s + PACE_S:  # what was not sent while there was nothing to send is not sent the faster now
+            self._start_s, self._count, due_s = now_s, 0, now_s
+        self._count += count
+        return max(0.0, due_s - now_s)
+
+
 class LineProducer:
     """Sends lines as records and counts what is acknowledged.
 
     Args:
         producer: The producer that sends.
         topic: The topic that the records go to.
-        partition: The partition that they go to; None: by key, or spread.
-        separator: The bytes between key and value; None: there are no keys.
+        partition: The partition that all go to; None: as the line says, else by key, or spread.
+        lines: What makes records of lines.
         batch_bytes_max: The bytes of a batch that the topic takes, `max.message.bytes`.
+        known: The partitions of the topic.
+        pace: What holds records up; None: nothing.
+
+    Attributes:
+        finished_count: Records that were acknowledged when the last ones were sent.
     """
 
     def __init__(
-        self, producer: Producer, topic: str, partition: int | None, separator: bytes | None, batch_bytes_max: int
+        self,
+        producer: Producer,
+        topic: str,
+        partition: int | None,
+        lines: Lines,
+        batch_bytes_max: int,
+        known: Sequence[int],
+        pace: Pace | None = None,
     ) -> None:
+        from replog.client.arguments import headers_bytes_bound
+        from replog.client.producer.producer import RECORD_BYTES_BOUND
+
+        self._bare_bytes = RECORD_BYTES_BOUND
+        self._headers_bytes = headers_bytes_bound
         self._producer = producer
         self._topic = topic
         self._partition = partition
-        self._separator = separator
+        self._lines = lines
         self._batch_bytes_max = batch_bytes_max
+        self._known = frozenset(known)
+        self._pace = pace
         self._lines_count = 0
-        self._finished_count = 0
+        self._begun_at = 1  # the first line of the record that is read
+        self.finished_count = 0
         self._open: deque[BulkDelivery] = deque()
 
     @property
     def acknowledged_count(self) -> int:
         """Records that are acknowledged by now."""
-        return self._finished_count + sum(delivery.acknowledged_count for delivery in self._open)
+        return self.finished_count + sum(delivery.acknowledged_count for delivery in self._open)
 
     async def send(self, lines: list[bytes]) -> None:
         """Sends lines in order.
@@ -205,41 +267,102 @@ class LineProducer:
             ReplogError: Records cannot be sent at all.
         """
         while self._open and self._open[0].done():
-            self._finished_count += self._open.popleft().acknowledged_count
-        together: list[_Record] = []
-        for line in lines:
-            self._lines_count += 1
-            try:
-                together.append(self._record(line))
-            except LineError:
-                await self._send(together)
-                raise
-        await self._send(together)
+            self.finished_count += self._open.popleft().acknowledged_count
+        together: list[tuple[int, LineRecord]] = []  # with the numbers of their lines
+        try:
+            for line in lines:
+                self._lines_count += 1
+                record = self._record(line)
+                if record is not None:
+                    together.append((self._begun_at, record))
+                if not self._lines.is_open:
+                    self._begun_at = self._lines_count + 1
+        except LineError:
+            await self._send_all(together)
+            raise
+        await self._send_all(together)
 
-    async def _send(self, records: list[_Record]) -> None:
-        if records:
-            self._open.append(await self._producer.send_many(self._topic, records, partition=self._partition))
+    def finish(self) -> None:
+        """Looks whether the last record is whole.
 
-    def _record(self, line: bytes) -> _Record:
-        from replog.client.producer.producer import RECORD_BYTES_BOUND
+        Raises:
+            LineError: It is not.
+        """
+        if self._lines.is_open:
+            raise LineError(self._begun_at, "begins a quoted cell that does not end", is_usage=True)
 
-        if len(line) + RECORD_BYTES_BOUND > self._batch_bytes_max:
-            raise LineError(self._lines_count, self._too_long(len(line), RECORD_BYTES_BOUND), is_usage=False)
-        text = line.removesuffix(b"\r")
-        if self._separator is None:
-            return text
-        key, found, value = text.partition(self._separator)
-        if not found:
-            shown = self._separator.decode()
-            raise LineError(self._lines_count, f'has no "{shown}" between key and value', is_usage=True)
-        return value, key
+    async def _send_all(self, records: Sequence[tuple[int, LineRecord]]) -> None:
+        if self._pace is None:
+            await self._send(records)
+            return
+        for start in range(0, len(records), self._pace.together_max):
+            part = records[start : start + self._pace.together_max]
+            await asyncio.sleep(self._pace.pause_s(len(part), time.monotonic()))
+            await self._send(part)
 
-    def _too_long(self, line_bytes: int, overhead_bytes: int) -> str:
+    async def _send(self, records: Sequence[tuple[int, LineRecord]]) -> None:
+        from replog.client.producer.bulk import Runs
+
+        plain = [
+            (record.value, record.key)
+            for _, record in records
+            if record.partition is None and record.timestamp_ms is None and not record.headers
+        ]
+        if len(plain) == len(records):
+            if plain:
+                self._open.append(await self._producer.send_many(self._topic, plain, partition=self._partition))
+            return
+        runs = Runs()
+        try:
+            for number, record in records:
+                with self._at_line(number):
+                    runs.add_one(
+                        await self._producer.send(
+                            self._topic,
+                            record.value,
+                            record.key,
+                            record.partition if self._partition is None else self._partition,
+                            record.timestamp_ms,
+                            record.headers,
+                        )
+                    )
+        finally:
+            self._open.append(runs.finish())
+
+    @contextlib.contextmanager
+    def _at_line(self, number: int) -> Iterator[None]:
+        """Says of which line an error is that is of one record."""
+        try:
+            yield
+        except (InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError) as error:
+            raise LineError(number, f"cannot be sent: {str(error).rstrip('.')}", is_usage=False) from error
+
+    def _record(self, line: bytes) -> LineRecord | None:
+        try:
+            record = self._lines.record(line)
+        except WrongLineError as error:
+            raise LineError(self._begun_at, str(error), is_usage=True) from None
+        if record is None:
+            return None
+        overhead_bytes = self._bare_bytes + (self._headers_bytes(record.headers) if record.headers else 0)
+        size_bytes = len(record.value or b"") + len(record.key or b"")
+        if size_bytes + overhead_bytes > self._batch_bytes_max:
+            raise LineError(self._begun_at, self._too_long(size_bytes, overhead_bytes), is_usage=False)
+        if self._partition is None and record.partition is not None and record.partition not in self._known:
+            many = common.counted(len(self._known), "partition")
+            reason = (
+                f"names partition {record.partition}, and {self._topic} has {many}, from 0 on. Give --partition, "
+                f"take the field out, or add partitions with `replog topics alter {self._topic} --partitions N`"
+            )
+            raise LineError(self._begun_at, reason, is_usage=True)
+        return record
+
+    def _too_long(self, record_bytes: int, overhead_bytes: int) -> str:
         from replog.metadata.config_keys import MAX_MESSAGE_BYTES
 
-        limit_bytes, needed_bytes = self._batch_bytes_max, line_bytes + overhead_bytes
+        limit_bytes, needed_bytes = self._batch_bytes_max, record_bytes + overhead_bytes
         text = (
-            f"is too long: {line_bytes:,} bytes, and {self._topic} takes {limit_bytes - overhead_bytes:,} "
+            f"is too long: {record_bytes:,} bytes, and {self._topic} takes {limit_bytes - overhead_bytes:,} "
             f"(its max.message.bytes is {limit_bytes:,}, {overhead_bytes} of them for what is around a record)"
         )
         try:

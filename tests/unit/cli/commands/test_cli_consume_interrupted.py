@@ -12,7 +12,8 @@ import pytest
 
 from replog import client
 from replog.cli import common
-from replog.cli.commands import consume, member_reader
+from replog.cli.commands import consume
+from replog.cli.records import member_reader
 from replog.errors import ReplogError
 
 PATIENCE_S = 60.0

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from replog.cli.commands.produce import LineError, LineProducer, LineSource
+from replog.cli.commands.produce import PACE_S, LineError, LineProducer, LineSource, Pace
 from replog.cli.commands.topics import Filters
 from replog.cli.errors import UsageError
+from replog.cli.records.record_formats import json_line, show_of, text_line
+from replog.cli.records.record_lines import LineFormat, lines_of
 from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
-from replog.cli.views.records import json_line, show_of, text_line
 from replog.client import ConsumerRecord
 from replog.client.producer.batch import BulkDelivery
 from replog.client.producer.producer import RECORD_BYTES_BOUND
@@ -86,10 +87,10 @@ class Sent:
     """Stands for a producer: takes records, and counts nothing as acknowledged."""
 
     def __init__(self) -> None:
-        self.records: list[bytes | tuple[bytes, bytes]] = []
+        self.records: list[tuple[bytes, bytes | None]] = []
 
     async def send_many(
-        self, topic: str, records: list[bytes | tuple[bytes, bytes]], *, partition: int | None
+        self, topic: str, records: list[tuple[bytes, bytes | None]], *, partition: int | None
     ) -> BulkDelivery:
         del topic, partition
         self.records += records
@@ -98,10 +99,10 @@ class Sent:
 
 async def test_lines_become_records() -> None:
     sent = Sent()
-    await LineProducer(sent, "t", None, None, MESSAGE_BYTES).send([b"a", b"b\r", b"c"])  # type: ignore[arg-type]
-    assert sent.records == [b"a", b"b", b"c"]
+    await LineProducer(sent, "t", None, lines_of(LineFormat.TEXT, None), MESSAGE_BYTES, [0]).send([b"a", b"b\r", b"c"])  # type: ignore[arg-type]
+    assert sent.records == [(b"a", None), (b"b", None), (b"c", None)]
     sent = Sent()
-    lines = LineProducer(sent, "t", None, b":", MESSAGE_BYTES)  # type: ignore[arg-type]  # as much of one as is needed
+    lines = LineProducer(sent, "t", None, lines_of(LineFormat.TEXT, ":"), MESSAGE_BYTES, [0])  # type: ignore[arg-type]  # as much of one as is needed
     await lines.send([b"k:v:w"])
     with pytest.raises(LineError, match='line 3 has no ":" between key and value') as error:
         await lines.send([b":v", b"lonely", b"k:never"])
@@ -111,11 +112,11 @@ async def test_lines_become_records() -> None:
 
 async def test_a_line_that_is_too_long_is_named() -> None:
     sent = Sent()
-    lines = LineProducer(sent, "t", None, None, 20_000)  # type: ignore[arg-type]
+    lines = LineProducer(sent, "t", None, lines_of(LineFormat.TEXT, None), 20_000, [0])  # type: ignore[arg-type]
     fits = 20_000 - RECORD_BYTES_BOUND
     with pytest.raises(LineError) as error:
         await lines.send([b"a", b"b" * fits, b"c" * (fits + 1), b"d"])
-    assert [record[:1] for record in sent.records] == [b"a", b"b"]
+    assert [record[0][:1] for record in sent.records] == [b"a", b"b"]
     told = str(error.value.told(1_000))
     assert f"line 3 is too long: {fits + 1:,} bytes, and t takes {fits:,} (its max.message.bytes is 20,000" in told
     assert "`replog configs set --topic t max.message.bytes=20001` lets it take this line" in told
@@ -123,7 +124,7 @@ async def test_a_line_that_is_too_long_is_named() -> None:
 
 
 async def test_a_line_that_no_topic_takes_is_not_told_to_raise_the_limit() -> None:
-    lines = LineProducer(Sent(), "t", None, None, MESSAGE_BYTES)  # type: ignore[arg-type]
+    lines = LineProducer(Sent(), "t", None, lines_of(LineFormat.TEXT, None), MESSAGE_BYTES, [0])  # type: ignore[arg-type]
     with pytest.raises(LineError, match=r"line 1 is too long: 33,554,432 bytes.*No topic can be set to take it"):
         await lines.send([bytes(32 << 20)])
 
@@ -144,6 +145,16 @@ def test_a_line_does_not_wait_for_the_next() -> None:
         assert source.next_lines() == [b"one"]
         typed.write(b"o\n")
         assert source.next_lines() == [b"two"]
+
+
+def test_a_pace_is_kept_and_what_was_missed_is_not_made_up_for() -> None:
+    pace = Pace(50, 100.0)
+    assert pace.together_max == 50 * PACE_S
+    assert [pace.pause_s(5, 100.0) for _ in range(3)] == pytest.approx([0, 0.1, 0.2])
+    assert pace.pause_s(5, 100.29) == pytest.approx(0.01)
+    assert pace.pause_s(5, 160.0) == 0
+    assert pace.pause_s(5, 160.0) == pytest.approx(0.1)
+    assert Pace(0.5, 0).together_max == 1
 
 
 def test_records_as_text_andjson_line() -> None:

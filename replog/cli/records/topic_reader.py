@@ -154,7 +154,8 @@ class TopicReader:
             log_ends = await self._consumer.end_offsets(new, timeout_ms=ASSIGN_MS)
             ends = log_ends if self._until is None else await offsets_of(self._consumer, new, self._until, ASSIGN_MS)
             starts = await offsets_of(self._consumer, new, self._start, ASSIGN_MS)
-            await self._consumer.assign([*self._ends, *new], start={**starts}, timeout_ms=ASSIGN_MS)
+            begins: dict[tuple[str, int], int] = dict(starts.items())
+            await self._consumer.assign([*self._ends, *new], start=begins, timeout_ms=ASSIGN_MS)
         except RetriableError:
             return False
         self._ends |= ends
