@@ -17,6 +17,7 @@ from replog.cli.terminal import standard_streams
 from replog.errors import ReplogError
 
 COMMANDS: Final[Mapping[str, str]] = {
+    "dev": "dev",
     "status": "status",
     "produce": "produce",
     "consume": "consume",

@@ -56,7 +56,7 @@ def start(
     (--set default.replication.factor=N).
     """
     config = {"default.replication.factor": min(nodes, REPLICAS_MAX), **node_settings(settings or [])}
-    work = _start(directory, nodes, config, foreground=foreground, port=_first_port(port))
+    work = _start(directory, nodes, config, foreground=foreground, port=first_port(port))
     common.run(work, grace_s=None if foreground else GRACE_S)
 
 
@@ -131,7 +131,7 @@ def node_settings(pairs: list[str]) -> dict[str, Any]:
     return {name: KEYS[name].kind.from_text(text) for name, text in given.items()}
 
 
-def _first_port(wanted: int | None) -> int:
+def first_port(wanted: int | None) -> int:
     """Returns the port of the first node: by default where commands look, or 0 (any) where somebody else has that.
 
     Raises:
@@ -158,7 +158,7 @@ async def _start(directory: Path, nodes: int, config: dict[str, Any], *, foregro
     try:
         _show(await cluster_status(cluster))
         if foreground:
-            stop = _stop_at_signals()
+            stop = stop_at_signals()
             typer.echo("Ctrl-C stops the cluster.")
             await stop.wait()
     finally:
@@ -176,7 +176,7 @@ def _show(found: ClusterStatus) -> None:
     typer.echo(common.export_line(found.bootstrap_servers))
 
 
-def _stop_at_signals() -> asyncio.Event:
+def stop_at_signals() -> asyncio.Event:
     """Returns an event that the first SIGINT or SIGTERM sets; later ones do nothing while the nodes stop."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
