@@ -11,12 +11,22 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain, pairwise
 
 from replog.config.group_keys import GroupKeys
-from replog.config.keys import Key
+from replog.config.keys import Key, nearest_name
 from replog.config.log_keys import LogKeys
 from replog.config.server_keys import KEYS, ServerKeys
+from replog.errors import ConfigError
+from replog.metadata.config_keys import (
+    BROKER_KEYS,
+    CLUSTER_WIDE,
+    CONFIG_KEYS,
+    CONTROLLER_KEYS,
+    ConfigKey,
+    shortened,
+)
 
 _PARTS = (ServerKeys, LogKeys, GroupKeys)
 
@@ -50,6 +60,14 @@ A key that is not listed here has Kafka's default.
 
 KEYS_TITLE = "## All keys"
 
+_NAME_CHARACTERS_MAX = 200
+_DYNAMIC_ONLY = {
+    "leader.replication.throttled.rate": "Bytes a second that a broker gives at most to new replicas of a reassignment.",
+    "follower.replication.throttled.rate": "Bytes a second that a broker fetches at most for new replicas of a reassignment.",
+    "replica.alter.log.dirs.io.max.bytes.per.second": "Bytes a second that a replica takes at most on its way to another folder.",
+}
+"""Of keys that no node's file has."""
+
 
 def render() -> str:
     """Returns the whole page."""
@@ -59,6 +77,46 @@ def render() -> str:
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
+def explain(name: str) -> list[str]:
+    """Says what a key is in lines: range and default, meaning, where it is set, and where it differs from Kafka's.
+
+    Args:
+        name: The name in a node's file, or of a topic's configuration.
+
+    Raises:
+        ConfigError: There is no such key; the message names one that is like it.
+    """
+    dynamic = {key.cluster_name: key for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS)}
+    of_topics = {key.name: key for key in CONFIG_KEYS}
+    known = {**of_topics, **dynamic, **KEYS}
+    if name not in known:
+        near = nearest_name(name[:_NAME_CHARACTERS_MAX], known)
+        hint = f'Did you mean "{near}"?' if near else "No key is like it; docs/CONFIGURATION.md lists them all"
+        raise ConfigError(name, None, f'unknown key "{shortened(name)}". {hint}')
+    changing = of_topics.get(name) or dynamic.get(name)
+    key = KEYS.get(name if changing is None else changing.cluster_name)
+    meaning = _DYNAMIC_ONLY[name] if key is None else field_meanings()[key.field_name]
+    facts = key.describe() if key is not None else f"{changing.type}, default {changing.default}" if changing else ""
+    lines = [f"{name}: {facts}", meaning, f"Set it {_where(key, changing)}."]
+    if key is not None and key.differs is not None:
+        lines.append(f"Kafka has {key.differs.kafka}: here, {key.differs.why}.")
+    return lines
+
+
+def _where(key: Key | None, changing: ConfigKey | None) -> str:
+    """Says where a key is set, by what name."""
+    places = []
+    if changing in CONFIG_KEYS and changing is not None:
+        places.append(f"by `replog configs set --topic NAME {changing.name}=...` for a topic")
+    if changing is not None:
+        one = "" if changing in CLUSTER_WIDE or changing in CONTROLLER_KEYS else ", with --broker ID for one broker"
+        places.append(f"by `replog configs set {changing.cluster_name}=...` for the cluster{one}")
+    if key is not None:
+        places.append(f"in a node's file as {key.name}, from its next start on")
+    return "; ".join(places)
+
+
+@cache
 def field_meanings() -> dict[str, str]:
     """Reads the string under each field from the source; returns it as one line, by field name."""
     meanings = {}

@@ -61,6 +61,16 @@ def describe(
     _print(found, keys, as_json=as_json)
 
 
+@app.command("explain")
+def explain(
+    keys: Annotated[list[str], typer.Argument(metavar="KEY...", help="Of a topic, a broker or a node's file.")],
+) -> None:
+    """Say what keys mean: range, default, where each is set, and where it is not as in Kafka; no broker is asked."""
+    from replog.config.docs import explain as explained
+
+    typer.echo("\n\n".join("\n".join(explained(key)) for key in keys))
+
+
 @app.command("set")
 def set_configs(
     configs: Annotated[

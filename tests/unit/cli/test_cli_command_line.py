@@ -180,6 +180,23 @@ def test_the_file_of_a_node_that_does_not_run_is_described(replog: Replog, tmp_p
     assert str(file) in done.err
 
 
+def test_every_key_is_explained_and_a_misspelt_one_suggests(replog: Replog) -> None:
+    from replog.config.server_keys import KEYS
+    from replog.metadata.config_keys import BROKER_KEYS, CONFIG_KEYS, CONTROLLER_KEYS
+
+    names = [*KEYS, *(key.name for key in (*CONFIG_KEYS, *BROKER_KEYS, *CONTROLLER_KEYS))]
+    done = replog("configs", "explain", *names)
+    assert (done.status, done.err, done.out.count("\nSet it ")) == (0, "", len(names))
+    done = replog("configs", "explain", "retention.ms")
+    assert done.out.startswith(
+        "retention.ms: milliseconds, -1 to 9,223,372,036,854,775,807, -1 = for ever, default 604,800,000\n"
+    )
+    assert done.out.endswith("; in a node's file as log.retention.ms, from its next start on.\n")
+    done = replog("configs", "explain", "node.id", "retention.mss")
+    assert (done.status, done.out) == (2, "")
+    assert done.err == 'error: unknown key "retention.mss". Did you mean "retention.ms"?\n'
+
+
 def every_command() -> Iterator[tuple[str, Any]]:
     def walked(group: Any, path: str) -> Iterator[tuple[str, Any]]:
         for name in group.list_commands(None):
