@@ -118,6 +118,12 @@ class TestTopicsAndRecords:
         assert len(good_here("consume", "records", "--max", 5).splitlines()) == 5
         assert good_here("consume", "records", "--from", "latest") == ""
 
+    def test_a_topic_is_put_where_it_is_wanted(self) -> None:
+        created = good_here("topics", "create", "placed", "--assign", "2:1,3:2")
+        assert created == "created placed: 2 partitions, 2 replicas each\n"
+        (topic,) = map(json.loads, good_here("topics", "describe", "placed", "--json").splitlines())
+        assert [each["replicas"] for each in topic["partitions"]] == [[2, 1], [3, 2]]
+
     def test_follow_waits_for_more(self) -> None:
         good_here("topics", "create", "followed")
         arguments = command("consume", "followed", "--follow", "--from", "earliest")

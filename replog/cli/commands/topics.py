@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from replog.client import TopicPartition
+    from replog.controller.requests import NewTopic
     from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
@@ -45,6 +46,14 @@ def create(
             help="Default: default.replication.factor of the brokers.",
         ),
     ] = -1,
+    assign: Annotated[
+        str | None,
+        typer.Option(
+            "--assign",
+            metavar="1:2,2:3",
+            help="The brokers of each partition, instead of the two counts; the first of each is to lead.",
+        ),
+    ] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="Such as min.insync.replicas=2.")
     ] = None,
@@ -53,8 +62,14 @@ def create(
 ) -> None:
     """Create a topic and wait until all its partitions have leaders."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
+    from replog.controller.requests import NewTopic
+
     configs = common.key_values(config or [], "--config")
-    topic, brokers = common.run(_create(bootstrap_servers, name, partitions, replication_factor, configs))
+    if assign is not None and (partitions, replication_factor) != (-1, -1):
+        raise typer.BadParameter("--assign says how many partitions and replicas there are: leave out the two counts")
+    topic, brokers = common.run(
+        _create(bootstrap_servers, NewTopic(name, partitions, replication_factor, assigned(assign)), configs)
+    )
     replicas = len(topic.partitions[0].replicas)
     typer.echo(
         f"created {name}: {common.counted(len(topic.partitions), 'partition')}, {common.counted(replicas, 'replica')} each"
@@ -162,13 +177,33 @@ async def _delete_records(bootstrap_servers: str, offsets: dict[tuple[str, int],
             return await admin.delete_records(offsets)
 
 
-async def _create(
-    bootstrap_servers: str, name: str, partitions: int, replication_factor: int, configs: dict[str, str]
-) -> tuple[TopicInfo, int]:
+def assigned(text: str | None) -> tuple[tuple[int, ...], ...]:
+    """Parses the brokers of each partition, `1:2,2:3`; none for None.
+
+    Raises:
+        typer.BadParameter: It is not that.
+    """
+    if text is None:
+        return ()
+    partitions = [part.strip().split(":") for part in text.split(",")]
+    if not all(common.is_number(broker, common.INT_MAX) for part in partitions for broker in part):
+        raise typer.BadParameter(
+            f"--assign {text!r} is not the brokers of each partition: 1:2,2:3 puts partition 0 on brokers 1 and 2, and 1 on 2 and 3"
+        )
+    return tuple(tuple(map(int, part)) for part in partitions)
+
+
+async def _create(bootstrap_servers: str, wanted: NewTopic, configs: dict[str, str]) -> tuple[TopicInfo, int]:
     """Creates a topic; returns it, and how many brokers there are."""
     async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting(f"creating {name}"):
-            topic = await admin.create_topic(name, partitions, replication_factor, configs)
+        with common.waiting(f"creating {wanted.name}"):
+            topic = await admin.create_topic(
+                wanted.name,
+                wanted.num_partitions,
+                wanted.replication_factor,
+                configs,
+                assignments=wanted.assignments,
+            )
             return topic, len((await admin.describe_cluster()).brokers)
 
 

@@ -13,6 +13,11 @@ PLAN = '{"version": 1, "partitions": [{"topic": "t", "partition": %s, "replicas"
 WRONG = [
     ("topics create t --partitions", BIG),
     ("topics create t --replication-factor", BIG),
+    ("topics create t --assign", ""),
+    ("topics create t --assign", "1,,2"),
+    ("topics create t --assign", "1:²"),
+    ("topics create t --assign", f"1:{BIG}"),
+    ("topics create t --partitions 1 --assign", "1"),
     ("topics alter t --partitions", BIG),
     ("topics delete-records", f"t-0={BIG}"),
     ("topics delete-records", f"t-{BIG}=1"),
