@@ -32,6 +32,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 BLOCK = re.compile(r"^## (?P<section>[^\n]+)$|^```\n(?P<block>replog .*?)^```$", flags=re.DOTALL | re.MULTILINE)
 PLAIN = re.compile(r"replog [\w\s./:=,@%+-]*")
 """A line that means to a shell what it means without one."""
+COMMAND = re.compile(r"(?<![\w/.-])replog (?=[a-z])")
 FLIGHTS = 3_000
 LISTENS_S = 1.0
 MANY = 30
@@ -104,7 +105,7 @@ class Reader:
 
     def _started(self, line: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
-            ["bash", "-c", line.replace("replog ", f"{shlex.quote(sys.executable)} -m replog.cli ", 1)],
+            ["bash", "-c", COMMAND.sub(f"{shlex.quote(sys.executable)} -m replog.cli ", line)],
             cwd=self.home,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -139,6 +140,8 @@ def write_flights(reader: Reader) -> None:
     reader.must("replog topics create flights --partitions 4 --replication-factor 3")
     lines = "".join(f"flight {number}\n" for number in range(FLIGHTS))
     reader.must("replog produce flights --partition 0", stdin=lines)
+    reader.must("replog topics create copy --partitions 4")
+    (reader.home / "flights.csv").write_text("value,key,timestamp,partition,header.carrier\nlast,AA1,,0,AA\n")
 
 
 def commit_offsets(reader: Reader) -> None:
@@ -166,7 +169,7 @@ def stop_node_3(reader: Reader) -> None:
 BEFORE_SECTION: dict[str, Callable[[Reader], None]] = {
     "Nodes one by one": write_a_configuration,
     "The metadata quorum": start_a_fourth_node,
-    "Moving partitions and brokers": write_flights,
+    "Reading and writing records": write_flights,
     "Consumer groups": commit_offsets,
     "Several disks": add_a_disk,
     "Looking into a log": stop_node_1,
