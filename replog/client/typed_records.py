@@ -54,15 +54,16 @@ class RecordEncoder:
             key = _encoded(self._key, "key", topic, key)
         return value, key
 
-    def encode_all(self, topic: str, records: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-        """Yields the value and the key of each record of `send_many`: a plain tuple is a (value, key) pair, all else a value."""
+    def encode_all(self, topic: str, records: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+        """Yields each record of `send_many` with its value and its key encoded: a plain tuple is one with a key, all else a value."""
         for record in records:
-            if type(record) is tuple and len(record) == 2:
-                yield self.encode(topic, *record)
+            if type(record) is tuple and 2 <= len(record) <= 3:
+                value, key, *headers = record
+                yield (*self.encode(topic, value, key), *headers)
             elif type(record) is tuple:
                 raise TypeError(
-                    f"a record of send_many is a value or (value, key), not {len(record)} things; give a value that is a tuple "
-                    "as (value, None)"
+                    f"a record of send_many is a value, (value, key), or (value, key, headers), not {len(record)} things; give a "
+                    "value that is a tuple as (value, None)"
                 )
             else:
                 yield self.encode(topic, record, None)

@@ -14,17 +14,18 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
+from replog.client.arguments import headers_bytes_bound
 from replog.client.producer.batch import BulkDelivery, Delivery, ProducerBatch
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import Partitioner, partition_of_key
 from replog.client.producer.router import TopicQueues
 from replog.client.types import K, V
-from replog.records import HEADER_BYTES, RecordInput, batch_bytes_bound
+from replog.records import HEADER_BYTES, Header, RecordInput, batch_bytes_bound
 
-RecordLike: TypeAlias = V | tuple[V | None, K | None] | None
-"""What `send_many` takes for one record: a value, or a (value, key) pair."""
+RecordLike: TypeAlias = V | tuple[V | None, K | None] | tuple[V | None, K | None, Sequence[Header]] | None
+"""What `send_many` takes for one record: a value, (value, key), or (value, key, headers)."""
 
-ValueKey: TypeAlias = tuple[bytes | None, bytes | None]
+OddRecord: TypeAlias = tuple[bytes | None, bytes | None, Sequence[Header]]
 
 CHUNK_BYTES_MAX = 64 * 1024
 RECORD_BYTES_MAX = 16 * 1024
@@ -51,7 +52,7 @@ class Chunk(Struct):
     rows: list[RecordInput] = field(default_factory=list)
     size_bytes: int = 0
     has_keys: bool = False
-    odd: ValueKey | None = None
+    odd: OddRecord | None = None
     error: Exception | None = None
     is_last: bool = False
 
@@ -83,23 +84,30 @@ def _fill(chunk: Chunk, records: Iterator[RecordLike], timestamp_ms: int, bytes_
     record_bytes_max = min(bytes_max, RECORD_BYTES_MAX)
     append = chunk.rows.append
     for record in records:
-        value, key = (record, None) if type(record) is bytes else _pair(record)
+        headers: Sequence[Header] = ()
+        if type(record) is bytes:
+            value, key = record, None
+        else:
+            value, key, headers = _parts(record)
         size_bytes = RECORD_OVERHEAD_BYTES_MAX
         if type(value) is bytes:
             size_bytes += len(value)
         elif value is not None:
-            chunk.odd = (value, key)
+            chunk.odd = (value, key, headers)
             return
         if type(key) is bytes:
             size_bytes += len(key)
             chunk.has_keys = True
         elif key is not None:
-            chunk.odd = (value, key)
+            chunk.odd = (value, key, headers)
             return
+        if type(headers) is not tuple or headers:
+            size_bytes += headers_bytes_bound(headers)
+            headers = tuple(headers)  # the caller may change its list while this waits for room
         if size_bytes > record_bytes_max:
-            chunk.odd = (value, key)
+            chunk.odd = (value, key, headers)
             return
-        append((timestamp_ms, key, value, ()))
+        append((timestamp_ms, key, value, headers))
         chunk.size_bytes += size_bytes
         if chunk.size_bytes >= bytes_max:
             return
@@ -134,16 +142,17 @@ def spread(
     return ((queues.queues[number], rows) for number, rows in groups.items())
 
 
-def _pair(record: Any) -> tuple[Any, Any]:
-    """Returns value and key; whether they are bytes is for the caller to look at."""
+def _parts(record: Any) -> tuple[Any, Any, Any]:
+    """Returns value, key and headers; what these are is for the caller to look at."""
     if not isinstance(record, (tuple, list)):
-        return record, None
-    if len(record) != 2:
+        return record, None, ()
+    if not 2 <= len(record) <= 3:
         raise TypeError(
-            f"a record of send_many is a value or (value, key), not {len(record)} things; use send for more"
+            f"a record of send_many is a value, (value, key) or (value, key, headers), not {len(record)} things; use send "
+            "for more"
         )
-    value, key = record
-    return value, key
+    value, key, *rest = record
+    return value, key, rest[0] if rest else ()
 
 
 class Runs:

@@ -45,7 +45,7 @@ from replog.client.producer.router import Router, TopicQueues, lost_text
 from replog.client.protocol.seam import TimedTransport, Transport
 from replog.client.settings import refuse_unknown
 from replog.client.typed_records import RecordEncoder
-from replog.client.types import K, V
+from replog.client.types import K, RecordMetadata, V
 from replog.codecs import ValueCodec
 from replog.errors import BrokerClosedError, RecordTooLargeError
 from replog.host.forks import raise_if_carried, tell_at_fork
@@ -360,6 +360,22 @@ class Producer(Generic[K, V]):
         self._appender.turn_bytes -= size_bytes
         return Delivery(batch, relative_offset, timestamp)
 
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: V | None,
+        key: K | None = None,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: Sequence[Header] = NO_HEADERS,
+    ) -> RecordMetadata:
+        """Sends one record, as `send` does, and waits until it is acknowledged.
+
+        Raises:
+            ReplogError: As `send`, or what kept the record from being acknowledged within `delivery_timeout_ms`.
+        """
+        return await (await self.send(topic, value, key, partition, timestamp_ms, headers))
+
     async def send_many(
         self,
         topic: str,
@@ -372,8 +388,7 @@ class Producer(Generic[K, V]):
 
         Args:
             topic: The name of a topic that exists.
-            records: Values, or (value, key) pairs, as `open_log(...).append_many` takes them; a value that is a tuple by itself goes
-                into a pair.
+            records: Values, (value, key) pairs, or (value, key, headers); a value that is a tuple by itself goes into a pair.
             partition: The partition of all of them; None lets the partitioner choose for each.
             timestamp_ms: The time of all of them, milliseconds since 1970; None is now.
 
@@ -396,15 +411,15 @@ class Producer(Generic[K, V]):
                 await self._send_chunk(topic, chunk, partition, runs)
             chunk.raise_error()
             if chunk.odd is not None:
-                value, key = chunk.odd
-                runs.add_one(await self._send(topic, value, key, partition, timestamp))
+                value, key, headers = chunk.odd
+                runs.add_one(await self._send(topic, value, key, partition, timestamp, headers))
             elif chunk.is_last:
                 return runs.finish()
 
     async def _send_chunk(self, topic: str, chunk: Chunk, partition: int | None, runs: Runs) -> None:
         if partition is None and type(self._partitioner) is not DefaultPartitioner:  # it is asked once a record
-            for timestamp, key, value, _ in chunk.rows:
-                runs.add_one(await self._send(topic, value, key, None, timestamp))
+            for timestamp, key, value, headers in chunk.rows:
+                runs.add_one(await self._send(topic, value, key, None, timestamp, headers))
             return
         queues, reserved_bytes = await self._room_for(topic, partition, chunk.size_bytes)
         try:

@@ -94,6 +94,8 @@ class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
         delivery = self._run(lambda: self._client.send(topic, value, key, partition, timestamp_ms, headers))
         return SyncDelivery(self, delivery)
 
+    send_and_wait = without_async(Producer.send_and_wait)
+
     def send_many(
         self,
         topic: str,

@@ -186,3 +186,43 @@ def test_a_chunk_ends_at_its_size() -> None:
     assert chunk.size_bytes >= 300
     assert len(take_chunk(rest, 1, 10_000).rows) == 7
     assert take_chunk(rest, 1, 300).is_last
+
+
+class First:
+    """A partitioner that is asked for each record."""
+
+    def partition(self, *_: object) -> int:
+        return 0
+
+
+@pytest.mark.parametrize("partitioner", [None, First()])
+async def test_headers_go_with_their_records(partitioner: Any) -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 1)
+    headers = [("a", b"1"), ("a", None), ("é", b"")]
+    records: list[Any] = [b"bare", (b"v", b"k", headers), (b"v", None, ()), (LARGE, b"k", tuple(headers)), (None, b"k")]
+    async with make(cluster, partitioner=partitioner) as producer:
+        await (await producer.send_many("t", records))
+        for wrong in ({"a": b"1"}, 0, None, "a", [("a", "text")], [("a",)]):
+            with pytest.raises(TypeError, match="headers"):
+                await producer.send_many("t", [b"before", (b"v", b"k", wrong)])  # type: ignore[list-item]
+        with pytest.raises(RecordTooLargeError):
+            await producer.send_many("t", [(b"v", b"k", [("a", bytes(1 << 20))])])
+        with pytest.raises(TypeError, match="not 4 things"):
+            await producer.send_many("t", [(b"v", b"k", (), 7)])  # type: ignore[list-item]
+    found = [(r.value, r.key, r.headers) for r in cluster.logs["t", 0].records()]
+    given = tuple((name, data) for name, data in headers)
+    expected = [(b"bare", None, ()), (b"v", b"k", given), (b"v", None, ()), (LARGE, b"k", given), (None, b"k", ())]
+    assert (found[:5], found[5:]) == (expected, [(b"before", None, ())] * 6)
+
+
+async def test_one_record_is_sent_and_waited_for() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t", 2)
+    async with make(cluster) as producer:
+        done = await producer.send_and_wait("t", b"v", b"k", 1, 7, [("a", b"1")])
+        assert (done.topic, done.partition, done.offset) == ("t", 1, 0)
+        with pytest.raises(UnknownTopicOrPartitionError):
+            await producer.send_and_wait("missing", b"v")
+    (record,) = cluster.logs["t", 1].records()
+    assert (record.value, record.key, record.timestamp, record.headers) == (b"v", b"k", 7, (("a", b"1"),))
