@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from brokers import Broker, broker_of, of_kafka, of_replog
+from class_archive import make_archive
 from go_programs import GoUnavailableError, build
 from kafka_cluster import KafkaCluster, kafka_cluster
 from kafka_install import OLDEST, KafkaInstall, KafkaUnavailableError, install, install_brokers
@@ -44,6 +45,7 @@ def _installed(make: Callable[[], KafkaInstall]) -> Iterator[KafkaInstall]:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but Apache Kafka cannot be had: {error}")
         pytest.skip(f"Apache Kafka cannot be had: {error}")
+    make_archive(found)
     with contextlib.closing(found):
         yield found
 

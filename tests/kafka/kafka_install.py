@@ -1,13 +1,16 @@
 """Apache Kafka for these tests: its jars from Maven and our small Java programs, in cache folders that stay.
 
-    ~/.cache/replog-tests/kafka-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
-                                                                         /classes/*.class
+    ~/.cache/replog-tests/kafka-jars-4.1.1-<digest of pom.xml and the sources>/libs/*.jar
+                                                                              /programs.jar
+                                                                              /<digest of JVM and class path>.jsa
     ~/.cache/replog-tests/kafka-3.9.1-<the same>/libs/*.jar
     ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
     ~/.cache/replog-tests/kafka-connect-4.1.1-<digest of connect-pom.xml>/libs/*.jar
 
 The folder gets its name when it is complete, so that a broken download is never used; two test runs at once wait for
 each other.  Whatever is missing (a JDK, Maven, the network) is one reason, given to `KafkaUnavailableError`.
+
+A `.jsa` holds the classes as the JVM has them in memory (`class_archive.py`); it joins a folder that is complete without it.
 """
 
 from __future__ import annotations
@@ -59,18 +62,34 @@ class Printed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KafkaInstall:
-    """Java, and a class path with Kafka and our programs."""
+    """Java, and a class path with Kafka and our programs.
+
+    Attributes:
+        java: The path of the program.
+        class_path: What Java finds classes in: jars only, as an archive of them demands.
+        options: Given to each JVM before all others.
+    """
 
     java: str
     class_path: str
+    options: tuple[str, ...] = ()
     _calls: ManyCalls = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_calls", ManyCalls(lambda: self.command("ManyCalls")))
 
+    @property
+    def archive(self) -> Path:
+        """Where the archive of the classes is, if one was made: it fits this JVM and this class path only."""
+        java = Path(self.java).resolve()
+        made_for = f"{java} {java.stat().st_mtime_ns} {self.class_path}"
+        return Path(self.class_path.rpartition(":")[2]).parent.parent / f"{_short(made_for.encode())}.jsa"
+
     def command(self, main_class: str, *arguments: str, options: Sequence[str] = SMALL_JVM) -> list[str]:
         """The command line that runs a class."""
-        return [self.java, *options, "-cp", self.class_path, main_class, *arguments]
+        archive = self.archive
+        shared = [f"-XX:SharedArchiveFile={archive}"] if archive.exists() else []
+        return [self.java, *shared, *self.options, *options, "-cp", self.class_path, main_class, *arguments]
 
     def run(self, main_class: str, *arguments: str, stdin: str = "", status: int = 0) -> Printed:
         """Runs a class to its end, in one JVM with all others that are run so.
@@ -115,15 +134,17 @@ def install() -> KafkaInstall:
     Raises:
         KafkaUnavailableError: no JDK, no Maven, or Maven cannot resolve (no network?).
     """
-    java, javac = program("java"), program("javac")
+    java, javac, jar = program("java"), program("javac"), program("jar")
 
     def make(making: Path) -> None:
         _resolve(POM, making / "libs", f"-Dversion.of.kafka={VERSION}")
         compile_ = [javac, "-encoding", "UTF-8", "-cp", f"{making}/libs/*", "-d", f"{making}/classes"]
         _must([*compile_, *map(str, SOURCES)], COMPILE_TIMEOUT_S)
+        _must([jar, "--create", "--file", f"{making}/programs.jar", "-C", f"{making}/classes", "."], COMPILE_TIMEOUT_S)
+        shutil.rmtree(making / "classes")
 
-    folder = _made(f"kafka-{VERSION}-{_digest(POM, *SOURCES)}", make)
-    return KafkaInstall(java, f"{folder}/classes:{folder}/libs/*")
+    folder = _made(f"kafka-jars-{VERSION}-{_digest(POM, *SOURCES)}", make)
+    return KafkaInstall(java, f"{folder}/programs.jar:{folder}/libs/*")
 
 
 def install_brokers(version: str) -> KafkaInstall:
@@ -219,7 +240,11 @@ def cache_folder() -> Path:
 
 
 def _digest(*paths: Path) -> str:
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+    return _short(b"".join(path.read_bytes() for path in paths))
+
+
+def _short(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]
 
 
 @contextmanager
