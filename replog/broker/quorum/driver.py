@@ -196,8 +196,7 @@ class QuorumDriver:
             rng=surroundings.rng,
             now_ms=surroundings.clock.now_ms(),
         )
-        if log.voter_sets:
-            state_file.note_others(names_others=len(voters) > 1)
+        self._names_others = len(voters) > 1 if log.voter_sets else None
         configured = {voter.voter_id: voter.endpoint for voter in identity.voters.voters}
         self._peers = QuorumPeers(identity.node_id, configured, self._make_link)
         self._inbound = InboundRequests(lambda node_id, request: self._post(Received(node_id, request)))
@@ -315,6 +314,8 @@ class QuorumDriver:
 
     async def _run(self) -> None:
         try:
+            if self._names_others is not None:
+                await self._in_thread(partial(self._state_file.note_others, names_others=self._names_others))
             await self._perform_all(self._core.start(self._clock.now_ms()))
             while True:
                 await self._wait()
@@ -362,7 +363,7 @@ class QuorumDriver:
             case SendFetchedData() | SendSnapshotChunk():
                 self._send(effect.destination, self._storage.read(effect))
             case AppendLeaderChange() | AppendVoters() | AppendBatches() | TruncateTo():
-                self._storage.change(effect)
+                await self._storage.change(effect)
             case OpenSnapshot() | WriteSnapshotChunk():
                 self._storage.download(effect, self._source())
             case InstallSnapshot():

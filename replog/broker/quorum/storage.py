@@ -83,7 +83,7 @@ class QuorumStorage:
         self._note_others = note_others
         self._in_thread = in_thread
 
-    def change(self, effect: LogChange) -> None:
+    async def change(self, effect: LogChange) -> None:
         """Appends to the log, or cuts it.
 
         Raises:
@@ -97,7 +97,7 @@ class QuorumStorage:
                 )
                 self.appended()
             case AppendVoters():
-                self._append_voters(effect)
+                await self._append_voters(effect)
             case AppendBatches():
                 self.appended(self._log.append_fetched(effect.batches, effect.leader_epoch))
             case TruncateTo():
@@ -157,10 +157,10 @@ class QuorumStorage:
         self._committed.load(snapshot_id)
         self._post(SnapshotInstalled(effect.snapshot_id, self._log.voters_at(snapshot_id.end_offset)))
 
-    def _append_voters(self, effect: AppendVoters) -> None:
-        self._appends.append_all()
+    async def _append_voters(self, effect: AppendVoters) -> None:
         if len(effect.voters) > 1:  # what a repair leaves of the log may not say it
-            self._note_others()
+            await self._in_thread(self._note_others)
+        self._appends.append_all()
         found = self._log.append_voters(effect.leader_epoch, effect.voters, writes_version=effect.writes_version)
         self.appended(found)
         if self._appends.is_open:
