@@ -97,6 +97,13 @@ def _consume(setting: Setting) -> Scenario[Any]:
     return ConsumeScenario(setting.size(64 * MIB), [100], [system], warm_up_share=setting.scale)
 
 
+def _consume_typed(setting: Setting) -> Scenario[Any]:
+    from bench.scenarios.consume_typed import ConsumeTypedScenario
+    from bench.systems.replog_cluster import ReplogCluster
+
+    return ConsumeTypedScenario(setting.size(64 * MIB), ReplogCluster(setting.started_brokers()))
+
+
 def _acknowledge(setting: Setting) -> Scenario[Any]:
     from bench.scenarios.ack_latency import AckLatencyScenario
     from bench.systems.replog_cluster import ReplogCluster
@@ -192,6 +199,7 @@ LINES: Mapping[str, Line] = {
         Line("send-many", _send_many, "replog", on_brokers=True),
         Line("consume-batches", _consume, "replog", {"as": "batches"}, on_brokers=True),
         Line("consume-records", _consume, "replog", {"as": "records"}, on_brokers=True),
+        Line("consume-json", _consume_typed, "replog", {"value": "json"}, on_brokers=True),
         Line(
             "acknowledge",
             _acknowledge,

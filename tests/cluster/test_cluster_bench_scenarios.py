@@ -20,6 +20,7 @@ from bench.model import Scenario, WrongResultError
 from bench.scenarios.ack_latency import AckLatencyScenario, percentile
 from bench.scenarios.catch_up import CatchUpScenario
 from bench.scenarios.consume import ConsumeScenario
+from bench.scenarios.consume_typed import ConsumeTypedScenario
 from bench.scenarios.failover import FailoverScenario, binned, check, longest_gap_s
 from bench.scenarios.group_load import GroupLoadScenario
 from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
@@ -73,6 +74,10 @@ AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
 BESIDE: dict[str, tuple[Callable[[ReplogCluster], Scenario[Any]], set[str]]] = {
     "consume": (
         lambda system: ConsumeScenario(SMALL_BYTES, [1024], [system], warm_up_share=0.001),
+        {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
+    ),
+    "consume-typed": (
+        lambda system: ConsumeTypedScenario(SMALL_BYTES, system),
         {"records_per_s", "mb_per_s", "cpu_s_per_gb"},
     ),
     "ack-latency": (
