@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import client_functions as functions
@@ -18,7 +19,7 @@ from raw_client import RawClient
 from replog.client import Admin, Consumer, Producer
 from replog.client.admin.health import BrokerStanding, cluster_health
 from replog.client.protocol.fetch_session import LinkFetchSession
-from replog.errors import OffsetOutOfRangeError, RecordTooLargeError, UnknownTopicOrPartitionError
+from replog.errors import OffsetOutOfRangeError, RecordDecodeError, RecordTooLargeError, UnknownTopicOrPartitionError
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 
 COUNT = 5_000
@@ -89,6 +90,38 @@ async def test_records_come_back_in_order_with_keys_headers_and_times(serving: B
                     assert (placed[number].partition, placed[number].offset) == (record.partition, record.offset)
                     seen[record.partition].append(number)
         assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+
+@dataclass
+class Order:
+    """What is in the records of the test below."""
+
+    number: int
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+async def test_a_member_begins_at_the_record_that_it_could_not_decode(
+    serving: Broker, one: str, compression: Any
+) -> None:
+    async with Producer(serving.servers, key=str, value=Order, compression=compression) as producer:
+        await producer.send_many(one, [(Order(number), f"k{number}") for number in range(100)])
+    async with Producer(serving.servers, compression=compression) as other:
+        await other.send_many(one, [b"no order", None, b'{"number":102}'])
+    settings: Any = {"group_id": f"of-{one}", "auto_offset_reset": "earliest"}
+    for begin in (0, 100):
+        async with Consumer(serving.servers, key=str, value=Order, **settings) as consumer, asyncio.timeout(60):
+            await consumer.subscribe([one])
+            for number in range(begin, 100):
+                record = await consumer.getone()
+                assert (record.offset, record.key, record.value) == (number, f"k{number}", Order(number))
+            with pytest.raises(RecordDecodeError, match=r"JSON is malformed|Expected") as raised:
+                await consumer.getone()
+            assert (raised.value.record.offset, raised.value.record.value) == (100, b"no order")
+    async with Consumer(serving.servers, value=Order, on_undecodable="skip", **settings) as consumer:
+        await consumer.subscribe([one])
+        async with asyncio.timeout(60):
+            found = [(await consumer.getone()).value for _ in range(2)]
+    assert (found, consumer.undecodable_count) == ([None, Order(102)], 1)
 
 
 @served(functions.ACKS)
