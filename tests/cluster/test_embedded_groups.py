@@ -41,6 +41,7 @@ async def test_the_next_member_begins_with_the_record_that_the_last_one_had_in_h
 async def test_an_explicit_commit_counts_what_is_in_hand(rig: Rig) -> None:
     async with rig.consumer(enable_auto_commit=False) as consumer:
         await consumer.subscribe(["t"])
+        assert consumer.subscription() == {"t"}
         first = await read(consumer, 25)
         await consumer.commit()
         in_hand = first[-1]
@@ -131,6 +132,7 @@ async def test_topics_that_match_are_read_also_those_that_come_later(rig: Rig) -
         await rig.admin.create_topic("uu", 1)
         await rig.fill("u", 2, 1)
         assert [record.topic for record in await read(consumer, 2)] == ["u", "u"]
+        assert consumer.subscription() == {"u"}
         await consumer.subscribe(pattern=".*t.*")
         found = await read(consumer, 40)
         assert {record.topic for record in found} == {"t"}

@@ -429,6 +429,12 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         self._reader.want(names if matcher is None else matcher)
         self._group.member.subscribe(names if matcher is None else matcher)
 
+    def subscription(self) -> frozenset[str]:
+        """Returns the topics that it subscribes to, of a pattern those of its partitions; none where it does not subscribe."""
+        if self._group is None or self._group.has_left:
+            return frozenset()
+        return self._reader.wanted_topics
+
     async def unsubscribe(self) -> None:
         """Gives back all partitions as `close` does, and leaves the group; one that is cancelled gives up the last commit.
 

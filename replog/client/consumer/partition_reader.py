@@ -84,6 +84,7 @@ class PartitionReader:
         self.backlog = Backlog(self._fetchers.release, self._handle_trouble, decoder)
         self._has_trouble = False
         self._wants: Callable[[str], bool] = _everything
+        self._named: frozenset[str] | re.Pattern[str] | None = None
         self._tells_deletions = True
         self._bytes_since_yield = 0
         self._is_closed = False
@@ -344,12 +345,18 @@ class PartitionReader:
         Args:
             topics: The topics that are wanted, or the pattern that their names match; None: all that are assigned.
         """
+        self._named = topics if isinstance(topics, re.Pattern) or topics is None else frozenset(topics)
         if isinstance(topics, re.Pattern):
             self._wants = lambda topic: topics.fullmatch(topic) is not None
         else:
             self._wants = _everything if topics is None else frozenset(topics).__contains__
         self._tells_deletions = not isinstance(topics, re.Pattern)
         self._handle_trouble()  # what was left out before may have to be told now
+
+    @property
+    def wanted_topics(self) -> frozenset[str]:
+        """The topics that `want` has named; where it named none, those of the partitions."""
+        return self._named if isinstance(self._named, frozenset) else frozenset(each.topic for each in self.states)
 
     def stop(self) -> None:
         """Hands out nothing from now on; who waits is told."""

@@ -163,14 +163,23 @@ class ConsumerPositions:
         found = await list_offsets(self._view, wanted, timeout_ms=timeout_ms)
         return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
 
+    def highwater(self, partition: tuple[str, int]) -> int | None:
+        """Returns the high watermark that was told last: the offset after the last readable record; None before the first answer.
+
+        Raises:
+            InvalidRequestError: The partition is not assigned.
+        """
+        state = self._state(partition)
+        return None if state.high_watermark < 0 else state.high_watermark
+
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Returns how many offsets lie between the position and the high watermark; None before the first answer.
 
         Raises:
             InvalidRequestError: The partition is not assigned.
         """
-        state = self._state(partition)
-        return None if state.high_watermark < 0 else max(0, state.high_watermark - state.position)
+        high_watermark = self.highwater(partition)
+        return None if high_watermark is None else max(0, high_watermark - self._state(partition).position)
 
     def _state(self, partition: tuple[str, int]) -> PartitionFetch:
         wanted = partition_of("partition", partition)

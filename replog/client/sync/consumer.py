@@ -209,6 +209,14 @@ class SyncConsumer(SyncClient[Consumer[K, V]], Generic[K, V]):
 
     committed = without_async(Consumer.committed)
 
+    def highwater(self, partition: tuple[str, int]) -> int | None:
+        """Returns the high watermark that was told last, as `Consumer.highwater` does."""
+        return self._client.highwater(partition)
+
+    def subscription(self) -> frozenset[str]:
+        """Returns the topics that it subscribes to, as `Consumer.subscription` does."""
+        return self._client.subscription()
+
     def lag(self, partition: tuple[str, int]) -> int | None:
         """Returns how many offsets lie between the position and the high watermark, as `Consumer.lag` does."""
         lag = self._client.lag(partition)

@@ -134,6 +134,17 @@ async def test_it_is_gone_to(cluster: FakeCluster, place: str | datetime, offset
         assert (consumer.position(("t", 0)), consumer.position(("t", 1))) == (offset, offset)
 
 
+async def test_the_high_watermark_is_told_once_it_is_known(cluster: FakeCluster) -> None:
+    async with Consumer(cluster.bootstrap, transport=cluster.transport()) as consumer:
+        await consumer.assign([("t", 0)])
+        assert (consumer.highwater(("t", 0)), consumer.lag(("t", 0))) == (None, None)
+        await consumer.getone()
+        assert (consumer.highwater(("t", 0)), consumer.lag(("t", 0))) == (13, 9)
+        assert consumer.subscription() == frozenset()
+        with pytest.raises(InvalidRequestError, match="t-1 is not assigned"):
+            consumer.highwater(("t", 1))
+
+
 def test_without_async(cluster: FakeCluster) -> None:
     with SyncConsumer(cluster.bootstrap, transport=cluster.transport()) as consumer:
         consumer.assign([("t", 0)])
