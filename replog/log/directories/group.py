@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class DirectoryGroup:
-    """The part of `LogManager` that looks at all directories at once, and has each of them do the same."""
+    """What `LogManager` tells of all directories at once, and has each of them do."""
 
     def __init__(self, homes: ReplicaHomes) -> None:
         self._homes = homes

@@ -42,7 +42,6 @@ from replog.log.directories.group import DirectoryGroup
 from replog.log.directories.homes import ReplicaHomes
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.move import FinishedMoves, FolderCopy, finish_moves
-from replog.log.directories.offset_checkpoints import CheckpointJob
 from replog.log.directories.opening import Loader, lock_usable
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.directories.survey import Survey
@@ -57,7 +56,7 @@ RECOVERY_THREADS: Final = 2
 """Kafka's default of num.recovery.threads.per.data.dir."""
 
 
-class LogManager:
+class LogManager(DirectoryGroup):
     """The logs of all directories of a node.  Made by `LogManager.open`; one owner.
 
     Attributes:
@@ -76,8 +75,7 @@ class LogManager:
     ) -> None:
         self.set_aside = tuple(set_aside)
         self.finished_moves = finished_moves
-        self._homes = ReplicaHomes(directories, survey.unopened, finished_moves.waiting)
-        self._group = DirectoryGroup(self._homes)
+        super().__init__(ReplicaHomes(directories, survey.unopened, finished_moves.waiting))
         self._has_returned = survey.has_returned
         self._fs = fs
         self._threads = threads
@@ -162,41 +160,6 @@ class LogManager:
         return 0 if self._has_returned else len(self.directories) + len(self.unopened) - len(self.directory_ids)
 
     @property
-    def cluster_id(self) -> str:
-        """The cluster id of every directory."""
-        return self._group.cluster_id
-
-    @property
-    def directory_ids(self) -> tuple[UUID, ...]:
-        """Ids of the directories that work."""
-        return self._group.directory_ids
-
-    @property
-    def previous_broker_epoch(self) -> int:
-        """Broker epoch of the incarnation that stopped cleanly in every directory; -1 where one tells otherwise."""
-        return self._group.previous_broker_epoch
-
-    @property
-    def logs(self) -> Mapping[TopicPartition, Log]:
-        """(topic, partition) -> its log, all that are open in directories that work."""
-        return self._group.logs
-
-    @property
-    def replicas(self) -> tuple[TopicPartition, ...]:
-        """All replicas in directories that work, unusable ones included."""
-        return self._group.replicas
-
-    @property
-    def offline(self) -> Mapping[TopicPartition, ReplogError]:
-        """Replicas that cannot be used, and why: alone, or with their directory."""
-        return self._group.offline
-
-    @property
-    def high_watermarks(self) -> Mapping[TopicPartition, int]:
-        """The checkpointed high watermarks, exclusive."""
-        return self._group.high_watermarks
-
-    @property
     def retiring(self) -> AbstractSet[TopicPartition]:
         """The replicas whose folders may still be in the way of others of their names.  Read only."""
         return self._homes.retiring
@@ -204,18 +167,6 @@ class LogManager:
     def home_of(self, topic: str, partition: int) -> LogDirectory | None:
         """Returns the directory that holds a replica; None: none does, or one that could not be opened."""
         return self._homes.get((topic, partition))
-
-    def high_watermark(self, topic: str, partition: int) -> int:
-        """Returns the checkpointed high watermark of a replica, exclusive; 0 unknown."""
-        return self._group.high_watermark(topic, partition)
-
-    def topic_id(self, topic: str, partition: int) -> UUID | None:
-        """Returns the topic id that a replica's partition folder carries; None when it has none."""
-        return self._group.topic_id(topic, partition)
-
-    def offline_error(self, topic: str, partition: int) -> ReplogError | None:
-        """Returns why a replica cannot be used; None when it can, or when there is none."""
-        return self._group.offline_error(topic, partition)
 
     def gave_up(self, topic: str, partition: int) -> bool:
         """Whether a repair has given up records of a replica, and the controller may not know it yet."""
@@ -422,44 +373,6 @@ class LogManager:
         job.home.replace(job.loaded, job.replica)
         self._homes.put([job.move.key], job.home)
         return job.home
-
-    # Disks and checkpoints
-
-    def check_disks(self) -> dict[str, DiskState | StorageError]:
-        """Looks at every disk that works, in any thread; see `DirectoryGroup.check_disks`."""
-        return self._group.check_disks()
-
-    def fail_directory(self, path: str, error: StorageError) -> tuple[TopicPartition, ...]:
-        """Takes a directory offline, because its disk failed; returns the replicas that go with it."""
-        return self._group.fail_directory(path, error)
-
-    def is_essential(self, path: str) -> bool:
-        """Whether the node cannot go on without this directory: it holds the metadata log, or there is no other."""
-        return self._group.is_essential(path)
-
-    def prepare_recovery_points(self) -> dict[str, list[CheckpointJob]]:
-        """Prepares jobs that write the recovery points: path -> jobs for one thread, of each directory that works."""
-        return self._group.prepare_recovery_points()
-
-    def prepare_log_start_offsets(self) -> dict[str, list[CheckpointJob]]:
-        """Prepares jobs that write the log starts, as `prepare_recovery_points` does."""
-        return self._group.prepare_log_start_offsets()
-
-    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> dict[str, list[CheckpointJob]]:
-        """Prepares jobs that write the high watermarks; replicas that are not named keep theirs."""
-        return self._group.prepare_high_watermarks(high_watermarks)
-
-    def checkpoint_recovery_points(self) -> None:
-        """Writes the recovery points of every directory that works, blocking."""
-        self._group.checkpoint_recovery_points()
-
-    def checkpoint_log_start_offsets(self) -> None:
-        """Writes the log starts of every directory that works, blocking."""
-        self._group.checkpoint_log_start_offsets()
-
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Writes the high watermarks of every directory that works, blocking."""
-        self._group.checkpoint_high_watermarks(high_watermarks)
 
     # The end
 
