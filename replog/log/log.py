@@ -13,33 +13,29 @@ from pathlib import PurePosixPath
 from replog.errors import CorruptRecordError, ReadOnlyLogError, ReplogError, StorageError
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendInfo, AppendOutcome
-from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness
 from replog.log.compactor import Compactor
 from replog.log.config import LogConfig
-from replog.log.deletion import FileDeletionJob
 from replog.log.dirty_window import DirtyWindow, WriteBackJob
 from replog.log.epoch_cache import CachedEpochEnd, LeaderEpochCache
 from replog.log.flush import Flusher, FlushJob
 from replog.log.follower_append import FollowerAppender
+from replog.log.forwarding import forwarded
 from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
-from replog.log.reading.cuts import LogCut
-from replog.log.reading.locating import FileSpan, located
+from replog.log.reading.locating import located
 from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
-from replog.log.reading.time_search import SearchJob
 from replog.log.recovery.loaded_log import RecoveryReport
 from replog.log.recovery.opening import load_for_reading, load_for_writing
 from replog.log.recovery.promises import Promises
 from replog.log.recovery.segment_recovery import ScanProgress
-from replog.log.segments.segment_list import LogFiles
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.log.state import LogState
 from replog.log.truncator import Truncator
 from replog.log.upkeep import Upkeep
-from replog.records import DECOMPRESSED_BYTES_MAX, BatchHeader, Buffer
+from replog.records import BatchHeader, Buffer
 from replog_checkpoints import FileSystem
 
 
@@ -219,9 +215,7 @@ class Log:
         """Reckons the bytes of the batches from `offset` on without looking at the disk; see `SegmentList`."""
         return self._state.segments.size_from(offset, self._state.log_end_offset)
 
-    def files(self) -> LogFiles:
-        """Returns the segments that the log consists of now, with their sizes."""
-        return self._state.files()
+    files = forwarded("_state", LogState.files)
 
     @property
     def needs_log_start_checkpoint(self) -> bool:
@@ -268,9 +262,7 @@ class Log:
         """Why only reads work; None: more does, or the log is closed."""
         return StorageError(str(self._state.guard.refusal)) if self.failed else None
 
-    def set_config(self, config: LogConfig) -> None:
-        """Takes new settings; index limits apply from the next segment on."""
-        self._state.set_config(config)
+    set_config = forwarded("_state", LogState.set_config)
 
     def end_offset_for_epoch(self, epoch: int) -> CachedEpochEnd | None:
         """Returns where `epoch` ended here; None when this log cannot know (docs/KAFKA.md 3.5)."""
@@ -309,29 +301,12 @@ class Log:
         """Appends batches exactly as the leader stored them; see `FollowerAppender.append`."""
         return self._follower.append(batches, now_ms=now_ms, leader_epoch=leader_epoch)
 
-    def assign_epoch_start(self, epoch: int) -> None:
-        """Notes that a leader begins: `epoch` starts at the log end.  Durable when it returns."""
-        self._leader.assign_epoch_start(epoch)
-
-    def roll(self, now_ms: int) -> None:
-        """Begins a new segment, unless the active one is empty."""
-        self._active.roll(now_ms)
-
-    def maybe_roll(self, now_ms: int) -> None:
-        """Begins a new segment when the active one is due by size or age, without waiting for the next append."""
-        self._active.maybe_roll(now_ms)
-
-    def replace_active_segment(self, now_ms: int) -> bool:
-        """Begins an empty segment so that the active one can be deleted; see `ActiveSegment.replace`."""
-        return self._active.replace(now_ms)
-
-    def truncate_to(self, offset: int) -> bool:
-        """Cuts the batch that holds `offset` and everything after it (KIP-101); see `Truncator.truncate_to`."""
-        return self._truncator.truncate_to(offset)
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empties the log; the next record gets `offset`; see `Truncator.truncate_fully_and_start_at`."""
-        self._truncator.truncate_fully_and_start_at(offset)
+    assign_epoch_start = forwarded("_leader", LeaderAppender.assign_epoch_start)
+    roll = forwarded("_active", ActiveSegment.roll)
+    maybe_roll = forwarded("_active", ActiveSegment.maybe_roll)
+    replace_active_segment = forwarded("_active", ActiveSegment.replace)
+    truncate_to = forwarded("_truncator", Truncator.truncate_to)
+    truncate_fully_and_start_at = forwarded("_truncator", Truncator.truncate_fully_and_start_at)
 
     def read(
         self, offset: int, *, max_bytes: int, end_offset: int, min_one_batch: bool, is_checked: bool = True
@@ -371,45 +346,19 @@ class Log:
         """Takes the result of a job; see `LogReader.complete_read`."""
         return self._reader.complete_read(job)
 
-    def locate(self, start_offset: int, end_offset: int, *, spans_max: int) -> list[FileSpan]:
-        """Returns where the batches with offsets in [start, end) stand in files; see `LogReader.locate`."""
-        return self._reader.locate(start_offset, end_offset, spans_max=spans_max)
-
-    def check_epoch_before(self, offset: int) -> None:
-        """Looks at the leader epoch of the batch that ends at an offset; see `LogReader.check_epoch_before`."""
-        self._reader.check_epoch_before(offset)
+    locate = forwarded("_reader", LogReader.locate)
+    check_epoch_before = forwarded("_reader", LogReader.check_epoch_before)
 
     def located(self, data: bytes, error: CorruptRecordError) -> CorruptRecordError:
         """Returns an error that was found in `data`, which was read from this log, with its file; see `damage.located`."""
         return located(self._state, data, error)
 
-    def offset_for_timestamp(
-        self, timestamp_ms: int | None, *, end_offset: int, max_decompressed_bytes: int = DECOMPRESSED_BYTES_MAX
-    ) -> tuple[int, int] | None:
-        """Returns the first record with at least this timestamp; see `LogReader.offset_for_timestamp`."""
-        return self._reader.offset_for_timestamp(
-            timestamp_ms, end_offset=end_offset, max_decompressed_bytes=max_decompressed_bytes
-        )
-
-    def first_record(self, start_offset: int, *, end_offset: int) -> tuple[int, int] | None:
-        """Returns offset and time of the first record at or after an offset; see `LogReader.first_record`."""
-        return self._reader.first_record(start_offset, end_offset=end_offset)
-
-    def prepare_search(self, timestamp_ms: int | None, *, end_offset: int) -> SearchJob | None:
-        """Prepares a search for a time in another thread; see `LogReader.prepare_search`."""
-        return self._reader.prepare_search(timestamp_ms, end_offset=end_offset)
-
-    def prepare_search_from(self, start_offset: int, *, end_offset: int) -> SearchJob | None:
-        """Prepares a search for the first record from an offset on; see `LogReader.prepare_search_from`."""
-        return self._reader.prepare_search_from(start_offset, end_offset=end_offset)
-
-    def complete_search(self, job: SearchJob) -> SearchJob | tuple[int, int] | None:
-        """Takes the result of a search that has run; see `LogReader.complete_search`."""
-        return self._reader.complete_search(job)
-
-    def find_cuts(self, start_offset: int, end_offset: int, *, target_bytes: int, cuts_max: int) -> list[LogCut]:
-        """Cuts a range of offsets into parts of about equal size, by indexes alone; see `LogReader.find_cuts`."""
-        return self._reader.find_cuts(start_offset, end_offset, target_bytes=target_bytes, cuts_max=cuts_max)
+    offset_for_timestamp = forwarded("_reader", LogReader.offset_for_timestamp)
+    first_record = forwarded("_reader", LogReader.first_record)
+    prepare_search = forwarded("_reader", LogReader.prepare_search)
+    prepare_search_from = forwarded("_reader", LogReader.prepare_search_from)
+    complete_search = forwarded("_reader", LogReader.complete_search)
+    find_cuts = forwarded("_reader", LogReader.find_cuts)
 
     @property
     def dirty_bytes(self) -> int:
@@ -437,61 +386,29 @@ class Log:
         """Takes the result of a job: the recovery point moves up; see `Flusher.complete_flush`."""
         self._flusher.complete_flush(job)
 
-    def flush(self) -> None:
-        """Makes everything appended so far durable, blocking; see `Flusher.flush`."""
-        self._flusher.flush()
-
-    def release_files(self) -> bool:
-        """Closes the descriptors of an idle log; False: it is not idle, see `Flusher.release_files`."""
-        return self._flusher.release_files()
-
-    def claim_complete(self) -> None:
-        """Notes that nothing compacts this log from its end on; see `Upkeep.claim_complete`."""
-        self._upkeep.claim_complete()
-
-    def set_log_start_offset(self, offset: int) -> None:
-        """Moves the log start up: records below may be deleted; see `LogState.raise_log_start`."""
-        self._state.raise_log_start(offset)
-
-    def delete_old_segments(self, now_ms: int, high_watermark: int) -> int:
-        """Deletes the oldest segments that retention or the log start makes superfluous; see `Upkeep`."""
-        return self._upkeep.delete_old_segments(now_ms, high_watermark)
+    flush = forwarded("_flusher", Flusher.flush)
+    release_files = forwarded("_flusher", Flusher.release_files)
+    claim_complete = forwarded("_upkeep", Upkeep.claim_complete)
+    set_log_start_offset = forwarded("_state", LogState.raise_log_start)
+    delete_old_segments = forwarded("_upkeep", Upkeep.delete_old_segments)
 
     @property
     def next_file_deletion_ms(self) -> int | None:
         """Wall time at which the files of a deleted segment are due for removal; None: there are none."""
         return self._state.deleted.next_deletion_ms
 
-    def prepare_file_deletion(self, now_ms: int) -> FileDeletionJob | None:
-        """Returns a job that removes the files that are due, to be run in any thread; None: nothing is due."""
-        return self._upkeep.prepare_file_deletion(now_ms)
-
-    def remove_deleted_files(self, now_ms: int) -> int:
-        """Removes the files of segments that were deleted long enough ago; returns how many segments, see `Upkeep`."""
-        return self._upkeep.remove_deleted_files(now_ms)
+    prepare_file_deletion = forwarded("_upkeep", Upkeep.prepare_file_deletion)
+    remove_deleted_files = forwarded("_upkeep", Upkeep.remove_deleted_files)
 
     @property
     def first_dirty_offset(self) -> int:
         """Everything below it was compacted; a `cleaner-offset-checkpoint` keeps it (docs/KAFKA.md 1.10)."""
         return self._state.first_dirty_offset
 
-    def restore_first_dirty_offset(self, offset: int) -> None:
-        """Takes over the offset of a checkpoint; 0 if there is none: everything is dirty."""
-        self._state.restore_first_dirty_offset(offset)
-
-    def dirtiness(self, now_ms: int, high_watermark: int) -> Dirtiness:
-        """Measures how much there is to compact; see `Compactor.dirtiness`."""
-        return self._compactor.dirtiness(now_ms, high_watermark)
-
-    def prepare_compaction(
-        self, now_ms: int, high_watermark: int, settings: CompactionSettings | None = None
-    ) -> CompactionJob | None:
-        """Prepares one pass over the log, for another thread; see `Compactor.prepare_compaction`."""
-        return self._compactor.prepare_compaction(now_ms, high_watermark, settings)
-
-    def complete_compaction(self, job: CompactionJob, now_ms: int) -> CompactionStats | None:
-        """Takes the result of a pass: the compacted segments take the place of those it read; see `Compactor`."""
-        return self._compactor.complete_compaction(job, now_ms)
+    restore_first_dirty_offset = forwarded("_state", LogState.restore_first_dirty_offset)
+    dirtiness = forwarded("_compactor", Compactor.dirtiness)
+    prepare_compaction = forwarded("_compactor", Compactor.prepare_compaction)
+    complete_compaction = forwarded("_compactor", Compactor.complete_compaction)
 
     def require_writable(self) -> None:
         """Raises the error that every change of this log meets: it failed, is closed, or was opened for reading only."""

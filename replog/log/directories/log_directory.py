@@ -33,7 +33,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 from uuid import UUID
@@ -42,7 +42,6 @@ import replog_checkpoints as checkpoints
 from replog.errors import DiskFullError, ReplogError, StorageError, raised_anew
 from replog.log.config import LogConfig
 from replog.log.directories.checkpoints import DirectoryCheckpoints
-from replog.log.directories.creation import NewReplica
 from replog.log.directories.directory_state import DirectoryState
 from replog.log.directories.identity import (
     read_identity,
@@ -52,12 +51,10 @@ from replog.log.directories.identity import (
     write_identity,
     write_opened_with,
 )
-from replog.log.directories.loaded_replica import ClosedReplica, LoadedReplica
 from replog.log.directories.lost_replicas import folder_is_gone, lost_replicas
-from replog.log.directories.offset_checkpoints import CheckpointJob, run_all
+from replog.log.directories.offset_checkpoints import run_all
 from replog.log.directories.replica_opener import ReplicaOpener
 from replog.log.directories.replicas import DirectoryReplicas
-from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.disk_space import NO_LIMITS, DiskLimits, DiskSpace, not_closed_in_order
 from replog.log.file_names import (
     DELETE_DIR_SUFFIX,
@@ -66,6 +63,7 @@ from replog.log.file_names import (
     retired_stem,
     retired_stems_of,
 )
+from replog.log.forwarding import forwarded
 from replog.log.log import Log
 from replog_checkpoints import FileSystem, Lock, MetaProperties, TopicPartition
 
@@ -217,13 +215,8 @@ class LogDirectory:
             found = ((name, parse_partition_dir_name(name)) for name in fs.list_dir(self.path))
             return [key for name, key in found if key is not None and fs.is_dir(self._state.at(name))]
 
-    def load(self, key: TopicPartition, config: LogConfig, now_ms: int) -> LoadedReplica:
-        """Opens one replica, in any thread; see `ReplicaOpener.load`."""
-        return self._opener.load(key, config, now_ms)
-
-    def add(self, loaded: LoadedReplica) -> None:
-        """Takes a replica that `load`, `create` or `reopen` opened, or could not open."""
-        self._replicas.add(loaded)
+    load = forwarded("_opener", ReplicaOpener.load)
+    add = forwarded("_replicas", DirectoryReplicas.add)
 
     def end_load(self) -> None:
         """Drops the checkpoint lines of replicas that are gone; looks at the room on the disk, and at the traces of the last stop."""
@@ -308,17 +301,9 @@ class LogDirectory:
         """Returns the topic id that a replica's partition folder carries; None when it has none."""
         return self._state.topic_ids.get((topic, partition))
 
-    def path_of(self, key: TopicPartition) -> str:
-        """Returns the path of a replica's partition folder."""
-        return self._state.path_of(key)
-
-    def has_folder(self, key: TopicPartition) -> bool:
-        """Whether something of a replica is here, open or not: then it must not be created in another directory."""
-        return self._opener.has_folder(key)
-
-    def fail(self, error: StorageError) -> None:
-        """Makes every log refuse appends from now on, because the disk failed.  They stay open until `close`."""
-        self._state.fail(error)
+    path_of = forwarded("_state", DirectoryState.path_of)
+    has_folder = forwarded("_opener", ReplicaOpener.has_folder)
+    fail = forwarded("_state", DirectoryState.fail)
 
     def note_opened_with(self, ids: Collection[UUID]) -> None:
         """Keeps which directories the node has opened; see `survey`.
@@ -349,9 +334,7 @@ class LogDirectory:
         """Returns the log of a replica, created when there is none; see `DirectoryReplicas.open_log`."""
         return self._replicas.open_log((topic, partition), topic_id, config, now_ms)
 
-    def create(self, replicas: Sequence[NewReplica], now_ms: int) -> list[LoadedReplica]:
-        """Makes new replicas, durably, in any thread; `forget` them first, `add` them then.  Each may have failed."""
-        return self._opener.create(replicas, now_ms)
+    create = forwarded("_opener", ReplicaOpener.create)
 
     def delete_log(self, topic: str, partition: int) -> None:
         """Deletes a replica and its checkpoint lines, durably; see `DirectoryReplicas.delete`."""
@@ -364,61 +347,25 @@ class LogDirectory:
         """
         return self._replicas.set_aside((topic, partition))
 
-    def retire(self, key: TopicPartition, *, is_kept: bool) -> RetiredReplica:
-        """Closes and forgets a replica, an offline one too; see `DirectoryReplicas.retire`."""
-        return self._replicas.retire(key, is_kept=is_kept)
-
-    def prepare_retirement(self, replicas: Sequence[RetiredReplica]) -> RetirementJob:
-        """Prepares the job that renames the folders of retired replicas of this directory and removes their lines."""
-        return self._replicas.prepare_retirement(replicas)
-
-    def retirement_failed(self, job: RetirementJob, error: StorageError) -> None:
-        """Keeps the replicas of a job as offline ones: it is unknown which of their folders are still there."""
-        self._replicas.retirement_failed(job, error)
-
-    def quarantine(self, key: TopicPartition, error: ReplogError) -> None:
-        """Takes an open replica offline alone: its bytes contradict the promises about them.  Nothing is changed."""
-        self._state.take_offline(key, error)
+    retire = forwarded("_replicas", DirectoryReplicas.retire)
+    prepare_retirement = forwarded("_replicas", DirectoryReplicas.prepare_retirement)
+    retirement_failed = forwarded("_replicas", DirectoryReplicas.retirement_failed)
+    quarantine = forwarded("_state", DirectoryState.take_offline)
 
     # Replicas that move
 
-    def close_replica(self, key: TopicPartition, high_watermark: int, error: StorageError) -> ClosedReplica:
-        """Takes an open replica offline, to be reopened; `error` is its answer meanwhile."""
-        return self._replicas.close_one(key, high_watermark, error)
-
-    def reopen(self, replica: ClosedReplica, now_ms: int, *, recovery_point: int) -> LoadedReplica:
-        """Opens a replica that was closed a moment ago, in any thread; see `ReplicaOpener.reopen`."""
-        return self._opener.reopen(replica, now_ms, recovery_point=recovery_point)
-
-    def replace(self, loaded: LoadedReplica, replica: ClosedReplica) -> None:
-        """Takes a replica that was reopened, with its state besides its files."""
-        self._replicas.replace(loaded, replica)
-
-    def drop(self, key: TopicPartition) -> None:
-        """Forgets a replica that is in another directory now, and its checkpoint lines."""
-        self._replicas.drop(key)
+    close_replica = forwarded("_replicas", DirectoryReplicas.close_one)
+    reopen = forwarded("_opener", ReplicaOpener.reopen)
+    replace = forwarded("_replicas", DirectoryReplicas.replace)
+    drop = forwarded("_replicas", DirectoryReplicas.drop)
 
     # Checkpoints
 
-    def prepare_recovery_points(self) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts, cleaner offsets and recovery points of all logs."""
-        return self._checkpoints.prepare_recovery_points()
-
-    def prepare_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> list[CheckpointJob]:
-        """Prepares jobs that write the log starts; see `DirectoryCheckpoints.prepare_log_start_offsets`."""
-        return self._checkpoints.prepare_log_start_offsets(ahead)
-
-    def prepare_cleaner_offsets(self) -> list[CheckpointJob]:
-        """Prepares jobs that write how far logs are compacted; none as long as there was nothing to compact."""
-        return self._checkpoints.prepare_cleaner_offsets()
-
-    def prepare_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> list[CheckpointJob]:
-        """Prepares jobs that write the high watermarks; see `DirectoryCheckpoints.prepare_high_watermarks`."""
-        return self._checkpoints.prepare_high_watermarks(high_watermarks)
-
-    def checkpoint_recovery_points(self) -> None:
-        """Writes the log starts and the recovery points of all logs."""
-        self._checkpoints.checkpoint_recovery_points()
+    prepare_recovery_points = forwarded("_checkpoints", DirectoryCheckpoints.prepare_recovery_points)
+    prepare_log_start_offsets = forwarded("_checkpoints", DirectoryCheckpoints.prepare_log_start_offsets)
+    prepare_cleaner_offsets = forwarded("_checkpoints", DirectoryCheckpoints.prepare_cleaner_offsets)
+    prepare_high_watermarks = forwarded("_checkpoints", DirectoryCheckpoints.prepare_high_watermarks)
+    checkpoint_recovery_points = forwarded("_checkpoints", DirectoryCheckpoints.checkpoint_recovery_points)
 
     def checkpoint_log_start_offsets(self, ahead: Mapping[TopicPartition, int] | None = None) -> None:
         """Writes the log starts that lie inside a segment; see `DirectoryCheckpoints.prepare_log_start_offsets`."""
@@ -428,17 +375,9 @@ class LogDirectory:
         """Writes the high watermarks; see `DirectoryCheckpoints.prepare_high_watermarks`."""
         run_all(self._checkpoints.prepare_high_watermarks(high_watermarks))
 
-    def gave_up(self, key: TopicPartition) -> bool:
-        """Whether a repair has given up records of a replica; see `DirectoryCheckpoints.gave_up`."""
-        return self._checkpoints.gave_up(key)
-
-    def forget_given_up(self, key: TopicPartition) -> None:
-        """Removes the line that says so, durably; see `DirectoryCheckpoints.forget_given_up`."""
-        self._checkpoints.forget_given_up(key)
-
-    def forget(self, keys: Iterable[TopicPartition]) -> None:
-        """Removes the checkpoint lines of replicas at once, durably; see `DirectoryCheckpoints.forget`."""
-        self._checkpoints.forget(keys)
+    gave_up = forwarded("_checkpoints", DirectoryCheckpoints.gave_up)
+    forget_given_up = forwarded("_checkpoints", DirectoryCheckpoints.forget_given_up)
+    forget = forwarded("_checkpoints", DirectoryCheckpoints.forget)
 
     # The end
 
