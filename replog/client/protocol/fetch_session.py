@@ -48,7 +48,7 @@ class LinkFetchSession:
     @property
     def is_kept(self) -> bool:
         """Whether the broker keeps what was asked last."""
-        return self._session_id != NO_SESSION
+        return self._session_id != NO_SESSION and self._epoch != INITIAL_EPOCH
 
     def request(self, fetch: FetchRequest) -> KafkaFetch:
         """Returns a fetch as Kafka's message: of its partitions those that the broker does not have from the last one."""
@@ -56,7 +56,7 @@ class LinkFetchSession:
         self._asked = asked
         self.is_asked = True
         if not self.is_kept:
-            return fetch_request(fetch, fetch.partitions)
+            return fetch_request(fetch, fetch.partitions, session_id=self._session_id)
         return fetch_request(
             fetch,
             [each for key, each in asked.items() if before.get(key) != each],
@@ -78,7 +78,9 @@ class LinkFetchSession:
         """
         self.is_asked = False
         was_kept = self.is_kept
-        if answer.error_code != ErrorCode.NONE or answer.session_id == NO_SESSION:
+        if answer.error_code not in {ErrorCode.NONE, ErrorCode.FETCH_SESSION_ID_NOT_FOUND}:
+            self._epoch = INITIAL_EPOCH  # the broker may have the session, which the next fetch ends
+        elif answer.error_code != ErrorCode.NONE or answer.session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
         else:
             epoch = self._epoch if answer.session_id == self._session_id else INITIAL_EPOCH

@@ -66,12 +66,17 @@ def test_every_field_of_a_question_goes_along_when_one_is_another() -> None:
         session.response(message, told(5), VERSION)
 
 
-@pytest.mark.parametrize("error", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
-def test_a_session_that_the_broker_does_not_have_begins_anew(error: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("error", "ended"),
+    [(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 5)],
+)
+def test_a_session_of_which_the_broker_has_another_idea_begins_anew_and_ends_the_one_before(
+    error: ErrorCode, ended: int
+) -> None:
     session, again = begun(), fetch(p0=4)
     session.request(again)
     assert session.response(again, told(0, error=error), VERSION) is None
-    assert sent(session.request(again)) == (0, 0, {0: 4}, [])
+    assert sent(session.request(again)) == (ended, 0, {0: 4}, [])
     refused = session.response(again, told(0, error=error), VERSION)
     assert refused is not None, "a broker that refuses what is whole is told of, not asked for ever"
     assert [each.error for each in refused.results] == [error]
