@@ -250,19 +250,25 @@ class GroupCommits:
         self._finish(finished)
         if not offsets:
             return
-        epoch = self._holder.epoch
+        member = self._holder.member_id, self._holder.epoch
         try:
-            response = await self._coordinator.call(self._request(offsets, epoch))
+            response = await self._coordinator.call(self._request(offsets, self._holder.epoch))
         except ReplogError as error:
-            await self._handle_refused(error, epoch)
+            await self._handle_refused(error, member)
             return
         self._backoff.reset()
         self._finish(self._book.answered(errors_of(response)))
 
-    async def _handle_refused(self, error: ReplogError, epoch: int) -> None:
-        """Tries again, unless that does not help."""
-        if isinstance(error, StaleMemberEpochError) and self._holder.epoch not in {epoch, NO_EPOCH}:
-            self._book.put_back()  # the epoch has moved on meanwhile, and the partitions may be the member's still
+    async def _handle_refused(self, error: ReplogError, member: tuple[str, int]) -> None:
+        """Tries again, unless that does not help.
+
+        Args:
+            error: The answer.
+            member: The id and the epoch in which it was asked.
+        """
+        is_of_now = self._holder.epoch == NO_EPOCH or member == (self._holder.member_id, self._holder.epoch)
+        if isinstance(error, (*PUT_OUT, FencedInstanceIdError)) and not is_of_now:
+            self._book.put_back()  # it has moved on meanwhile; what is not its own any more has failed already
         elif isinstance(error, StaleMemberEpochError | RetriableError):
             self._book.put_back()
             if not isinstance(error, RetriableError):

@@ -19,7 +19,8 @@ from replog.client.groups.commits import CommitBook, Finished, Offset
 from replog.client.groups.progress import Progress
 from replog.client.groups.reader_watch import ReaderWatch
 from replog.client.types import TopicPartition
-from replog.errors import CommitStaleError, ReplogError
+from replog.coordinator.offsets.requests import CommitOffsets, CommitOffsetsResponse, PartitionOutcome, TopicOutcome
+from replog.errors import CommitStaleError, IllegalGenerationError, ReplogError
 from replog.testing.virtual_loop import VirtualLoop
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -107,6 +108,34 @@ def test_who_is_out_does_not_try_to_commit_again_and_again(caplog: pytest.LogCap
 
     loop.run(read_on())
     assert not caplog.records
+
+
+class Moved(Outside):
+    """A member that is in another generation when its commit is refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.epoch = 3
+        self.asked: list[int] = []
+
+    async def call(self, request: CommitOffsets) -> CommitOffsetsResponse:
+        self.asked.append(request.member_epoch)
+        if len(self.asked) == 1:
+            self.epoch = 4
+            raise IllegalGenerationError("generation 3 is over")
+        return CommitOffsetsResponse((TopicOutcome("t", UUID(int=1), (PartitionOutcome(0),)),))
+
+
+def test_a_late_refusal_of_a_generation_does_not_fail_commits_of_the_next_one() -> None:
+    async def main() -> None:
+        member: Any = Moved()
+        commits = GroupCommits(member, GroupSettings("g"), member, lambda _: 7, lambda *_: 2, Backoff(random.Random(2)))
+        running = asyncio.create_task(commits.run())
+        await commits.commit({A: Offset(7)})
+        assert member.asked == [3, 4]
+        running.cancel()
+
+    VirtualLoop(random.Random(1)).run(main())
 
 
 def test_an_error_is_of_its_partition(book: CommitBook) -> None:
