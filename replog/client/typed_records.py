@@ -83,7 +83,7 @@ class RecordDecoder:
     Args:
         key, value: The codecs; None: they are bytes.
         is_skipping: Whether records that cannot be decoded are left out.
-        next_step: The function that returns what the error about such a record says how to go on.
+        next_step: The function that returns how to go on, for the error about such a record; None: somebody goes on by itself.
 
     Attributes:
         skipped_count: The records that were left out; told to the log with the first, second, fourth, eighth of them, and so on.
@@ -95,7 +95,7 @@ class RecordDecoder:
         value: ValueCodec[Any] | None,
         *,
         is_skipping: bool,
-        next_step: Callable[[ConsumerRecord], str],
+        next_step: Callable[[ConsumerRecord], str] | None,
     ) -> None:
         self.skipped_count = 0
         self._key = key
@@ -105,7 +105,7 @@ class RecordDecoder:
 
     @classmethod
     def of(
-        cls, key: object, value: object, *, is_skipping: bool, next_step: Callable[[ConsumerRecord], str]
+        cls, key: object, value: object, *, is_skipping: bool, next_step: Callable[[ConsumerRecord], str] | None
     ) -> RecordDecoder | None:
         """Returns the decoder of a reader's arguments; None where both are bytes.  Raises: ConfigError: One is no codec."""
         codecs = codec_of("key", key), codec_of("value", value)
@@ -187,12 +187,10 @@ class RecordDecoder:
             raise
         except Exception as error:  # noqa: BLE001 -- whatever a codec raises says that this is not its own
             cause = error.with_traceback(None)  # its frames have the batch
-        raise RecordDecodeError(
-            f"{record.topic}-{record.partition} offset {record.offset}: the {field} cannot be decoded by {codec!r}: "
-            f"{error_text(cause)}. {self._next_step(record)}",
-            record,
-            field,
-        ) from cause
+        text = f"{record.topic}-{record.partition} offset {record.offset}: the {field} cannot be decoded by {codec!r}: {error_text(cause)}"
+        if self._next_step is not None:
+            text = f"{text}. {self._next_step(record)}"
+        raise RecordDecodeError(text, record, field) from cause
 
 
 def _as_it_is(data: bytes) -> bytes:

@@ -149,7 +149,8 @@ class Worker(Generic[K, V]):
                 )
         self._settings = _own_settings(consumer_settings or {})
         self._on_undecodable = _undecodable_or_default(on_undecodable, dead_letter_topic)
-        self._decoder = RecordDecoder.of(key, value, is_skipping=False, next_step=_how_to_go_on)
+        next_step = _how_to_go_on if self._on_undecodable == "raise" else None
+        self._decoder = RecordDecoder.of(key, value, is_skipping=False, next_step=next_step)
         self._handle: Callable[[ConsumerRecord], object] = cast("Handler", handler)
         if self._decoder is not None:
             self._handle = _decoding(self._decoder, handler)

@@ -129,7 +129,10 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
         require_kind("client.rack", client_rack, str)
         require_choice("on.undecodable", on_undecodable, get_args(OnUndecodable))
-        self._decoder = RecordDecoder.of(key, value, is_skipping=on_undecodable == "skip", next_step=_how_to_pass)
+        is_skipping = on_undecodable == "skip"
+        self._decoder = RecordDecoder.of(
+            key, value, is_skipping=is_skipping, next_step=None if is_skipping else _how_to_pass
+        )
         settings = FetchSettings(
             fetch_max_wait_ms,
             fetch_min_bytes,

@@ -196,17 +196,16 @@ class PartitionReader:
             if not backlog.has_records and not await self.wait_for_chunk(deadline_s):
                 return
             try:
-                await self._decode_next()
+                self._bytes_since_yield += backlog.decode_next()
             except (RetriableError, MemoryError):  # a codec's; what is decoded is handed out first
                 if not backlog.has_records:
                     raise
                 return
-
-    async def _decode_next(self) -> None:
-        self._bytes_since_yield += self.backlog.decode_next()
-        if self._bytes_since_yield >= YIELD_BYTES:  # a busy reader lets the fetchers have their turn
-            self._bytes_since_yield = 0
-            await asyncio.sleep(0)
+            if self._bytes_since_yield >= YIELD_BYTES:  # a busy reader lets the fetchers have their turn
+                self._bytes_since_yield = 0
+                await asyncio.sleep(0)
+                if deadline_s is not None and not backlog.has_records and _now_s() >= deadline_s:
+                    return  # a turn of nothing but records that are skipped, and there may be any number of them
 
     async def wait_for_chunk(self, deadline_s: float | None) -> bool:
         """Waits until there is a chunk and nothing to tell before it; False when the deadline has passed."""
@@ -367,6 +366,10 @@ class PartitionReader:
         """Ends the streams; no task is left."""
         await self._fetchers.close()
         self.backlog.clear()
+
+
+def _now_s() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _everything(_: str) -> bool:

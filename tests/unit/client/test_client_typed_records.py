@@ -100,7 +100,23 @@ async def test_what_cannot_be_decoded_is_skipped_counted_and_told_seldom(caplog:
             assert await consumer.poll(timeout_ms=1) == []
         assert [(record.offset, record.value) for record in found] == [(1, "a"), (6, None), (7, "b")]
         assert (consumer.undecodable_count, consumer.position(("t", 0))) == (6, 9)
-        assert [line.args[0] for line in caplog.records if line.msg.startswith("left out")] == [1, 2, 4]  # type: ignore[index]  # a tuple
+        lines = [line.getMessage() for line in caplog.records if line.msg.startswith("left out")]
+        assert [line.split()[3] for line in lines] == ["1", "2", "4"]
+        assert lines[0].endswith("can't decode byte 0xff in position 0: invalid start byte")
+
+
+async def test_a_read_that_skips_and_skips_ends_when_its_time_is_over() -> None:
+    cluster = cluster_of(*[[b"\xff" * 5_000] * 4] * 200)  # 4 MB
+    async with consumer_of(cluster, on_undecodable="skip", max_partition_fetch_bytes=8 << 20) as consumer:
+        await consumer.assign_topic("t")
+        while not consumer.undecodable_count:
+            assert await consumer.poll(timeout_ms=0) == []
+            await asyncio.sleep(0)
+        assert consumer.undecodable_count < 100
+        async with asyncio.timeout(60):
+            while consumer.position(("t", 0)) < 800:
+                await consumer.poll(timeout_ms=0)
+        assert consumer.undecodable_count == 800
 
 
 class Moody:
