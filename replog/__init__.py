@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from replog.cluster.embedded import EmbeddedCluster, embedded
     from replog.host.process_memory import tune_process
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
+    from replog.tables import scan
     from replog.worker import Worker, run
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "open_log",
     "open_log_async",
     "run",
+    "scan",
     "tune_process",
 ]
 
@@ -52,6 +54,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "open_log": "replog.local",
     "open_log_async": "replog.local",
     "run": "replog.worker",
+    "scan": "replog.tables.scanning",
     "tune_process": "replog.host.process_memory",
 }
 

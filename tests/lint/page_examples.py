@@ -23,6 +23,7 @@ RUN_BY = {
     "docs/RECORDS.md": "tests/cluster/test_typed_records.py",
     "docs/SIMULATION.md": "tests/sim/test_simulation_page.py",
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
+    "docs/TABLES.md": "tests/cluster/test_tables_page.py",
     "docs/TESTING.md": "tests/unit/test_pages.py",
     "docs/WORKERS.md": "tests/cluster/test_worker.py",
     "checkpoints/README.md": "tests/unit/checkpoints/test_checkpoints_readme.py",

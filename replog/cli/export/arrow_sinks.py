@@ -7,9 +7,9 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from replog.cli.export.source import Run
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX
 from replog.records.arrow.columns import ArrowColumns
+from replog.tables.log_source import Run
 
 GROUP_BYTES: Final = 16 << 20
 """Columns that are held back until they make a row group; the last run comes on top."""

@@ -8,14 +8,12 @@ from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from replog.cli.errors import UsageError
 from replog.cli.export.output import check_output, replaced_file
 from replog.cli.export.sinks import Encoding, Format, Sink, require_pyarrow, sink_for
-from replog.cli.export.source import LogSource, Run
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
-from replog.records import scan
+from replog.tables.log_source import LogSource, Run
 
 
 class ExportRequest(Struct, frozen=True):
@@ -121,10 +119,9 @@ def _written_one_by_one(source: LogSource, sink: Sink, run: Run) -> Iterator[int
 
     Raises:
         CorruptRecordError: A batch is damaged.
-        CommandFailedError: A batch cannot be decoded.
+        InvalidRecordError: A batch cannot be decoded.
     """
-    for header in scan(run.data):
-        batch = replace(run, data=run.data[header.position : header.end_position])
+    for batch in source.batches_of(run):
         try:
             yield sink.write(batch)
         except (CorruptRecordError, InvalidRecordError) as error:

@@ -10,9 +10,9 @@ from typing import BinaryIO, Protocol, assert_never
 
 from replog.cli.common import shown_bytes
 from replog.cli.errors import CommandFailedError
-from replog.cli.export.source import Run
 from replog.host.extras import install_command
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, decode_records
+from replog.tables.log_source import Run
 
 
 class Format(Enum):

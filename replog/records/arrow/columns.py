@@ -100,6 +100,10 @@ class ArrowColumns:
         """Makes one table of all batches; nothing is copied."""
         return pa.Table.from_batches(batches, schema=self.schema)
 
+    def reader(self, batches: Iterable[pa.RecordBatch]) -> pa.RecordBatchReader:
+        """Makes a stream of batches, which ends `batches` when it is dropped."""
+        return pa.RecordBatchReader.from_batches(self.schema, batches)
+
     def _array(self, name: str, columns: Columns) -> Any:
         constant = self._constants.get(name)
         return _MAKE[name](columns) if constant is None else pa.repeat(constant, columns.count)

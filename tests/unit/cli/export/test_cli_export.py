@@ -23,11 +23,11 @@ import replog as replog_package
 import replog_checkpoints as checkpoints
 from replog.cli.export import arrow_sinks
 from replog.cli.export.arrow_sinks import record_batch
-from replog.cli.export.source import LogSource, Run
 from replog.errors import StorageError
 from replog.host.extras import install_command
 from replog.log import Log, LogConfig, LogDirectory
 from replog.records import decode_records, encode_batch, encode_end_transaction_marker
+from replog.tables.log_source import LogSource, Run
 from replog_checkpoints import OsFileSystem
 from tests import kafka_fixtures
 

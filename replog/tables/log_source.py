@@ -1,6 +1,6 @@
-"""The log that is exported: opened without a lock, read a little at a time; decoding verifies every checksum.
+"""A log in a folder that is read once, for a scan or an export: opened without a lock, read a little at a time; decoding verifies every checksum.
 
-What ends the export is the end of the log as recovery finds it.  Half a batch behind it (being written right now, or torn
+What ends it is the end of the log as recovery finds it.  Half a batch behind it (being written right now, or torn
 by a crash) is left out and counted; whole bytes that fail their checks are an error, since good records may stand behind.
 """
 
@@ -14,14 +14,21 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from replog.cli.errors import CommandFailedError
-from replog.cli.export.committed import CommittedOnly, Everything
-from replog.cli.export.tail import damage_behind
 from replog.errors import CorruptRecordError, InvalidRecordError, OffsetOutOfRangeError, StorageError
 from replog.log import Log
 from replog.log.recovery.promises import read_promises
-from replog.records import HEADER_BYTES, check_crc, parse_header, scan
+from replog.records import (
+    HEADER_BYTES,
+    TRUSTED_DECOMPRESSED_BYTES_MAX,
+    check_crc,
+    decode_columns,
+    parse_header,
+    scan,
+)
+from replog.tables.committed import CommittedOnly, Everything
+from replog.tables.tail import damage_behind
 from replog_checkpoints import OsFileSystem
 
 CHUNK_BYTES: Final = 256 << 10
@@ -120,12 +127,33 @@ class LogSource:
         except StorageError:
             return None
 
+    def offset_at(self, timestamp_ms: int, end_offset: int) -> int | None:
+        """Returns the offset of the first record at or after a time, in milliseconds since 1970; None: none below `end_offset` is."""
+        found = self.log.offset_for_timestamp(
+            timestamp_ms, end_offset=end_offset, max_decompressed_bytes=TRUSTED_DECOMPRESSED_BYTES_MAX
+        )
+        return None if found is None else found[0]
+
+    def batches_of(self, run: Run) -> Iterator[Run]:
+        """Yields the batches of a run, each alone."""
+        for header in scan(run.data):
+            yield replace(run, data=run.data[header.position : header.end_position])
+
+    def found_in(self, run: Run, error: CorruptRecordError | InvalidRecordError) -> Exception:
+        """Returns the error that decoding a run met, as that of the first batch in it that cannot be decoded."""
+        for batch in self.batches_of(run):
+            try:
+                decode_columns(batch.data)
+            except (CorruptRecordError, InvalidRecordError) as found:
+                return self.located(batch, found)
+        return self.located(run, error)
+
     def located(self, run: Run, error: CorruptRecordError | InvalidRecordError) -> Exception:
         """Returns the error that decoding a run met, with file and byte, or with the offset of the run."""
         if isinstance(error, CorruptRecordError):
             return self.log.located(run.data, error)
         first = next(header.base_offset for header in scan(run.data))
-        return CommandFailedError(f"{self.directory}: in the batches from offset {first} on: {error}")
+        return InvalidRecordError(f"{self.directory}: in the batches from offset {first} on: {error}")
 
     def close(self) -> None:
         """Closes the files."""
