@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-import textwrap
 from collections.abc import Iterator
 from functools import cache
 from itertools import chain, pairwise
@@ -130,10 +129,9 @@ def field_meanings() -> dict[str, str]:
 
 
 def _statements(keys: type) -> list[ast.stmt]:
-    body = ast.parse(textwrap.dedent(inspect.getsource(keys))).body[0]
-    if not isinstance(body, ast.ClassDef):
-        raise TypeError(f"{keys.__name__} is not a class")
-    return body.body
+    # the module's source and not the class's: to find where a class ends, `inspect` reads all of it token by token
+    module = ast.parse(inspect.getsource(sys.modules[keys.__module__]))
+    return next(each.body for each in module.body if isinstance(each, ast.ClassDef) and each.name == keys.__name__)
 
 
 def _difference_rows() -> Iterator[str]:

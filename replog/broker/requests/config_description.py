@@ -6,14 +6,13 @@ after them, before the default.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from replog.config.docs import field_meanings
 from replog.config.keys import Key
 from replog.config.kinds import INT_MAX, Flag, Fraction, Kind, ListOf, Number
 from replog.config.server import ServerConfig
@@ -218,19 +217,26 @@ def _text(value: object) -> str | None:
 
 
 def _known(config: ServerConfig, key: ConfigKey, places: Sequence[_Place]) -> KnownConfig:
-    meaning = _meanings().get(key.cluster_name.replace(".", "_"), str(key.type))
+    document = partial(_meaning, key.cluster_name.replace(".", "_"), lambda: str(key.type))
     values = tuple(_values(config, key, places))
-    return KnownConfig(places[0].name_of(key), _type_of(key), is_read_only=False, values=values, documentation=meaning)
+    return KnownConfig(places[0].name_of(key), _type_of(key), is_read_only=False, values=values, document=document)
 
 
 def _known_of_file(config: ServerConfig, key: Key) -> KnownConfig:
     values = tuple(_values_of_file(config, key))
-    meaning = _meanings().get(key.field_name, key.describe())
-    return KnownConfig(key.name, _type_of_file(key.kind), is_read_only=True, values=values, documentation=meaning)
+    document = partial(_meaning, key.field_name, key.describe)
+    return KnownConfig(key.name, _type_of_file(key.kind), is_read_only=True, values=values, document=document)
+
+
+def _meaning(field_name: str, describe: Callable[[], str]) -> str:
+    """Returns the meaning of a key; where its source is not there, what `describe` says of its range."""
+    return _meanings().get(field_name) or describe()
 
 
 @cache
 def _meanings() -> Mapping[str, str]:
+    from replog.config.docs import field_meanings
+
     try:
         return field_meanings()
     except (OSError, SyntaxError):  # a package without its source: the answer has ranges only

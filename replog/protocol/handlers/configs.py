@@ -161,7 +161,7 @@ def _described_config(request: DescribeConfigsRequest, config: KnownConfig) -> D
         source_number(config.source),
         synonyms=[Synonym(one.name, one.value, source_number(one.source)) for one in synonyms],
         config_type=config.type,
-        documentation=config.documentation if request.include_documentation else None,
+        documentation=config.document() if request.include_documentation else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 
 from msgspec import Struct
@@ -32,13 +33,14 @@ class KnownConfig(Struct, frozen=True):
         name: The name that it has there.
         is_read_only: Whether only the node's file sets it.
         values: The value in force first, then the one that would be in force without it, and so on; the default last.
+        document: The function that returns what it means; the first call reads the source of all keys.
     """
 
     name: str
     type: ConfigType
     is_read_only: bool
     values: tuple[ConfigDescription, ...]
-    documentation: str
+    document: Callable[[], str]
 
     @property
     def value(self) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from broker_kit import registered, server_config
 
+from replog.broker.requests import config_description
 from replog.broker.requests.config_description import describe_configs, describe_node_configs
 from replog.config.server_keys import KEYS
 from replog.errors import InvalidRequestError
@@ -86,3 +87,16 @@ def test_no_key_of_a_node_holds_a_secret() -> None:
     """All values are shown: the first key with a secret has to be left out of `describe_node_configs`."""
     words = ("password", "secret", "token", "credential", "private")
     assert [name for name in of_node() if any(word in name for word in words)] == []
+
+
+def test_the_source_is_read_only_for_whoever_asks_what_a_key_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to each CreateTopics has the topic's configuration: to read the source held the first one up for 14 ms."""
+    read: list[str] = []
+    monkeypatch.setattr(config_description, "_meanings", lambda: read.append("read") or {})
+    image = MetadataImage()
+    found = config_description.known_configs(image, server_config(), ResourceType.TOPIC, "t", {"segment.bytes": "2000000"})
+    assert read == []
+    (one,) = (one for one in found if one.name == "segment.bytes")
+    assert (one.value, one.source) == ("2000000", "topic")
+    assert "2,147,483,647" in one.document()
+    assert read == ["read"]
