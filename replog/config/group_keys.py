@@ -1,7 +1,5 @@
 """The configuration keys of consumer groups and their offsets; a part of `ServerKeys`."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Annotated
 

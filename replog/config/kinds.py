@@ -15,7 +15,6 @@ import json
 import os
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
 
@@ -131,15 +130,16 @@ class Kind(ABC):
         return quoted(str(value))
 
 
-@dataclass(frozen=True)
 class Number(Kind):
     """A whole number from `low` to `high`, both allowed.  `special` names values that mean something of their own."""
 
-    low: int
-    high: int
-    unit: str = ""
-    special: tuple[tuple[int, str], ...] = ()
     type_name = "integer"
+
+    def __init__(self, low: int, high: int, unit: str = "", special: tuple[tuple[int, str], ...] = ()) -> None:
+        self.low = low
+        self.high = high
+        self.unit = unit
+        self.special = special
 
     def parse(self, raw: object) -> int:
         if isinstance(raw, bool) or not isinstance(raw, int):
@@ -172,13 +172,14 @@ def size_bytes(low: int, high: int, *special: tuple[int, str]) -> Number:
     return Number(low, high, "bytes", special)
 
 
-@dataclass(frozen=True)
 class Fraction(Kind):
     """A number from `low` to `high`, both allowed."""
 
-    low: float
-    high: float
     type_name = "number"
+
+    def __init__(self, low: float, high: float) -> None:
+        self.low = low
+        self.high = high
 
     def parse(self, raw: object) -> float:
         if isinstance(raw, bool) or not isinstance(raw, int | float):
@@ -217,13 +218,14 @@ class Flag(Kind):
         return "true" if value else "false"
 
 
-@dataclass(frozen=True)
 class Text(Kind):
     """A string that matches `pattern` as a whole; `rule` says the same in words."""
 
-    pattern: str
-    rule: str
     type_name = "string"
+
+    def __init__(self, pattern: str, rule: str) -> None:
+        self.pattern = pattern
+        self.rule = rule
 
     def parse(self, raw: object) -> str:
         if not isinstance(raw, str):
@@ -236,12 +238,13 @@ class Text(Kind):
         return self.rule
 
 
-@dataclass(frozen=True)
 class Choice(Kind, Generic[EnumT]):
     """One member of an enumeration, written as its value."""
 
-    members: type[EnumT]
     type_name = "string"
+
+    def __init__(self, members: type[EnumT]) -> None:
+        self.members = members
 
     def parse(self, raw: object) -> EnumT:
         try:

@@ -1,7 +1,5 @@
 """The configuration keys of logs, the one of the metadata aside: segments, retention, compaction, flushes; a part of `ServerKeys`."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from replog.config.group_keys import GroupKeys

@@ -13,7 +13,6 @@ Nothing here opens a socket or a log directory.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,6 +84,8 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
             ConfigError: What `from_mapping` refuses, with the file in front; or it cannot be read or is not TOML.
         """
         try:
+            import tomllib  # programs that configure a broker themselves have no file
+
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ConfigError("config", str(path), f"{path}: cannot be read: {error.strerror}") from error

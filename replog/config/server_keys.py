@@ -4,9 +4,10 @@ Why here: reading a file, command-line overrides, error messages and `docs/CONFI
 fields of `ServerKeys`, of which `LogKeys` and, its base, `GroupKeys` are parts.  A key's name is the field's name with dots for underscores.  `Differs` marks a default that
 is not Kafka's and says why (Kafka's defaults: docs/KAFKA.md 2).  What may be set for a topic or while a cluster runs stands in
 `replog.metadata.config_keys`, too; what a core is told of a key, in `replog.broker.node.core_settings`.
-"""
 
-from __future__ import annotations
+The three modules of keys do without `from __future__ import annotations`: the table is made of the annotations, and to evaluate
+a hundred texts would take some milliseconds of every start.
+"""
 
 from collections.abc import Mapping
 from enum import Enum

@@ -11,8 +11,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
-_EXTRA: Final = re.compile(r"""extra\s*==\s*["']([\w-]+)["']""")
-_NESTED: Final = re.compile(r"replog\s*\[([\w,\s-]+)\]")
+# not compiled here: that takes two milliseconds of every program's start, and only an error needs them
+_EXTRA: Final = r"""extra\s*==\s*["']([\w-]+)["']"""
+_NESTED: Final = r"replog\s*\[([\w,\s-]+)\]"
 
 
 def install_command(extra: str) -> str:
@@ -38,10 +39,10 @@ def required_by(extra: str, declared: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
     for line in declared:
         requirement, _, marker = (part.strip() for part in line.partition(";"))
-        wanted_by = _EXTRA.search(marker)
+        wanted_by = re.search(_EXTRA, marker)
         if wanted_by is None or wanted_by[1] != extra:
             continue
-        if nested := _NESTED.fullmatch(requirement):
+        if nested := re.fullmatch(_NESTED, requirement):
             for name in nested[1].split(","):
                 found.update(dict.fromkeys(required_by(name.strip(), declared)))
         else:

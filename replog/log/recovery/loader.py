@@ -62,8 +62,6 @@ _CHECKPOINT_DELETED: Final = ".checkpoint.deleted"
 class LogLoader(LogRecovery):
     """Opens one log; used once.  See `LoaderState` for its input."""
 
-    __slots__ = ()
-
     def load(self) -> LoadedLog:
         """Opens the log; when it returns, cuts and deletions are durable.
 

@@ -7,7 +7,6 @@ here (`certain_end`, `epoch_witness`, gaps where there are none), as damage at t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from replog.errors import CorruptRecordError, StorageError
 from replog.log.config import LogConfig
@@ -96,7 +95,6 @@ def _offset_of_whole_batch(segment: LogSegment, position: int, file_bytes: int) 
     return None
 
 
-@dataclass(slots=True)
 class LoaderState:
     """The state that the parts of `LogLoader` share.
 
@@ -117,38 +115,56 @@ class LoaderState:
         on_progress: The function that is told of every MiB or so that was checked; None: there is none.
     """
 
-    fs: FileSystem
-    directory: str
-    config: LogConfig
-    recovery_point: int
-    flushed_file: FlushedOffsetFile
-    log_start_offset: int
-    clean: bool
-    now_ms: int
-    scan_from: int | None = None
-    is_read_only: bool = False
-    on_progress: Callable[[ScanProgress], None] | None = None
-    is_compacted: bool = False
-    opens_holes: bool = False
-    report: RecoveryReport = field(init=False)
-    _flushed_offset: int = field(init=False)
-    _closer: FileCloser = field(init=False, default_factory=FileCloser)
-    _epochs: LeaderEpochCache = field(init=False)
-    _epochs_on_disk: list[tuple[int, int]] | None = field(init=False, default=None)
-    _damage: str = field(init=False, default="")  # why the last scan ended early
-    _directory_changed: bool = field(init=False, default=False)
-    _names: set[str] = field(init=False, default_factory=set)
-    _scanner: SegmentScanner = field(init=False)
-    _scanned_segment: LogSegment | None = field(init=False, default=None)
-    _scanned_number: int = field(init=False, default=-1)
-    _bytes_total: int = field(init=False, default=0)
-    _producers: ProducerStateManager = field(init=False, default_factory=ProducerStateManager)
-    _producers_at: int | None = field(init=False, default=None)  # offset up to which they are known
-    _producers_from: int | None = field(init=False, default=None)  # offset of the snapshot that they come from
-    _complete: Completeness = field(init=False)
-    _last_epoch: int = field(init=False, default=UNKNOWN_EPOCH)  # of the batches looked at so far, as they say
-    _believes_epochs: bool = field(init=False, default=False)  # the checkpoint fits what is not looked at
-    _lost_start: int | None = field(init=False, default=None)  # the log start, where the files with it are gone
+    report: RecoveryReport
+    _flushed_offset: int
+    _epochs: LeaderEpochCache
+    _scanner: SegmentScanner
+    _complete: Completeness
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        directory: str,
+        config: LogConfig,
+        recovery_point: int,
+        flushed_file: FlushedOffsetFile,
+        log_start_offset: int,
+        clean: bool,
+        now_ms: int,
+        *,
+        scan_from: int | None = None,
+        is_read_only: bool = False,
+        on_progress: Callable[[ScanProgress], None] | None = None,
+        is_compacted: bool = False,
+        opens_holes: bool = False,
+    ) -> None:
+        self.fs = fs
+        self.directory = directory
+        self.config = config
+        self.recovery_point = recovery_point
+        self.flushed_file = flushed_file
+        self.log_start_offset = log_start_offset
+        self.clean = clean
+        self.now_ms = now_ms
+        self.scan_from = scan_from
+        self.is_read_only = is_read_only
+        self.on_progress = on_progress
+        self.is_compacted = is_compacted
+        self.opens_holes = opens_holes
+        self._closer = FileCloser()
+        self._epochs_on_disk: list[tuple[int, int]] | None = None
+        self._damage = ""  # why the last scan ended early
+        self._directory_changed = False
+        self._names: set[str] = set()
+        self._scanned_segment: LogSegment | None = None
+        self._scanned_number = -1
+        self._bytes_total = 0
+        self._producers = ProducerStateManager()
+        self._producers_at: int | None = None  # offset up to which they are known
+        self._producers_from: int | None = None  # offset of the snapshot that they come from
+        self._last_epoch = UNKNOWN_EPOCH  # of the batches looked at so far, as they say
+        self._believes_epochs = False  # the checkpoint fits what is not looked at
+        self._lost_start: int | None = None  # the log start, where the files with it are gone
 
     def _remove_from(self, segments: list[LogSegment], number: int) -> None:
         """Deletes segments from the end down to `number`, durably."""
@@ -194,8 +210,6 @@ class LoaderState:
 
 class SegmentScanning(LoaderState):
     """The part of opening a log that reads every byte of a segment."""
-
-    __slots__ = ()
 
     def _scan(self, segments: list[LogSegment], number: int, expected_offset: int) -> tuple[int, bool]:
         """Reads a whole segment: its indexes, its epochs and the producers at its end are made anew.

@@ -40,8 +40,6 @@ from replog.records import describe_epoch
 class LogRecovery(SegmentScanning):
     """The part of opening a log that decides which bytes are believed, read and cut."""
 
-    __slots__ = ()
-
     def _refuse_hole(self, segment: LogSegment, end_offset: int, next_base_offset: int) -> None:
         """Refuses a segment that does not reach to the next one although no offset was ever left out."""
         start_offset = max(end_offset, self._complete.offset or 0, self.log_start_offset)
