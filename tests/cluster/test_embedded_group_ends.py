@@ -8,7 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
-from embedded_group_kit import EVERYTHING, PATIENCE_S, Rig, member, places, read, until
+from embedded_group_kit import EVERYTHING, PATIENCE_S, Heard, Line, Rig, member, places, read, until
 
 from replog.client import Consumer, ConsumerRecord, SyncConsumer, TopicPartition
 from replog.client.consumer.partition_reader import RESET_MIN_MS
@@ -239,3 +239,21 @@ async def test_a_read_waits_for_leaders_that_say_nothing_no_longer_than_it_may(
         assert max(limits) <= RESET_MIN_MS
         monkeypatch.undo()
         assert await consumer.poll(timeout_ms=10_000)
+
+
+@pytest.mark.parametrize("held", ["listener", "commit"])
+async def test_leaving_takes_no_longer_than_the_limit_that_is_set(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, held: str
+) -> None:
+    """A listener or a commit that does not end held it up, for as long as `request_timeout_ms` or for ever."""
+    listener = Heard()
+    async with asyncio.timeout(PATIENCE_S):
+        async with rig.consumer(close_timeout_ms=200, request_timeout_ms=600_000) as consumer:
+            await consumer.subscribe(["t"], listener=listener)
+            line = Line(consumer, monkeypatch)
+            await read(consumer, 5)
+            (listener.gate if held == "listener" else line.gate).clear()
+        assert line.said[-1] == "leaves"
+        async with rig.consumer() as consumer:
+            await consumer.subscribe(["t"])
+            assert places(await read(consumer, 40)) == EVERYTHING

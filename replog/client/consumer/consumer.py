@@ -86,6 +86,8 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         fetch_max_wait_ms, fetch_min_bytes, fetch_max_bytes, max_partition_fetch_bytes: Fields of `FetchSettings`.
         buffer_memory_bytes, request_timeout_ms: Fields of `FetchSettings`, too.
         connect_timeout_ms: How long `start` waits for a first broker to answer.
+        close_timeout_ms: How long `async with` and `close` wait at the end for a listener, the last commit and the coordinator;
+            None: until a commit has failed (`request_timeout_ms`), and ten seconds for the coordinator.
         client_rack: Where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`,
             where the brokers' `replica.selector` is rack-aware; else from the leaders.
         client_id: The name of this client in the brokers' logs.
@@ -119,6 +121,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         buffer_memory_bytes: int = _DEFAULTS.buffer_memory_bytes,
         request_timeout_ms: int = _DEFAULTS.request_timeout_ms,
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        close_timeout_ms: int | None = None,
         client_rack: str = "",
         client_id: str = "replog-consumer",
         transport: Transport | None = None,
@@ -127,6 +130,8 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         refuse_unknown(type(self), unknown)
         require_choice("auto.offset.reset", auto_offset_reset, get_args(OffsetReset))
         require_at_least("connect.timeout.ms", connect_timeout_ms, 1)
+        if close_timeout_ms is not None:
+            require_at_least("close.timeout.ms", close_timeout_ms, 0)
         require_kind("client.rack", client_rack, str)
         require_choice("on.undecodable", on_undecodable, get_args(OnUndecodable))
         is_skipping = on_undecodable == "skip"
@@ -158,6 +163,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
                 request_timeout_ms,
             )
         self._connect_timeout_ms = connect_timeout_ms
+        self._close_timeout_ms: float | None = close_timeout_ms
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._reader = PartitionReader(
             self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack, decoder=self._decoder
@@ -186,10 +192,14 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         """Connects.  Raises: As `Producer.start`."""
         await self._view.ready(self._connect_timeout_ms)
 
-    async def close(self) -> None:
+    async def close(self, *, timeout_ms: int | None = None) -> None:
         """Leaves the group, stops fetching and closes the connections.  A reader that waits gets BrokerClosedError.
 
-        A member first tells its listener, and commits what is done with.
+        A member first tells its listener, and commits what is done with.  Where that takes longer than the limit, it is given
+        up: records since the last commit are read again, and the group waits for the end of the session.
+
+        Args:
+            timeout_ms: The limit, milliseconds; None: `close_timeout_ms`.  That of the first call counts.
 
         Raises:
             InvalidRequestError: A listener calls that hears of partitions that go.
@@ -198,6 +208,9 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             self._view.home.enter()
         if self._group is not None:
             self._group.raise_if_heard("close")
+        if timeout_ms is not None:
+            require_limit("timeout_ms", timeout_ms)
+            self._close_timeout_ms = timeout_ms
         self._reader.stop()
         if self._view.is_out_of_reach:
             await self._view.close()
@@ -212,7 +225,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
     async def _release(self) -> None:
         try:
             if self._group is not None:
-                await self._group.leave()
+                await self._group.leave_within(self._close_timeout_ms)
         finally:
             await self._reader.close()
             await self._view.close()

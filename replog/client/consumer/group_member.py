@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -107,6 +108,7 @@ class GroupMember:
         taken_back: The partitions that it has to give up first; None: none.
         going: The partitions that it has given up, and whose last commit is under way; None: none.
         failure: Why the group does not take the member; None while it does.
+        leave_deadline_s: The loop's time until which it may take to leave; infinity: as long as the coordinator is worth it.
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class GroupMember:
         self.taken_back: TakenBack | None = None
         self.going: TakenBack | None = None
         self.failure: ReplogError | None = None
+        self.leave_deadline_s = math.inf
         self._view = view
         self._settings = settings
         self._wake = wake
@@ -246,7 +249,7 @@ class GroupMember:
         self.going = None  # it is given up by leaving, when its commit has ended
         try:
             if self._release_task is not None:
-                await asyncio.wait([self._release_task])
+                await asyncio.wait([self._release_task], timeout=self._left_s(math.inf))
         finally:
             await self._end()
 
@@ -254,7 +257,7 @@ class GroupMember:
         """Says that it leaves, and ends its tasks, also where whoever waits is cancelled."""
         self._step(Leave())
         try:
-            async with asyncio.timeout(2 * ATTEMPT_TIMEOUT_MS / 1000):
+            async with asyncio.timeout(self._left_s(2 * ATTEMPT_TIMEOUT_MS / 1000)):
                 await self._is_out.wait()
         except TimeoutError:
             _log.debug("group %s: nobody has heard that this member leaves", self._settings.group_id)
@@ -266,6 +269,11 @@ class GroupMember:
                 await end_tasks(*tasks, self._release_task)
             finally:
                 self.commits.close()
+
+    def _left_s(self, most_s: float) -> float | None:
+        """Returns how long may be waited while it leaves, in seconds; None: for ever."""
+        left_s = min(most_s, self.leave_deadline_s - asyncio.get_running_loop().time())
+        return None if left_s == math.inf else max(0.0, left_s)
 
     # ---- the reader's side -------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -18,6 +19,11 @@ from replog.client.consumer.start import first_offsets
 from replog.client.groups.membership import NO_EPOCH
 from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError, raised_anew
+
+_log = logging.getLogger(__name__)
+
+PARTING_SHARE: Final = 0.8
+"""Of the limit of `close`: what a listener and the last commit may take."""
 
 TURN_S: Final = 0.05
 """How long an application that never waits may keep the event loop from heartbeats and commits, seconds."""
@@ -271,6 +277,26 @@ class GroupReading:
             self._unheard.clear()
             raise
         self._unheard.clear()
+
+    async def leave_within(self, limit_ms: float | None) -> None:
+        """Leaves as `leave` does; what takes longer than the limit is given up, and told to the log.
+
+        Args:
+            limit_ms: The limit, milliseconds, of which a fifth is kept for telling the coordinator; None: none.
+        """
+        if limit_ms is None:
+            await self.leave()
+            return
+        self.member.leave_deadline_s = asyncio.get_running_loop().time() + limit_ms / 1000
+        try:
+            async with asyncio.timeout(limit_ms / 1000 * PARTING_SHARE):
+                await self.leave()
+        except TimeoutError:
+            _log.warning(
+                "the consumer was closed within %s ms, before its listener or its last commit had ended; records since the last "
+                "commit will be read again",
+                limit_ms,
+            )
 
     async def leave(self) -> None:
         """Gives everything back and leaves the group; who is cancelled gives up a last commit that is under way, and leaves.

@@ -67,6 +67,9 @@ class ProducerConfig(Struct, frozen=True):
     False: they are tried again until delivery_timeout_ms, and the time-out has NotEnoughReplicasError as its cause."""
     connect_timeout_ms: int = 10_000
     """How long `start` waits for a first broker to answer."""
+    close_timeout_ms: int | None = None
+    """How long `async with` and `close` wait at the end for acknowledgements; what is left then fails with BrokerClosedError.
+    Not set: until every record is acknowledged or has failed, `delivery_timeout_ms` at most."""
     compression: CodecName = "none"
     """Compression of batches, in threads beside the event loop: "none", "gzip", "snappy", "lz4" or "zstd" (the last three
     need the extra `compression`).  A batch is stored as it is where that makes it no smaller.  batch_size_bytes and the
@@ -90,6 +93,8 @@ class ProducerConfig(Struct, frozen=True):
         for name, low in _LOWEST.items():
             high = INT32_MAX if name in _SAID_TO_BROKERS else None
             require_at_least(name.replace("_", "."), getattr(self, name), low, high, is_whole=name != "linger_ms")
+        if self.close_timeout_ms is not None:
+            require_at_least("close.timeout.ms", self.close_timeout_ms, 0)
         require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
         self._check_compression()
         if self.max_request_bytes > MAX_REQUEST_BYTES_MAX:

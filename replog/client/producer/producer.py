@@ -117,6 +117,7 @@ class Producer(Generic[K, V]):
         max_in_flight_per_partition: int = DEFAULTS.max_in_flight_per_partition,
         fail_below_min_isr: bool = DEFAULTS.fail_below_min_isr,
         connect_timeout_ms: int = DEFAULTS.connect_timeout_ms,
+        close_timeout_ms: int | None = DEFAULTS.close_timeout_ms,
         compression: CodecName = DEFAULTS.compression,
         compression_gzip_level: int = DEFAULTS.compression_gzip_level,
         compression_lz4_level: int = DEFAULTS.compression_lz4_level,
@@ -139,6 +140,7 @@ class Producer(Generic[K, V]):
             max_in_flight_per_partition=max_in_flight_per_partition,
             fail_below_min_isr=fail_below_min_isr,
             connect_timeout_ms=connect_timeout_ms,
+            close_timeout_ms=close_timeout_ms,
             compression=compression,
             compression_gzip_level=compression_gzip_level,
             compression_lz4_level=compression_lz4_level,
@@ -192,7 +194,8 @@ class Producer(Generic[K, V]):
         if error is None:
             await self.close()
             return
-        await self._shut_down(ABORT_FLUSH_MS)
+        limit_ms = self.config.close_timeout_ms
+        await self._shut_down(ABORT_FLUSH_MS if limit_ms is None else min(limit_ms, ABORT_FLUSH_MS))
         unheard = self._accumulator.unheard()
         if unheard:
             _log.warning("%s. The producer was left by %r", lost_text(unheard), error)
@@ -210,15 +213,16 @@ class Producer(Generic[K, V]):
         """Flushes, then closes.  Calling it again does nothing.
 
         Args:
-            timeout_ms: How long to wait for acknowledgements, milliseconds; None: until every record is acknowledged or
-                has failed by its delivery time-out.  What is left then fails with BrokerClosedError.
+            timeout_ms: How long to wait for acknowledgements, milliseconds; None: `close_timeout_ms`, or, where that is not
+                set, until every record is acknowledged or has failed by its delivery time-out.  What is left then fails with
+                BrokerClosedError.
 
         Raises:
             ReplogError: As `flush`; the producer is closed all the same.
         """
         if timeout_ms is not None:
             require_limit("timeout_ms", timeout_ms)
-        await self._shut_down(timeout_ms)
+        await self._shut_down(self.config.close_timeout_ms if timeout_ms is None else timeout_ms)
         error = self._accumulator.unseen_failure()
         if error is not None and timeout_ms != 0:
             raise error

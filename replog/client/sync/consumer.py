@@ -66,12 +66,12 @@ class SyncConsumer(SyncClient[Consumer[K, V]], Generic[K, V]):
 
     start = without_async(Consumer.start)
 
-    def close(self) -> None:
+    def close(self, *, timeout_ms: int | None = None) -> None:
         """Leaves the group, stops fetching and closes the connections, as `Consumer.close` does.
 
         Calling it again does nothing.
         """
-        self._end(self._client.close)
+        self._end(lambda: self._client.close(timeout_ms=timeout_ms))
 
     def _held_back(self) -> HeldBack:
         """Returns the first offset of each partition that the caller has in hand or has not got; in the loop's thread.

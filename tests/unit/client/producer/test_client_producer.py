@@ -627,6 +627,20 @@ async def test_close_in_a_hurry_fails_what_is_left() -> None:
         await delivery
 
 
+async def test_leaving_takes_no_longer_than_the_limit_that_is_set() -> None:
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    cluster.nodes[1].is_silent = True
+    with pytest.raises(BrokerClosedError, match="before the records were acknowledged"):
+        async with (
+            asyncio.timeout(60),
+            make(cluster, close_timeout_ms=20) as producer,
+        ):  # of 120 s by the delivery time-out
+            await producer.send("t", b"v")
+    with pytest.raises(ConfigError, match=r"close.timeout.ms is -1"):
+        make(cluster, close_timeout_ms=-1)
+
+
 async def test_another_cluster_at_the_address_is_refused() -> None:
     cluster = FakeCluster(2)
     cluster.create_topic("t")
