@@ -8,7 +8,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from replog.client.cluster.leader_calls import first_few
-from replog.client.consumer.positions import AtTime, FromEnd, parse_place
+from replog.client.consumer.positions import AtOffset, AtTime, FromEnd, parse_place
 from replog.client.consumer.start import is_offset
 from replog.client.ranges.bounds import Bounds
 from replog.client.types import TopicPartition
@@ -54,9 +54,10 @@ def _parsed(name: str, bound: Bound, now_ms: int) -> AtTime | FromEnd | int | Ma
             raise InvalidRequestError(f"{name} is {bound!r}, which is no offset from 0")
         return bound
     try:
-        return parse_place(bound, now_ms)
+        place = parse_place(bound, now_ms)
     except InvalidRequestError as error:
         raise InvalidRequestError(f"{name}: {error}; an offset, or a dict from partitions to offsets") from None
+    return place.offset if isinstance(place, AtOffset) else place
 
 
 def times_of(limits: ScanLimits) -> tuple[int | None, int | None]:
