@@ -75,6 +75,9 @@ BACKOFF_MS: Final = 500
 
 BACKOFF_MAX_MS: Final = 60_000
 
+CODEC_PAUSE_S: Final = 1.0
+"""The pause before a codec is asked again that could not work."""
+
 DRAIN_MS: Final = 20_000
 """Below the 30 s that container runtimes give, with room for the last commit."""
 
@@ -336,15 +339,17 @@ class Worker(Generic[K, V]):
                 if isinstance(error, RecordDecodeError) and error.record is record:  # not one of the handler's own
                     await self._pass_over(assigned, record, error, attempts)
                     return
-                attempts += 1
-                if attempts > self._retries:
-                    await self._give_up(assigned, record, error, attempts)
-                    return
-                pause_s = backoff.next_s()
-                _log.warning(
-                    "%s-%d offset %d: the handler failed (%s), attempt %d of %d; again in %.1f s",
-                    record.topic, record.partition, record.offset, error_text(error), attempts, self._retries + 1, pause_s,
-                )  # fmt: skip
+                if isinstance(error, _CodecNotReadyError):
+                    pause_s, what = CODEC_PAUSE_S, f"its codec cannot work now ({error})"
+                else:
+                    attempts += 1
+                    if attempts > self._retries:
+                        await self._give_up(assigned, record, error, attempts)
+                        return
+                    pause_s = backoff.next_s()
+                    what = f"the handler failed ({error_text(error)}), attempt {attempts} of {self._retries + 1}"
+                place = (record.topic, record.partition, record.offset)
+                _log.warning("%s-%d offset %d: %s; again in %.1f s", *place, what, pause_s)
                 with suppress(TimeoutError):
                     await asyncio.wait_for(assigned.is_gone.wait(), pause_s)
         finally:
@@ -471,6 +476,10 @@ class Worker(Generic[K, V]):
                 each.commit(offset)
 
 
+class _CodecNotReadyError(Exception):
+    """A codec has trouble that will pass and says nothing of the record, so that it is no attempt at it."""
+
+
 class _Listener(AssignmentListener):
     """Tells a worker of partitions that go."""
 
@@ -519,7 +528,17 @@ def _how_to_go_on(_: ConsumerRecord) -> str:
 
 def _decoding(decoder: RecordDecoder, handler: Handler[Any, Any]) -> Callable[[ConsumerRecord], object]:
     """Returns a handler of records that are not decoded: for each attempt the next one has values of its own."""
-    return lambda record: handler(decoder.decode(record))
+
+    def decode_and_handle(record: ConsumerRecord) -> object:
+        try:
+            decoded = decoder.decode(record)
+        except RecordDecodeError:
+            raise
+        except Exception as error:
+            raise _CodecNotReadyError(error_text(error)) from error
+        return handler(decoded)
+
+    return decode_and_handle
 
 
 def _size(record: ConsumerRecord) -> int:
