@@ -9,6 +9,7 @@ import sys
 
 from tests.lint import (
     class_names,
+    client_names,
     configuration_page,
     docstrings,
     documents,
@@ -28,6 +29,7 @@ from tests.lint import (
 
 RULES = (
     class_names,
+    client_names,
     configuration_page,
     docstrings,
     documents,

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from tests.lint import __main__ as lint
-from tests.lint import class_names, docstrings, documents, folders, invariant_labels, kafka_page, waits
+from tests.lint import class_names, client_names, docstrings, documents, folders, invariant_labels, kafka_page, waits
 
 LINES = [
     ("fs: The disk.", True),
@@ -177,3 +177,9 @@ def test_what_counts_as_a_bare_sleep() -> None:
     ]:
         module = ast.parse(f"async def test() -> None:\n    {body}\n")
         assert list(waits.sleeping(module)) == (["test"] if is_seen else []), body
+
+
+def test_names_of_the_clients_are_looked_up() -> None:
+    row = "| a | `AIOKafkaProducer` | `Producer.send`, `Producer(acks=)`, `Producer.sent`, `Consumer(acks=)`, `Sender`, `flush` |"
+    found = client_names.named(f"text `Reader`\n{row}")
+    assert [client_names.is_there(*each) for each in found] == [True, True, False, False, False]
