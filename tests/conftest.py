@@ -77,15 +77,23 @@ def _garbage_of_its_own() -> Iterator[None]:
     An error in what the garbage collector ends, such as a coroutine or a socket, fails the test that runs then: it is to be
     one of the file that has left it, whichever files come before and after.
 
-    Logs that a test leaves open, as a killed machine does, stay in the index cache of the process with their simulated
-    disks: half a million objects, which each later look would walk over.  So would it over what stays for good, such as
-    modules that a file was the first to load: what has survived one look is spared the next ones.
+    What stays for good, such as modules that a file was the first to load, would be walked over by each later look: what has
+    survived one is spared the next ones.
     """
     yield
-    INDEX_CACHE._copies.clear()
-    INDEX_CACHE._maps.clear()
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Empties the index cache of the process.
+
+    Logs that a test leaves open, as a killed machine does, stay in it with their simulated disks: half a million objects in some
+    files, and each look for garbage walks over them.
+    """
+    INDEX_CACHE._copies.clear()
+    INDEX_CACHE._maps.clear()
 
 
 @pytest.fixture(scope="session", autouse=True)
