@@ -299,16 +299,11 @@ class SimulatedFileSystem:
 
     def _find(self, path: str) -> Node | None:
         """Returns the node at `path`; None if only its last part is missing."""
-        parts = _parts(path)
         node: Node | None = self._disk.root
-        for position, name in enumerate(parts):
-            if node is None:
-                raise _error(errno.ENOENT, path)
+        for name in _parts(path):
             if not isinstance(node, DirectoryNode):
-                raise _error(errno.ENOTDIR, path)
+                raise _error(errno.ENOENT if node is None else errno.ENOTDIR, path)
             node = node.written.get(name)
-            if node is None and position == len(parts) - 1:
-                return None
         return node
 
     def _find_or_none(self, path: str) -> Node | None:

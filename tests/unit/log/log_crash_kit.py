@@ -17,21 +17,22 @@ from __future__ import annotations
 import random
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 import pytest
-from log_test_kit import T0, batch, content, implied_epochs, stored, visible_epochs
+from log_test_kit import T0, batch, content, epochs_of, stored, visible_epochs
 
 from replog.errors import OffsetOutOfRangeError
 from replog.log import Log, LogConfig, LogDirectory
-from replog.records import check_crc, decode_batch, parse_header
+from replog.records import BatchHeader, check_crc, decode_batch, parse_header
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import FileSystem
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)
 TOPIC_ID = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
+DIRECTORY_ID = UUID(int=0x1102030405060708090A0B0C0D0E0F11)
 DATA = "/data"
 FOLDER = "/data/t-0"
 PRODUCERS = (1, 2)
@@ -217,25 +218,39 @@ class Replica:
 
     # What a crash leaves
 
-    def after(self, seed: int | None) -> Replica:
-        """The same machine after a power cut (or kill -9: None), not yet started; this one goes on."""
-        disk = self.disk.copied()
-        if seed is None:
-            disk.kill()
-        else:
-            disk.crash(random.Random(seed))
-        other = Replica(disk, self.config)
-        other.expected, other.epoch, other.values = self.expected.copied(), self.epoch + 1, self.values
+    def copied(self) -> Replica:
+        """The same machine, stopped, with what must be on it; this one goes on."""
+        other = Replica(self.disk.copied(), self.config)
+        other.expected, other.epoch, other.values = self.expected.copied(), self.epoch, self.values
         return other
 
-    def verify(self) -> None:
-        """S1 to S10 for a directory that was opened after a crash; what was found is what must be there from now on."""
-        log_invariants(self.log)
+    def after(self, seed: int | None) -> Replica:
+        """The same machine after a power cut (or kill -9: None), not yet started; this one goes on."""
+        other = self.copied()
+        if seed is None:
+            other.disk.kill()
+        else:
+            other.disk.crash(random.Random(seed))
+        other.epoch += 1
+        return other
+
+    def promised(self) -> tuple[Hashable, ...]:
+        """All that a check of this machine depends on, besides its disk."""
+        expected = self.expected
+        kept = (expected.flushed, expected.start_min, expected.start_max, frozenset(expected.assigned.items()))
+        return (*expected.histories, *kept, self.config, self.epoch, self.values)
+
+    def verify(self) -> list[bytes]:
+        """S1 to S10 for a directory that was opened after a crash; what was found is what must be there from now on.
+
+        Returns:
+            The batches of the log.
+        """
+        found = log_invariants(self.log)
         log, expected = self.log, self.expected
         assert not self.directory.offline
         assert log.log_end_offset >= expected.flushed, f"flushed to {expected.flushed}, ends at {log.log_end_offset}"
         assert expected.start_min <= log.log_start_offset <= expected.start_max
-        found = content(log)
         fitting = [
             history
             for history in expected.histories
@@ -249,22 +264,30 @@ class Replica:
         self.expected.became(history)
         self.expected.start_max = log.log_start_offset
         self.resume_producers()
+        return found
 
 
 def open_replica(disk: FileSystem, config: LogConfig = CONFIG) -> tuple[LogDirectory, Log]:
-    """The directory and its log, as a broker opens them."""
-    directory = LogDirectory.open(disk, DATA, cluster_id="c", node_id=1, now_ms=T0, config=config)
+    """The directory and its log, as a broker opens them; its id is always the same one."""
+    directory = LogDirectory.open(
+        disk, DATA, cluster_id="c", node_id=1, now_ms=T0, config=config, new_directory_id=lambda: DIRECTORY_ID
+    )
     return directory, directory.open_log("t", 0, TOPIC_ID, config, now_ms=T0)
 
 
-def log_invariants(log: Log) -> None:
-    """What is true of every log at any moment, whatever happened before (S2, S3, S4, producers, look-ups)."""
+def log_invariants(log: Log) -> list[bytes]:
+    """Checks what is true of every log at any moment, whatever happened before (S2, S3, S4, producers, look-ups).
+
+    Returns:
+        The batches of the log.
+    """
     start, end = log.log_start_offset, log.log_end_offset
     assert start <= log.flushed_offset <= end
     assert log.checkpointed_recovery_point <= end
+    batches = content(log)
     headers = []
     expected_offset: int | None = None
-    for data in content(log):
+    for data in batches:
         header = parse_header(data)
         check_crc(data, header)
         assert expected_offset is None or header.base_offset == expected_offset, "a hole between two batches"
@@ -274,14 +297,15 @@ def log_invariants(log: Log) -> None:
     assert (expected_offset or start) == end
     epochs = [header.partition_leader_epoch for header in headers]
     assert epochs == sorted(epochs)
-    assert visible_epochs(log) == implied_epochs(log)
-    _check_producers(log)
+    assert visible_epochs(log) == epochs_of(headers, start)
+    _check_producers(log, headers)
+    return batches
 
 
-def check_answers(log: Log) -> None:
+def check_answers(log: Log, batches: list[bytes] | None = None) -> None:
     """Look-ups by offset and time against the list of all batches (S5 without a second log)."""
     start, end = log.log_start_offset, log.log_end_offset
-    batches = content(log)
+    batches = content(log) if batches is None else batches
     lasts = [parse_header(data).last_offset for data in batches]
     for offset in range(start, end):
         assert (
@@ -297,11 +321,10 @@ def check_answers(log: Log) -> None:
             log.read(offset, max_bytes=1, end_offset=end, min_one_batch=True)
 
 
-def _check_producers(log: Log) -> None:
+def _check_producers(log: Log, headers: Sequence[BatchHeader]) -> None:
     """The last five batches of each producer, as far as the log has them; nothing from above its end."""
     last_five: dict[int, deque[tuple[int, int]]] = {}
-    for data in content(log):
-        header = parse_header(data)
+    for header in headers:
         if header.producer_id >= 0 and not header.is_control:
             batches = last_five.setdefault(header.producer_id, deque(maxlen=5))
             batches.append((header.base_offset, header.base_sequence))

@@ -19,6 +19,7 @@ from functools import cache
 
 from log_crash_kit import CONFIG, DATA, TOPIC_ID, Replica, check_answers, log_invariants, open_replica
 from log_test_kit import T0, content, stored, write_file
+from power_cuts import Once
 
 from replog.errors import ReplogError
 from replog.log import LogDirectory
@@ -226,9 +227,9 @@ def judge(stopped: Machine, disk: SimulatedFileSystem, path: str) -> Outcome:
     assert end >= stopped.flushed_offset, f"flushed to {stopped.flushed_offset}, ends at {end}"
     assert end in history.ends
     try:
-        log_invariants(log)
-        check_answers(log)
-        assert content(log) == history.between(log.log_start_offset, end)
+        found = log_invariants(log)
+        check_answers(log, found)
+        assert found == history.between(log.log_start_offset, end)
         assert [one.producer_id for one in log.aborted_transactions(0, end)] == [9] * (end >= ABORTED_END)
     except ReplogError:
         return Outcome.FOUND_WHEN_READ
@@ -241,10 +242,17 @@ def judge(stopped: Machine, disk: SimulatedFileSystem, path: str) -> Outcome:
 
 
 def _check_fixpoint(stopped: Machine, disk: SimulatedFileSystem, end: int) -> None:
+    batches = stopped.replica.expected.history.batches
+    if not MENDED.is_first(disk, batches, end):
+        return
     _, log = open_replica(disk.copied())
     assert log.log_end_offset == end
     assert log.recovery.bytes_cut == 0
     assert content(log) == stopped.replica.expected.history.between(log.log_start_offset, end)
+
+
+MENDED = Once()
+"""Most damage is mended, so that most disks are alike afterwards."""
 
 
 def _check_refusal(error: ReplogError, before: dict[str, bytes], after: dict[str, bytes]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from replog.log import Log, LogConfig
-from replog.records import encode_batch, parse_header, scan
+from replog.records import BatchHeader, encode_batch, parse_header, scan
 from replog.testing.simulated_filesystem import SimulatedFileSystem
 from replog_checkpoints import FileSystem, OpenMode
 
@@ -96,10 +98,14 @@ def visible_epochs(log: Log) -> list[tuple[int, int]]:
 
 def implied_epochs(log: Log) -> list[tuple[int, int]]:
     """What the epoch cache must hold, from the batches alone."""
+    return epochs_of(map(parse_header, content(log)), log.log_start_offset)
+
+
+def epochs_of(headers: Iterable[BatchHeader], log_start_offset: int) -> list[tuple[int, int]]:
+    """What the epoch cache must hold of a log with these batches."""
     starts: dict[int, int] = {}
-    for data in content(log):
-        header = parse_header(data)
-        starts.setdefault(header.partition_leader_epoch, max(header.base_offset, log.log_start_offset))
+    for header in headers:
+        starts.setdefault(header.partition_leader_epoch, max(header.base_offset, log_start_offset))
     return list(starts.items())
 
 

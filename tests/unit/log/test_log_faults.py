@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from log_crash_kit import History, Replica, check_answers, log_invariants
 from log_test_kit import T0, batch, content
+from power_cuts import Once
 from test_log_crash_points import PROCEDURES, Procedure, checkpointed, flushed, three_epochs
 
 from replog.errors import ReplogError, StorageError
@@ -25,15 +26,22 @@ ON_AN_OPEN_LOG = [
     name for name in PROCEDURES if not name.startswith(("open", "recover", "close", "delete the", "set the"))
 ]
 OPENING = [name for name in PROCEDURES if name.startswith(("open", "recover"))]
+STARTS = [PROCEDURES[name] for name in OPENING]
 
 
 def failing_at_each(
     procedure: Procedure, fail: Callable[[Faults, int], None]
 ) -> Iterator[tuple[Replica, ReplogError | None]]:
     """The replica after its first, second, ... operation failed, with what the caller was told (None: nothing)."""
+    prepared: Replica | None = None
     for count in range(10_000):
-        replica = Replica()
-        procedure.prepare(replica)
+        if prepared is None:
+            replica = Replica()
+            procedure.prepare(replica)
+            if procedure in STARTS:  # nothing is open: each may begin with a copy
+                prepared = replica.copied()
+        else:
+            replica = prepared.copied()
         fail(replica.disk.faults, count)
         error: ReplogError | None = None
         try:
@@ -54,9 +62,8 @@ def failing_at_each(
 def settle(replica: Replica) -> None:
     """A log that has not failed is as it was before the operation, or after it, or took the first of several batches."""
     end_offset = replica.log.log_end_offset
-    log_invariants(replica.log)
-    check_answers(replica.log)
-    found = content(replica.log)
+    found = log_invariants(replica.log)
+    check_answers(replica.log, found)
     before = replica.expected.histories[0]
     fitting = [
         history
@@ -83,13 +90,17 @@ def check_after(replica: Replica) -> None:
         with pytest.raises(StorageError):
             replica.log.append_as_leader(batch(), leader_epoch=replica.epoch, now_ms=T0)
     for seed in (None, 1):
-        restarted = replica.after(seed).open()
-        restarted.verify()
-        restarted.append(1)
-        restarted.flush()
-        again = restarted.after(seed=3).open()
-        again.verify()
+        restarted = replica.after(seed)
+        if STOPPED.is_first(restarted.disk, restarted.promised()):
+            restarted.open().verify()
+            restarted.append(1)
+            restarted.flush()
+            again = restarted.after(seed=3)
+            if STOPPED_AGAIN.is_first(again.disk, again.promised()):
+                again.open().verify()
 
+
+STOPPED, STOPPED_AGAIN = Once(), Once()
 
 FAILURES: dict[str, Callable[[Faults, int], None]] = {
     "full": lambda faults, count: faults.fail_change_after(count, error_number=errno.ENOSPC),
@@ -125,9 +136,9 @@ def test_opening_on_a_failing_disk(name: str, failure: str) -> None:
             replica.verify()
         replica.disk.kill()
         for seed in (None, 1):
-            restarted = replica.after(seed).open()
-            restarted.verify()
-            check_answers(restarted.log)
+            restarted = replica.after(seed)
+            if STOPPED.is_first(restarted.disk, restarted.promised(), "answers"):
+                check_answers(restarted.open().log, restarted.verify())
 
 
 @pytest.mark.parametrize("failure", FAILURES)
@@ -136,9 +147,10 @@ def test_an_end_on_a_failing_disk(name: str, failure: str) -> None:
     for replica, _ in failing_at_each(PROCEDURES[name], FAILURES[failure]):
         replica.disk.kill()
         for seed in (None, 1):
-            restarted = replica.after(seed).open()
-            PROCEDURES[name].check(restarted)
-            restarted.verify()
+            restarted = replica.after(seed)
+            if STOPPED.is_first(restarted.disk, restarted.promised(), name):
+                PROCEDURES[name].check(restarted.open())
+                restarted.verify()
 
 
 @pytest.mark.parametrize("free_bytes", range(0, 400, 7))

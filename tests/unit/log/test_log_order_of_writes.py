@@ -6,12 +6,12 @@ Each needs a few steps in a row and a cut between two of them, which the model h
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from log_crash_kit import CONFIG, FOLDER, Replica
+from power_cuts import Once, stops
 
 from replog.errors import ReplogError
 from replog.log import LogConfig
@@ -21,7 +21,6 @@ from replog.log.recovery.loader import LogLoader
 from replog.log.upkeep import Upkeep
 from replog.testing import simulated_disk
 from replog.testing.simulated_disk import DirectoryNode, Disk
-from replog.testing.simulated_faults import PowerCutError
 
 SEEDS = range(6)
 
@@ -40,34 +39,38 @@ class NotSurvivedError(Exception):
     """A start after a crash does not find what was promised."""
 
 
-def started(replica: Replica, seed: int | None) -> Replica:
-    """The machine after a power cut, or kill -9.
+def started(replica: Replica) -> Replica:
+    """Starts a machine after a power cut, or kill -9.
 
     Raises:
         NotSurvivedError: Something that was promised is not there.
     """
     try:
-        other = replica.after(seed).open()
-        other.verify()
+        replica.open().verify()
     except (ReplogError, AssertionError) as error:
         raise NotSurvivedError from error
-    return other
+    return replica
 
 
-def cut_at_each_change(replica: Replica, action: Callable[[Replica], None]) -> Iterator[Replica]:
-    """Yields the machine as the power, or a kill, finds it before each change that an action makes, and after the last one."""
-    for changes in range(200):
-        other = replica.after(None).open()
-        other.verify()
-        other.expected.start_max = other.log.log_end_offset
-        other.disk.faults.cut_power_after(changes)
-        with suppress(PowerCutError):
-            action(other)
-            other.disk.faults.clear()
-            yield other
-            return
-        other.disk.faults.clear()
-        yield other
+def start_each(stopped: Iterable[Replica], seeds: Iterable[int | None]) -> None:
+    """Starts each machine after each power cut, or kill -9 (None).
+
+    Raises:
+        NotSurvivedError: Something that was promised is not there.
+    """
+    once = Once()
+    for replica in stopped:
+        for crashed in map(replica.after, seeds):
+            if once.is_first(crashed.disk, crashed.promised()):
+                started(crashed)
+
+
+def cut_at_each_change(replica: Replica, action: Callable[[Replica], None]) -> list[Replica]:
+    """The machine as the power, or a kill, finds it before each change that an action makes, and after the last one."""
+    other = replica.after(None).open()
+    other.verify()
+    other.expected.start_max = other.log.log_end_offset
+    return stops(other.disk, lambda: action(other), other.copied)
 
 
 # ---- a segment is deleted durably before the next one ----------------------------------------------------------------------
@@ -91,9 +94,7 @@ def old_segments_are_deleted() -> None:
     replica.append(24, size_bytes=60)
     replica.flush()
     replica.checkpoint()
-    for crashed in cut_at_each_change(replica, lambda replica: replica.delete_old_segments()):
-        for seed in SEEDS:
-            started(crashed, seed)
+    start_each(cut_at_each_change(replica, lambda replica: replica.delete_old_segments()), SEEDS)
 
 
 def delete_without_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,11 +117,13 @@ def a_log_start_is_checkpointed_and_the_recovery_point_is_not() -> None:
     replica.flush()
     replica.raise_log_start(5)
     replica.append(4)
-    for killed in cut_at_each_change(replica, raise_and_checkpoint):
-        again = started(killed, None)
-        again.checkpoint()
-        for seed in SEEDS:
-            started(again, seed)
+    start_each(map(killed_and_checkpointed, cut_at_each_change(replica, raise_and_checkpoint)), SEEDS)
+
+
+def killed_and_checkpointed(replica: Replica) -> Replica:
+    again = started(replica.after(None))
+    again.checkpoint()
+    return again
 
 
 def raise_and_checkpoint(replica: Replica) -> None:
@@ -212,9 +215,7 @@ def test_log_starts_and_recovery_points_go_in_either_order(
     replica.flush()
     replica.raise_log_start(5)
     replica.checkpoint()
-    for crashed in cut_at_each_change(replica, action):
-        for seed in (None, *SEEDS):
-            started(crashed, seed)
+    start_each(cut_at_each_change(replica, action), (None, *SEEDS))
 
 
 @pytest.fixture(autouse=True)
