@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -46,20 +45,21 @@ class OlderBrokers(GroupSimulation):
 
 
 def test_groups_hold_what_they_promise_where_members_assign() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(5):
-        run = OlderBrokers(seed)
-        run.run()
-        seen += run.seen
-    for what in (
+    missing = {
         "ours: assigned by a member",
         "member killed",
         "member leaves",
         "member paused",
         "handled",
         "commit acknowledged",
-    ):
-        assert seen[what], what
+    }
+    for seed in (2, *range(10, 18)):  # the first one shows all, until a change of the product shifts what a seed shows
+        run = OlderBrokers(seed)
+        run.run()
+        missing = {what for what in missing if not run.seen[what]}
+        if not missing:
+            return
+    assert not missing
 
 
 def test_nothing_piles_up_while_members_come_and_go() -> None:

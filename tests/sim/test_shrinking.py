@@ -65,7 +65,7 @@ def test_a_check_has_a_name(violation: str, name: str) -> None:
 def test_a_missing_safeguard_needs_few_faults(tmp_path: Path) -> None:
     """A broker that restarts uncleanly stays eligible: one that loses power, or is killed, and starts again shows it."""
     with mock.patch.object(ReplicationControl, "changes_without", as_if_clean):
-        case = Case.of_seed(3, OneMachineSimulation)  # few faults to begin with, so that it does not take long
+        case = Case.of_seed(11, OneMachineSimulation)  # few faults to begin with, so that it does not take long
         shrunk = Shrinker(OneMachineSimulation).shrink(case)
         assert shrunk is not None
         assert 1 <= len(shrunk.case.schedule) <= 3 < len(case.schedule)
