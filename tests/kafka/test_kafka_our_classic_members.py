@@ -21,6 +21,8 @@ from test_kafka_our_group_members import joined_shared_and_taken_over
 pytestmark = pytest.mark.cluster
 
 SHORT = {"group.min.session.timeout.ms": 1_000}
+SESSION_MS = 6_000
+"""Of Kafka's own client, which is killed: by default the others wait for it for 45 s."""
 
 
 @contextmanager
@@ -82,7 +84,8 @@ def test_kafkas_own_client_and_ours_share_a_group(older: Broker, kafka: KafkaIns
     topic = older.topic(PARTITIONS)
     readers = Readers(older.servers, topic)
     given = ("--bootstrap-server", older.servers, "--topic", topic, "--group", topic)
-    options = ("--consumer-property", "auto.offset.reset=earliest")
+    properties = ("auto.offset.reset=earliest", f"session.timeout.ms={SESSION_MS}")
+    options = [word for each in properties for word in ("--consumer-property", each)]
     with started(older.servers, tmp_path, "replog", topic, topic) as ours:
         until(lambda: ours.assigned == list(range(PARTITIONS)))
         output = tmp_path / "java"
