@@ -9,6 +9,7 @@
     │   ├── NotControllerError, BrokerNotAvailableError, StaleBrokerEpochError, BrokerIdNotRegisteredError
     │   ├── NotEnoughReplicasError, NotEnoughReplicasAfterAppendError, RequestTimedOutError
     │   ├── PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError
+    │   ├── RegistryNotAvailableError
     │   └── ThrottledError, DiskFullError
     ├── InvalidRequestError                the caller's mistake, never retried
     │   ├── OffsetOutOfRangeError, UnknownTopicOrPartitionError, RecordTooLargeError, TopicExistsError, ...
@@ -158,6 +159,10 @@ class TooManyOpenFilesError(DiskFullError):
     The message says what holds until then: mostly that nothing was changed, else what has been, and what ends it.  A kind of
     `DiskFullError`, because it means the same to whoever appends: not now, and nothing is broken.
     """
+
+
+class RegistryNotAvailableError(RetriableError):
+    """A registry of schemas does not answer; the record that needs it is tried again."""
 
 
 class NotControllerError(RetriableError):

@@ -14,14 +14,18 @@ import pytest
 import replog
 from replog import Admin, Consumer, Producer, Worker
 from replog.client import ConsumerRecord
+from replog.codecs import registry as registry_module
+from replog.codecs.registry import SchemaRegistry
 from replog.errors import (
     ConfigError,
     RecordDecodeError,
+    RegistryNotAvailableError,
     RequestTimedOutError,
 )
 from replog.worker import DeadLetter
 from replog.worker import worker as worker_module
 from tests.lint import page_examples
+from tests.schema_registry import served_registry
 
 DEADLINE_S = 60
 
@@ -141,6 +145,27 @@ async def test_a_worker_tries_again_where_the_trouble_is_not_the_records(
     assert not troubles
 
 
+@pytest.mark.parametrize("policy", ["raise", "skip"])
+async def test_no_record_is_passed_over_while_a_registry_does_not_answer(
+    servers: str, policy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setattr(registry_module, "PAUSE_S", 0.0)
+    with served_registry() as registry:
+        async with Producer(servers, value=SchemaRegistry(registry.url).json(Order, subject="orders")) as producer:
+            await producer.send_many("orders", [Order(number) for number in range(5)])
+        registry.refusal = 503
+        codec = SchemaRegistry(registry.url).json(Order, subject="orders")
+        async with Consumer(servers, value=codec, on_undecodable=policy) as consumer, asyncio.timeout(DEADLINE_S):
+            await consumer.assign_topic("orders")
+            for _ in range(2):
+                with pytest.raises(RegistryNotAvailableError):
+                    await consumer.getone()
+            registry.refusal = 0
+            found = [(await consumer.getone()).value for _ in range(5)]
+    assert (found, consumer.undecodable_count) == ([Order(number) for number in range(5)], 0)
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -156,8 +181,8 @@ def test_a_worker_refuses_settings_that_mean_nothing(settings: Any, said: str) -
         Worker(print, "orders", group="g", **settings)
 
 
-async def test_the_programs_of_the_page_run(servers: str) -> None:
-    program, own, passing = page_examples.blocks("docs/RECORDS.md")
+async def test_the_programs_of_the_page_run(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, own, passing, with_schemas = page_examples.blocks("docs/RECORDS.md")
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-u", "-c", program.replace("127.0.0.1:9092", servers)), stdout=asyncio.subprocess.PIPE
     )
@@ -183,3 +208,9 @@ async def test_the_programs_of_the_page_run(servers: str) -> None:
         reading.cancel()
         await asyncio.wait([reading])
     assert printed == [(Fraction(1, 3),), ("passed over:", 1, b"none"), (Fraction(2, 3),)]
+    monkeypatch.setenv("no_proxy", "*")
+    with served_registry() as registry:
+        exec(with_schemas.replace("http://127.0.0.1:8081", registry.url), names)
+        for codec in (names["fares_as_json"], names["fares_as_avro"]):
+            fare = names["Fare"]("a", 1)
+            assert codec.decode(codec.encode(fare)) == fare

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-EXTRAS = ("prometheus_client", "re2", "typer", "rich", "pyarrow", "pyspark", "cramjam", "pythonjsonlogger")
+EXTRAS = ("prometheus_client", "re2", "typer", "rich", "pyarrow", "pyspark", "cramjam", "fastavro", "pythonjsonlogger")
 OTHERS = ("replog.cli", "replog.spark", "replog.testing", "replog_chaos", "difflib", "multiprocessing")
 NODES = (
     "grpc",
