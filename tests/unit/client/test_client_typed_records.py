@@ -91,6 +91,39 @@ async def test_nothing_is_lost_or_handed_out_twice_beside_what_cannot_be_decoded
     assert all(handed_out == offset for handed_out, offset in told)  # all before it
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_nothing_is_lost_or_handed_out_twice_without_async_either(seed: int) -> None:
+    rng = random.Random(seed)
+    kinds: list[bytes | None] = [b"a", BAD, None]
+    batches = [[rng.choice(kinds) for _ in range(rng.randrange(1, 6))] for _ in range(40)]
+    account = Account(PARTITIONS, sum(map(len, batches)))
+    told: list[tuple[int, int]] = []
+    account.next_offsets = dict.fromkeys(PARTITIONS, 0)
+    cluster = cluster_of(*batches, partitions=2)
+    settings: dict[str, Any] = {"fetch_max_wait_ms": 20, "max_partition_fetch_bytes": 500}
+    with SyncConsumer(cluster.bootstrap, transport=cluster.transport(), value=str, **settings) as consumer:
+        consumer.assign(PARTITIONS)
+        while min(account.next_offsets.values()) < account.end_offset:
+            try:
+                kind = rng.choice(["iterate", "poll", "batches"])
+                if kind == "iterate":  # also leaves records that are polled and not handed out
+                    left = sum(account.end_offset - offset for offset in account.next_offsets.values())
+                    for _, record in zip(range(min(left, rng.randrange(1, 9))), consumer, strict=False):
+                        account.take([record])
+                elif kind == "poll":
+                    account.take(consumer.poll(rng.choice([1, 3, 100]), timeout_ms=50))
+                else:
+                    account.take(consumer.fetch_batches(timeout_ms=50))
+            except RecordDecodeError as error:
+                place = TopicPartition(error.record.topic, error.record.partition)
+                told.append((account.next_offsets[place], error.record.offset))
+                account.seek(consumer, place, error.record.offset + 1)
+            for partition, next_offset in account.next_offsets.items():
+                assert consumer.position(partition) == next_offset
+    assert told
+    assert all(handed_out == offset for handed_out, offset in told)
+
+
 async def test_what_cannot_be_decoded_is_skipped_counted_and_told_seldom(caplog: pytest.LogCaptureFixture) -> None:
     cluster = cluster_of([BAD, b"a", BAD], [BAD] * 3, [None, b"b"], [BAD])
     async with consumer_of(cluster, on_undecodable="skip") as consumer:
@@ -106,7 +139,7 @@ async def test_what_cannot_be_decoded_is_skipped_counted_and_told_seldom(caplog:
 
 
 async def test_a_read_that_skips_and_skips_ends_when_its_time_is_over() -> None:
-    cluster = cluster_of(*[[b"\xff" * 5_000] * 4] * 200)  # 4 MB
+    cluster = cluster_of(*[list[bytes | None]([b"\xff" * 5_000]) * 4] * 200)  # 4 MB
     async with consumer_of(cluster, on_undecodable="skip", max_partition_fetch_bytes=8 << 20) as consumer:
         await consumer.assign_topic("t")
         while not consumer.undecodable_count:
