@@ -22,6 +22,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "produce": "produce",
     "consume": "consume",
     "capture": "capture",
+    "export": "export",
+    "import": "import_file",
     "storage": "app",
     "server": "app",
     "cluster": "app",
@@ -39,6 +41,9 @@ COMMANDS: Final[Mapping[str, str]] = {
     "chaos": "app",
 }
 """What stands under each name in its module of `replog.cli.commands`, in the order of the help: a group, `app`, or a function."""
+
+_MODULES: Final[Mapping[str, str]] = {"capture": "files", "export": "files", "import": "files"}
+"""Where a command is that has no module of its name."""
 
 _LOOKS: Final[Mapping[str, Any]] = {
     "no_args_is_help": True,
@@ -62,7 +67,8 @@ class _Commands(TyperGroup):
 
 @cache
 def _command(name: str) -> Any:
-    found = getattr(import_module(f"replog.cli.commands.{name.replace('-', '_')}"), COMMANDS[name])
+    module = _MODULES.get(name, name.replace("-", "_"))
+    found = getattr(import_module(f"replog.cli.commands.{module}"), COMMANDS[name])
     parent = typer.Typer(callback=lambda: None, **_LOOKS)
     if isinstance(found, typer.Typer):
         parent.add_typer(found, name=name)

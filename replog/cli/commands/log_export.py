@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from replog.cli import common
+from replog.cli.commands.files import check_choice
 from replog.cli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ def export(
     """
     from replog.cli.checks.logs import log_directories
     from replog.cli.export import ExportRequest, export_log
-    from replog.cli.export.sinks import Encoding, Format
+    from replog.cli.export.formats import Encoding, Format
 
     for option, value in (("--to", to), ("--encoding", encoding), ("--isolation", isolation)):
-        _check_choice(option, value)
+        check_choice(option, value, _CHOICES[option])
     if encoding != "utf-8" and to != "jsonl":
         raise UsageError("--encoding", encoding, f"--encoding is for --to jsonl: {to} has bytes as they are")
     if from_offset is not None and to_offset is not None and to_offset < from_offset:
@@ -79,11 +80,6 @@ def export(
     with common.waiting(f"exporting {directories[0]}") as show:
         done = export_log(request, lambda count: show(f"exported {common.counted(count, 'record')}"))
     typer.echo(_summary(done, directories[0], output, isolation), err=True)
-
-
-def _check_choice(option: str, value: str) -> None:
-    if value not in _CHOICES[option]:
-        raise UsageError(option, value, f'{option} "{value}" is not one of {", ".join(_CHOICES[option])}')
 
 
 def _summary(done: Exported, directory: Path, output: str, isolation: str) -> str:

@@ -6,14 +6,18 @@ import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 
 from replog.cli.errors import UsageError
+from replog.cli.export.formats import Encoding, Format
 from replog.cli.export.output import check_output, replaced_file
-from replog.cli.export.sinks import Encoding, Format, Sink, require_pyarrow, sink_for
+from replog.cli.export.sinks import BatchSink, Sink, require_pyarrow, sink_for
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from replog.tables.log_source import LogSource, Run
+
+AnySink = TypeVar("AnySink", bound=Sink | BatchSink)
 
 
 class ExportRequest(Struct, frozen=True):
@@ -77,7 +81,8 @@ def export_log(request: ExportRequest, on_records: Callable[[int], None]) -> Exp
         CommandFailedError: The output cannot be written, or pyarrow is missing.
         StorageError: The log cannot be read.
     """
-    require_pyarrow(request.output_format)
+    if request.output_format is not Format.JSONL:
+        require_pyarrow(f"--to {request.output_format.value}")
     if request.output is not None:
         check_output(request.output, request.directory, force=request.force)
     elif request.output_format is not Format.JSONL:
@@ -87,7 +92,7 @@ def export_log(request: ExportRequest, on_records: Callable[[int], None]) -> Exp
         output = (
             replaced_file(request.output, force=request.force) if request.output else nullcontext(sys.stdout.buffer)
         )
-        with output as file, _closed(sink_for(request.output_format, file, request.encoding)) as sink:
+        with output as file, closed(sink_for(request.output_format, file, request.encoding)) as sink:
             records = 0
             for count in _written(source, sink, start_offset, end_offset):
                 records += count
@@ -129,7 +134,8 @@ def _written_one_by_one(source: LogSource, sink: Sink, run: Run) -> Iterator[int
 
 
 @contextmanager
-def _closed(sink: Sink) -> Generator[Sink]:
+def closed(sink: AnySink) -> Generator[AnySink]:
+    """Closes a sink at the end of a block, and abandons it where the block raises."""
     try:
         yield sink
         sink.close()

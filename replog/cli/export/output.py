@@ -24,7 +24,7 @@ from replog.cli.errors import CommandFailedError, UsageError
 from replog_checkpoints import OsFileSystem
 
 
-def check_output(path: Path, log_directory: Path, *, force: bool) -> None:
+def check_output(path: Path, log_directory: Path | None, *, force: bool) -> None:
     """Refuses an output that cannot be made, before any work is done.
 
     Raises:
@@ -38,7 +38,7 @@ def check_output(path: Path, log_directory: Path, *, force: bool) -> None:
         raise UsageError("--output", str(path), f"{path} exists: name another file, or replace it with --force")
     if not path.parent.is_dir():
         raise UsageError("--output", str(path), f"{path.parent} is not a directory")
-    if path.resolve().parent == log_directory.resolve():
+    if log_directory is not None and path.resolve().parent == log_directory.resolve():
         raise UsageError("--output", str(path), f"{path.parent} is the log itself: name a file outside of it")
 
 

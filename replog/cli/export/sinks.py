@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Callable
-from enum import Enum
-from typing import BinaryIO, Protocol, assert_never
+from typing import TYPE_CHECKING, BinaryIO, Protocol, assert_never
 
-from replog.cli.common import shown_bytes
-from replog.cli.errors import CommandFailedError
+from replog.cli.errors import CommandFailedError, UsageError
+from replog.cli.export.formats import Encoding, Format, json_text, shower
 from replog.host.extras import install_command
 from replog.records import TRUSTED_DECOMPRESSED_BYTES_MAX, decode_records
 from replog.tables.log_source import Run
 
-
-class Format(Enum):
-    """What an export is written as."""
-
-    ARROW = "arrow"
-    PARQUET = "parquet"
-    JSONL = "jsonl"
-
-
-class Encoding(Enum):
-    """How JSON lines show keys, values and header values.
-
-    UTF_8 shows bytes as text where they are UTF-8, else as `{"base64": "..."}`; BASE64 shows all of them as base64 text.
-    """
-
-    UTF_8 = "utf-8"
-    BASE64 = "base64"
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Sink(Protocol):
@@ -55,12 +36,33 @@ class Sink(Protocol):
         ...
 
 
+class BatchSink(Protocol):
+    """Takes records in order, as Arrow batches."""
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Takes a batch with the columns of the file.
+
+        Raises:
+            CommandFailedError: The format cannot hold a record.
+            OSError: The file cannot be written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Writes the end, as `Sink.close` says."""
+        ...
+
+    def abandon(self) -> None:
+        """Gives up, as `Sink.abandon` says."""
+        ...
+
+
 class JsonLines:
     """One object a line: offset, timestamp (ms), key, value, headers as [[name, value], ...], leader_epoch."""
 
     def __init__(self, file: BinaryIO, encoding: Encoding) -> None:
         self._file = file
-        self._shown = _shower(encoding)
+        self._shown = shower(encoding)
 
     def write(self, run: Run) -> int:
         """Writes a line for each wanted record of a run, as `Sink.write` says."""
@@ -72,20 +74,10 @@ class JsonLines:
         )
         shown = self._shown
         lines = [
-            json.dumps(
-                {
-                    "offset": record.offset,
-                    "timestamp": record.timestamp,
-                    "key": shown(record.key),
-                    "value": shown(record.value),
-                    "headers": [[name, shown(value)] for name, value in record.headers],
-                    "leader_epoch": run.leader_epoch,
-                },
-                ensure_ascii=False,
-            )
-            for record in records
+            json_text(r.offset, r.timestamp, r.key, r.value, r.headers, shown, leader_epoch=run.leader_epoch)
+            for r in records
         ]
-        self._file.write("".join(f"{line}\n" for line in lines).encode())
+        self._file.write("".join(lines).encode())
         return len(lines)
 
     def close(self) -> None:
@@ -106,35 +98,40 @@ def sink_for(output_format: Format, file: BinaryIO, encoding: Encoding) -> Sink:
         case Format.JSONL:
             return JsonLines(file, encoding)
         case Format.ARROW | Format.PARQUET:
-            require_pyarrow(output_format)
-            from replog.cli.export.arrow_sinks import ArrowFile, ParquetFile
+            require_pyarrow(f"--to {output_format.value}")
+            from replog.cli.export.arrow_sinks import SCHEMA, ArrowFile, ParquetFile
 
-            return ArrowFile(file) if output_format is Format.ARROW else ParquetFile(file)
+            return ArrowFile(file, SCHEMA) if output_format is Format.ARROW else ParquetFile(file, SCHEMA)
+        case Format.CSV:
+            raise UsageError("--to", "csv", "--to csv is for topics: `replog export`. Take jsonl for a folder")
         case _:
             assert_never(output_format)
 
 
-def require_pyarrow(output_format: Format) -> None:
-    """Refuses a format that needs pyarrow where it is not installed, before a file is made or a log is opened.
+def batch_sink_for(output_format: Format, file: BinaryIO, encoding: Encoding, schema: pa.Schema) -> BatchSink:
+    """Makes a sink of batches with a schema that writes to `file`, which stays the caller's."""
+    from replog.cli.export import arrow_sinks
+
+    match output_format:
+        case Format.JSONL:
+            return arrow_sinks.JsonLinesFile(file, encoding)
+        case Format.CSV:
+            return arrow_sinks.CsvFile(file, encoding)
+        case Format.ARROW:
+            return arrow_sinks.ArrowFile(file, schema)
+        case Format.PARQUET:
+            return arrow_sinks.ParquetFile(file, schema)
+        case _:
+            assert_never(output_format)
+
+
+def require_pyarrow(what: str) -> None:
+    """Refuses what needs pyarrow where it is not installed, before a file is made or a log is opened.
 
     Raises:
-        CommandFailedError: The format needs pyarrow, which is not installed.
+        CommandFailedError: Pyarrow is not installed.
     """
-    if output_format is Format.JSONL:
-        return
     try:
         import pyarrow.parquet  # noqa: F401 -- whether it can be imported is the question
     except ImportError as error:
-        raise CommandFailedError(
-            f"--to {output_format.value} needs pyarrow, which is not installed: {install_command('arrow')}"
-        ) from error
-
-
-def _shower(encoding: Encoding) -> Callable[[bytes | None], object]:
-    match encoding:
-        case Encoding.UTF_8:
-            return shown_bytes
-        case Encoding.BASE64:
-            return lambda data: None if data is None else base64.b64encode(data).decode("ascii")
-        case _:
-            assert_never(encoding)
+        raise CommandFailedError(f"{what} needs pyarrow, which is not installed: {install_command('arrow')}") from error
