@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heapreplace
 from itertools import cycle
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct, field
@@ -51,14 +52,44 @@ def in_order(members: Members) -> list[str]:
     return sorted(members, key=place)
 
 
+def by_id(place: tuple[UUID, object]) -> int:
+    """Returns what ids are sorted by: their order, in less time than they take to compare themselves."""
+    return place[0].int
+
+
+class Unit(NamedTuple):
+    """Topics that the same members read: as a rule a group has few of them, though it may read hundreds of topics."""
+
+    readers: list[str]
+    topic_ids: frozenset[UUID]
+
+
+def units_of(members: Members, topics: Topics) -> list[Unit]:
+    """Returns the topics in units, those that few members read first, in an order that outlives restarts."""
+    wishes: dict[frozenset[UUID], list[str]] = {}
+    for member_id in in_order(members):
+        wishes.setdefault(members[member_id].topic_ids, []).append(member_id)
+    places = {member_id: place for place, member_id in enumerate(in_order(members))}
+    wanted_in: dict[UUID, list[int]] = {}
+    readers = list(wishes.values())
+    for number, wish in enumerate(wishes):
+        for topic_id in wish:
+            wanted_in.setdefault(topic_id, []).append(number)
+    units: dict[tuple[int, ...], list[UUID]] = {}
+    for topic_id, _ in sorted(topics.items(), key=by_id):
+        if topic_id in wanted_in:
+            units.setdefault(tuple(wanted_in[topic_id]), []).append(topic_id)
+    found = [
+        Unit(sorted((each for number in numbers for each in readers[number]), key=places.__getitem__), frozenset(ids))
+        for numbers, ids in units.items()
+    ]
+    return sorted(found, key=lambda unit: len(unit.readers))  # the first topics decide among as many
+
+
 def readers_by_topic(members: Members, topics: Topics) -> dict[UUID, list[str]]:
     """Returns the members that read each topic that exists, both in an order that outlives restarts."""
-    readers: dict[UUID, list[str]] = {}
-    for member_id in in_order(members):
-        for topic_id in members[member_id].topic_ids:
-            if topics.get(topic_id, 0) > 0:
-                readers.setdefault(topic_id, []).append(member_id)
-    return {topic_id: readers[topic_id] for topic_id in sorted(readers)}
+    readers = {topic_id: unit.readers for unit in units_of(members, topics) for topic_id in unit.topic_ids}
+    return dict(sorted(((each, read) for each, read in readers.items() if topics[each] > 0), key=by_id))
 
 
 def assignment_of(partitions: Iterable[TopicPartition]) -> dict[UUID, frozenset[int]]:
@@ -132,6 +163,9 @@ def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
     A move makes the sum of the squares of the counts smaller, so there is an end.  Where all members read the same topics it is
     the best balance, with the fewest moves; where they do not, no single move could improve it.
 
+    Most groups are of the first kind.  How many each of them is to have is known beforehand there: the partitions are dealt out
+    once, without a look for the member with fewest before each.
+
     Args:
         members: The members of the group, with what they had.
         topics: The topics that exist.
@@ -139,14 +173,18 @@ def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
     Returns:
         The partitions of each member.
     """
-    readers = readers_by_topic(members, topics)
     kept, taken = _kept(members, topics)
-    shares = _Shares(kept, readers)
-    for topic_id in sorted(readers, key=lambda each: (len(readers[each]), each)):
-        for partition in sorted(set(range(topics[topic_id])).difference(taken.get(topic_id, ()))):
-            shares.give(topic_id, partition)
-    shares.balance()
-    return shares.result()
+    if len({each.topic_ids for each in members.values()}) == 1:
+        topic_ids = next(iter(members.values())).topic_ids
+        read = [topic_id for topic_id, _ in sorted(topics.items(), key=by_id) if topic_id in topic_ids]
+        _deal(kept, _left_over(read, topics, taken))
+        return _result(kept)
+    balance = _Balance(kept)
+    units = units_of(members, topics)
+    for unit in units:
+        balance.give(unit, _left_over(sorted(unit.topic_ids, key=_number), topics, taken))
+    balance.level_all(units)
+    return _result(kept)
 
 
 def _kept(members: Members, topics: Topics) -> tuple[dict[str, dict[UUID, list[int]]], dict[UUID, set[int]]]:
@@ -160,99 +198,140 @@ def _kept(members: Members, topics: Topics) -> tuple[dict[str, dict[UUID, list[i
     for member_id in in_order(members):
         member = members[member_id]
         owned = kept[member_id] = {}
-        for topic_id in sorted(member.topic_ids & member.target.keys()):
+        had = [each for each in member.target.items() if each[0] in member.topic_ids]
+        for topic_id, partitions in sorted(had, key=by_id):
             count, others = topics.get(topic_id, 0), taken.setdefault(topic_id, set())
-            found = sorted(each for each in member.target[topic_id] - others if each < count)
+            found = sorted(each for each in partitions - others if each < count)
             others.update(found)
             if found:
                 owned[topic_id] = found
     return kept, taken
 
 
-class _Shares:
-    """What each member has, and which has fewest and most: heaps whose entries are passed over once a count has changed.
+def _number(topic_id: UUID) -> int:
+    return topic_id.int
 
-    Topics that the same members read have one heap: a group reads hundreds of topics, and as a rule each member all of them.
+
+def _left_over(
+    topic_ids: Iterable[UUID], topics: Topics, taken: Mapping[UUID, set[int]]
+) -> list[tuple[UUID, list[int]]]:
+    """Returns the partitions that nobody has, in order."""
+    nobody: set[int] = set()
+    return [
+        (topic_id, sorted(set(range(topics[topic_id])).difference(taken.get(topic_id, nobody))))
+        for topic_id in topic_ids
+    ]
+
+
+def _deal(owned: dict[str, dict[UUID, list[int]]], left_over: list[tuple[UUID, list[int]]]) -> None:
+    """Deals out partitions among members that read the same topics, and first takes from those what they have too many.
+
+    Args:
+        owned: What each member keeps; afterwards what it has.
+        left_over: The partitions that nobody has, by topic.
     """
+    counts = {member_id: sum(map(len, each.values())) for member_id, each in owned.items()}
+    share, more = divmod(sum(counts.values()) + sum(len(each) for _, each in left_over), len(owned))
+    by_count = sorted(owned, key=lambda each: -counts[each])  # who has most keeps one more
+    shares = {member_id: share + (place < more) for place, member_id in enumerate(by_count)}
+    free = [*left_over]
+    for member_id, count in counts.items():
+        too_many = count - shares[member_id]
+        while too_many > 0:
+            topic_id, partitions = owned[member_id].popitem()
+            free.append((topic_id, partitions[-too_many:]))
+            if len(partitions) > too_many:
+                owned[member_id][topic_id] = partitions[:-too_many]
+            too_many -= len(partitions)
+    short = {each: shares[each] - counts[each] for each in sorted(owned, key=counts.__getitem__)}
+    turns = deque(member_id for member_id, room in short.items() if room > 0)
+    for topic_id, partitions in free:
+        for partition in partitions:
+            taker = turns[0]
+            owned[taker].setdefault(topic_id, []).append(partition)
+            short[taker] -= 1
+            if short[taker]:
+                turns.rotate(-1)
+            else:
+                turns.popleft()
 
-    def __init__(self, given: dict[str, dict[UUID, list[int]]], readers: dict[UUID, list[str]]) -> None:
-        self._counts = {member_id: sum(map(len, owned.values())) for member_id, owned in given.items()}
-        self._places = {member_id: place for place, member_id in enumerate(given)}
-        keys = {topic_id: tuple(members) for topic_id, members in readers.items()}
-        heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
-        self._heaps_of: dict[str, list[list[tuple[int, int, str]]]] = {member_id: [] for member_id in given}
-        for members in dict.fromkeys(keys.values()):
-            heap = heaps[members] = [self._entry(each) for each in members]
-            heapify(heap)
-            for member_id in members:
-                self._heaps_of[member_id].append(heap)
-        self._owned = given
-        self._fewest = {topic_id: heaps[members] for topic_id, members in keys.items()}
 
-    def result(self) -> dict[str, Assignment]:
-        """Returns the partitions of each member."""
-        return {
-            member_id: {topic_id: frozenset(owned[topic_id]) for topic_id in sorted(owned) if owned[topic_id]}
-            for member_id, owned in self._owned.items()
+def _result(owned: Mapping[str, Mapping[UUID, list[int]]]) -> dict[str, Assignment]:
+    return {
+        member_id: {topic_id: frozenset(each) for topic_id, each in sorted(had.items(), key=by_id) if each}
+        for member_id, had in owned.items()
+    }
+
+
+class _Balance:
+    """What each member has, of any topics."""
+
+    def __init__(self, owned: dict[str, dict[UUID, list[int]]]) -> None:
+        self._owned = owned
+        self._counts = {member_id: sum(map(len, each.values())) for member_id, each in owned.items()}
+        self._places = {member_id: place for place, member_id in enumerate(owned)}
+
+    def give(self, unit: Unit, left_over: list[tuple[UUID, list[int]]]) -> None:
+        """Gives each partition to the member with the fewest of those that read the unit."""
+        fewest = [self._entry(each) for each in unit.readers]
+        heapify(fewest)
+        for topic_id, partitions in left_over:
+            for partition in partitions:
+                count, place, taker = fewest[0]
+                self._owned[taker].setdefault(topic_id, []).append(partition)
+                heapreplace(fewest, (count + 1, place, taker))
+        self._counts.update((member_id, count) for count, _, member_id in fewest)
+
+    def level_all(self, units: list[Unit]) -> None:
+        """Moves partitions until no move would be better; a unit is looked at again when one of its members has another count."""
+        units_of: dict[str, list[int]] = {}
+        for number, unit in enumerate(units):
+            for member_id in unit.readers:
+                units_of.setdefault(member_id, []).append(number)
+        waiting = dict.fromkeys(range(len(units)))
+        while waiting:
+            number = next(iter(waiting))
+            del waiting[number]
+            for member_id in self._level(units[number]):
+                waiting.update((each, None) for each in units_of[member_id] if each != number)
+
+    def _level(self, unit: Unit) -> Iterable[str]:
+        """Moves partitions of a unit, from the member that has most to the one with fewest; returns whose counts are others."""
+        counts, changed = self._counts, dict[str, None]()
+        least = min(counts[each] for each in unit.readers)
+        stocks = {
+            each: stock for each in unit.readers if counts[each] > least + 1 and (stock := self._stock(each, unit))
         }
-
-    def give(self, topic_id: UUID, partition: int) -> None:
-        """Gives a partition to the member with the fewest among those that read its topic."""
-        self._add(self._with_fewest(topic_id), topic_id, partition)
-
-    def balance(self) -> None:
-        """Moves one partition after the other, from the member that has most of those that have too many."""
-        most = [(-count, place, member_id) for count, place, member_id in map(self._entry, self._counts)]
+        if not stocks:
+            return changed
+        most = [(-counts[each], self._places[each], each) for each in stocks]
+        fewest = [self._entry(each) for each in unit.readers]
         heapify(most)
-        stuck: list[str] = []
+        heapify(fewest)
         while most:
-            count, _, giver = heappop(most)
-            if -count != self._counts[giver]:
-                continue
-            taker = self._move_from(giver)
-            if taker is None:
-                stuck.append(giver)
-                continue
-            for each in (giver, taker, *stuck):
-                heappush(most, (-self._counts[each], self._places[each], each))
-            stuck.clear()
-
-    def _move_from(self, giver: str) -> str | None:
-        """Moves a partition to the member with the fewest that can take one; returns it, None where that is no better."""
-        least, choice = self._counts[giver] - 1, None
-        asked: set[int] = set()  # heaps
-        for topic_id, partitions in self._owned[giver].items():
-            heap = id(self._fewest[topic_id])
-            if not partitions or heap in asked:
-                continue
-            taker = self._with_fewest(topic_id)
-            if self._counts[taker] < least:
-                least, choice = self._counts[taker], (topic_id, taker)
-            asked.add(heap)
-            if len(asked) == len(self._heaps_of[giver]):
+            giver, taker = most[0][2], fewest[0][2]
+            if counts[giver] - counts[taker] < 2:
                 break
-        if choice is None:
-            return None
-        topic_id, taker = choice
-        moved = self._owned[giver][topic_id].pop()
-        self._set_count(giver, self._counts[giver] - 1)
-        self._add(taker, topic_id, moved)
-        return taker
+            topic_id = stocks[giver][-1]
+            self._owned[taker].setdefault(topic_id, []).append(self._owned[giver][topic_id].pop())
+            if not self._owned[giver][topic_id]:
+                del self._owned[giver][stocks[giver].pop()]
+            counts[giver] -= 1
+            counts[taker] += 1
+            changed |= {giver: None, taker: None}
+            if stocks[giver]:
+                heapreplace(most, (-counts[giver], self._places[giver], giver))
+            else:
+                heappop(most)
+            heapreplace(fewest, self._entry(taker))
+        return changed
 
-    def _add(self, member_id: str, topic_id: UUID, partition: int) -> None:
-        self._owned[member_id].setdefault(topic_id, []).append(partition)
-        self._set_count(member_id, self._counts[member_id] + 1)
-
-    def _set_count(self, member_id: str, count: int) -> None:
-        self._counts[member_id] = count
-        for heap in self._heaps_of[member_id]:
-            heappush(heap, self._entry(member_id))
-
-    def _with_fewest(self, topic_id: UUID) -> str:
-        heap = self._fewest[topic_id]
-        while heap[0][0] != self._counts[heap[0][2]]:
-            heappop(heap)
-        return heap[0][2]
+    def _stock(self, member_id: str, unit: Unit) -> list[UUID]:
+        """Returns the topics of a unit of which a member has partitions."""
+        owned = self._owned[member_id]
+        if len(owned) < len(unit.topic_ids):
+            return [each for each in owned if each in unit.topic_ids]
+        return sorted((each for each in unit.topic_ids if each in owned), key=_number)
 
     def _entry(self, member_id: str) -> tuple[int, int, str]:
         return self._counts[member_id], self._places[member_id], member_id

@@ -40,14 +40,13 @@ def decide_targets(
     """
     found = {name: place for name in _names(members.values(), patterns) if (place := topics.find(name)) is not None}
     matching = {pattern: frozenset(_ids(names, found)) for pattern, names in patterns.items()}
-    specs = {
-        member_id: AssignedMember(
-            _read_by(each, matching, found),
-            each.instance_id,
-            targets.get(member_id, {}),
-        )
-        for member_id, each in members.items()
-    }
+    read: dict[object, frozenset[UUID]] = {}  # members that name the same have one set in common
+    specs: dict[str, AssignedMember] = {}
+    for member_id, each in members.items():
+        wish = tuple(each.subscribed_topic_names), each.subscribed_topic_regex
+        if wish not in read:
+            read[wish] = _read_by(each, matching, found)
+        specs[member_id] = AssignedMember(read[wish], each.instance_id, targets.get(member_id, {}))
     assign = assignors[chosen_assignor(members.values(), assignors)]
     return assign(specs, dict(found.values()))
 

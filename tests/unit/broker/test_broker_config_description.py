@@ -94,7 +94,9 @@ def test_the_source_is_read_only_for_whoever_asks_what_a_key_means(monkeypatch: 
     read: list[str] = []
     monkeypatch.setattr(config_description, "_meanings", lambda: read.append("read") or {})
     image = MetadataImage()
-    found = config_description.known_configs(image, server_config(), ResourceType.TOPIC, "t", {"segment.bytes": "2000000"})
+    found = config_description.known_configs(
+        image, server_config(), ResourceType.TOPIC, "t", {"segment.bytes": "2000000"}
+    )
     assert read == []
     (one,) = (one for one in found if one.name == "segment.bytes")
     assert (one.value, one.source) == ("2000000", "topic")

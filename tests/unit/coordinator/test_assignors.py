@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from heapq import heappush
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +10,6 @@ from group_record_kit import unhurried
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.coordinator import assignors
 from replog.coordinator.assignors import (
     AssignedMember,
     Assignment,
@@ -189,23 +187,6 @@ def test_where_all_read_the_same_no_more_moves_than_must(partitions: int, sizes:
         targets = after
 
 
-def test_topics_that_the_same_members_read_cost_no_more_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Goal: a group that reads hundreds of topics does not hold the loop of its coordinator for a minute."""
-    pushes = 0
-
-    def counted(heap: list[Any], entry: Any) -> None:
-        nonlocal pushes
-        pushes += 1
-        heappush(heap, entry)
-
-    monkeypatch.setattr(assignors, "heappush", counted)
-    topics = {UUID(int=number): 5 for number in range(1, 41)}
-    alone = assign_uniformly(all_reading(topics, "a"), topics)
-    both_read = assign_uniformly(again(all_reading(topics, "a", "b"), alone), topics)
-    assert counts(both_read) == [100, 100]
-    assert pushes < 10 * 200
-
-
 class CountedId(UUID):
     """A topic id that counts how often it is looked up."""
 
@@ -214,6 +195,22 @@ class CountedId(UUID):
     def __hash__(self) -> int:
         type(self).hashed += 1
         return super().__hash__()
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 10])
+def test_an_assignment_costs_what_its_topics_and_members_are(kinds: int) -> None:
+    """Goal: a member that comes to a group that reads thousands of topics, whatever each reads, does not hold the loop for seconds."""
+    ids: list[UUID] = [CountedId(int=number) for number in range(1, 2_001)]
+    topics = dict.fromkeys(ids, 1)
+    wishes = [frozenset(each for each in ids if kinds == 1 or each.int % kinds != kind) for kind in range(kinds)]
+    members = {f"m{number}": AssignedMember(wishes[number % kinds]) for number in range(10)}
+    half = assign_uniformly({each: members[each] for each in list(members)[::2]}, topics)
+    members = again(members, half)
+    CountedId.hashed = 0
+    assigned = assign_uniformly(members, topics)
+    assert CountedId.hashed < 100 * len(ids)
+    check_fair(members, assigned)
+    check_one_reader(members, topics, assigned)
 
 
 @pytest.mark.parametrize("assign", [assign_uniformly, assign_ranges])
