@@ -23,6 +23,7 @@ from bench.scenarios.log_scan import LogScanScenario
 from bench.scenarios.log_sustained import LogSustainedScenario
 from bench.scenarios.metadata_image import MetadataImageScenario
 from bench.scenarios.open_log import OpenLogScenario
+from bench.scenarios.table_scan import TableScanScenario
 from bench.scenarios.timeline import TimelineScenario
 from bench.systems.codecs import ReplogCodec
 from bench.systems.logs import PlainFile
@@ -37,6 +38,7 @@ SMALL_BYTES = 256 * 1024
         LogAppendScenario(SMALL_BYTES),
         LogScanScenario(SMALL_BYTES),
         OpenLogScenario(scale=0.001),
+        TableScanScenario(SMALL_BYTES),
     ],
     ids=lambda scenario: scenario.name,
 )
