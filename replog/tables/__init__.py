@@ -6,7 +6,15 @@ from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
     from replog.tables.scanning import scan
+    from replog.tables.table import Table, TableChange
 
-__all__ = ["scan"]
+__all__ = ["Table", "TableChange", "scan"]
 
-__getattr__, __dir__ = late_names(__name__, {"scan": "replog.tables.scanning"})
+__getattr__, __dir__ = late_names(
+    __name__,
+    {
+        "TableChange": "replog.tables.table",
+        "Table": "replog.tables.table",
+        "scan": "replog.tables.scanning",
+    },
+)

@@ -40,10 +40,11 @@ def parse_limits(start: Bound, end: Bound, now_ms: int) -> ScanLimits:
     Raises:
         InvalidRequestError: One is no place and no offset.
     """
-    return ScanLimits(_parsed("start", start, now_ms), _parsed("end", end, now_ms))
+    return ScanLimits(parse_bound("start", start, now_ms), parse_bound("end", end, now_ms))
 
 
-def _parsed(name: str, bound: Bound, now_ms: int) -> AtTime | FromEnd | int | Mapping[int, int]:
+def parse_bound(name: str, bound: Bound, now_ms: int) -> AtTime | FromEnd | int | Mapping[int, int]:
+    """Returns what one argument, of this name, says; see `parse_limits`."""
     if isinstance(bound, Mapping):
         for partition, offset in bound.items():
             if not is_offset(offset):
@@ -84,8 +85,8 @@ def offsets_of(
         InvalidRequestError: A mapping lacks the partition, or its offsets end before they start.
         OffsetOutOfRangeError: An offset lies outside of what there is.
     """
-    start = _offset("start", limits.start, partition, bounds, found[0])
-    end = _offset("end", limits.end, partition, bounds, found[1])
+    start = offset_at("start", limits.start, partition, bounds, found[0])
+    end = offset_at("end", limits.end, partition, bounds, found[1])
     if start <= end:
         return start, end
     if isinstance(limits.start, AtTime) or isinstance(limits.end, AtTime):
@@ -93,13 +94,14 @@ def offsets_of(
     raise InvalidRequestError(f"the scan of {partition} starts at offset {start} and ends at {end}: give a later end")
 
 
-def _offset(
+def offset_at(
     name: str,
     bound: AtTime | FromEnd | int | Mapping[int, int],
     partition: TopicPartition,
     bounds: Bounds,
     found: int | None,
 ) -> int:
+    """Returns the offset in one partition that an argument, of this name, says; see `offsets_of`."""
     match bound:
         case AtTime():
             return bounds.high_watermark if found is None else bounds.clip(found)
