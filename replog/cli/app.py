@@ -19,6 +19,7 @@ from replog.errors import ReplogError
 COMMANDS: Final[Mapping[str, str]] = {
     "dev": "dev",
     "status": "status",
+    "doctor": "doctor",
     "produce": "produce",
     "consume": "consume",
     "capture": "capture",

@@ -48,6 +48,9 @@ TIMEOUT_MS = 10_000
 
 _PROBE_TIMEOUT_S = 2.0
 
+SLOW = f"no answer within {_PROBE_TIMEOUT_S:g} s from"
+"""What `trouble_at` says where a connection takes its time, and may yet come."""
+
 BootstrapServers = Annotated[
     str,
     typer.Option(
@@ -197,8 +200,8 @@ async def require_listener(bootstrap_servers: str) -> None:
     from replog.errors import BrokerNotAvailableError
 
     addresses = parse_bootstrap_servers(bootstrap_servers)
-    troubles = await asyncio.gather(*map(_trouble, addresses))
-    if all(troubles):
+    troubles = await asyncio.gather(*map(trouble_at, addresses))
+    if all(trouble and trouble != SLOW for trouble in troubles):  # slow is not wrong
         raise BrokerNotAvailableError(
             f"{_told(addresses, troubles)}. Check --bootstrap-servers (or {SERVERS_VARIABLE}), name a "
             "local cluster with --dir, or start one: `replog cluster start --dir DIR`"
@@ -213,14 +216,14 @@ def _told(addresses: Sequence[str], troubles: Sequence[str | None]) -> str:
     return "; ".join(f"{trouble} {', '.join(those)}" for trouble, those in found.items())
 
 
-async def _trouble(address: str) -> str | None:
-    """Returns why nobody can be reached there, as words before the address; None where somebody is, or may be."""
+async def trouble_at(address: str) -> str | None:
+    """Returns why nobody can be reached there, as words before the address; None where somebody is."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(_PROBE_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
     except TimeoutError:
-        return None  # slow is not wrong
+        return SLOW
     except socket.gaierror:
         return "no such host:"
     except OSError:

@@ -89,7 +89,12 @@ class QuorumReplica(Struct, frozen=True):
 
 
 class DescribeNodeResponse(Struct, frozen=True):
-    """What one process says about itself; served by every node of ours, also before it is unfenced."""
+    """What one process says about itself; served by every node of ours, also before it is unfenced.
+
+    Attributes:
+        wall_ms: Its clock, milliseconds since 1970; 0 where a node of before does not tell it.
+        open_files, open_files_max: The files that its process has open, and may have; 0 where it does not tell.
+    """
 
     node_id: int
     incarnation_id: UUID
@@ -104,6 +109,9 @@ class DescribeNodeResponse(Struct, frozen=True):
     replicas: tuple[ReplicaStatus, ...] = ()
     rss_bytes: int = 0
     version: str = ""
+    wall_ms: int = 0
+    open_files: int = 0
+    open_files_max: int = 0
 
 
 NO_DETAILS = DescribeNodeResponse(-1, UUID(int=0), "", -1, "", -1, -1, -1, -1, rss_bytes=-1)

@@ -235,3 +235,16 @@ def test_configurations_that_are_none(brokers: Broker, run: Run) -> None:
     if brokers.name == "replog":
         assert 'Did you mean "retention.ms"' in run("configs", "set", "--topic", topic, "retention.mss=1").err
         assert "not a whole number" in run("configs", "set", "--topic", topic, "retention.ms=soon").err
+
+
+def test_the_doctor_says_what_the_brokers_tell_and_finds_nothing_wrong(brokers: Broker) -> None:
+    found = [json.loads(line) for line in replog_here("doctor", "--json", "-b", brokers.servers).out.splitlines()]
+    assert [each for each in found if each["level"] == "wrong"] == []
+    assert {"bootstrap", "cluster", "controller", "broker 1", "versions", "partitions"} <= {
+        each["subject"] for each in found
+    }
+    texts = " ".join(each["text"] for each in found)
+    assert "GB left" in texts
+    assert ("its clock is right" in texts) is not (
+        "of Apache Kafka tell neither version, clock nor open files" in texts
+    )

@@ -132,7 +132,8 @@ def is_thing(node: ast.stmt) -> bool:
     if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         return True
     marks = {ast.unparse(mark).split("(")[0].rpartition(".")[2] for mark in node.decorator_list}
-    is_command = "typer." in ast.unparse(node.args)  # registered without a mark
+    arguments = ast.unparse(node.args)
+    is_command = "typer." in arguments or "common.BootstrapServers" in arguments  # registered without a mark
     return is_command or bool(marks & {"property", "cached_property", "command", "callback"})
 
 

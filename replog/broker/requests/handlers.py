@@ -17,7 +17,7 @@ from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.coordinator.coordinators import Coordinators
-from replog.broker.process import resident_bytes
+from replog.broker.process import descriptor_limit, open_descriptors, resident_bytes
 from replog.broker.quorum.driver import QuorumDriver
 from replog.broker.quorum.metadata_publisher import MetadataPublisher
 from replog.broker.quorum.requests import QuorumRequests
@@ -321,6 +321,9 @@ class RequestHandlers:
             replicas=await manager.statuses_in_steps(names),
             rss_bytes=resident_bytes(),
             version=__version__,
+            wall_ms=manager.stepper.clock.wall_ms(),
+            open_files=open_descriptors(),
+            open_files_max=descriptor_limit(),
         )
 
 

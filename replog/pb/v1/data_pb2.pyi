@@ -199,7 +199,7 @@ class QuorumReplica(_message.Message):
     def __init__(self, node_id: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class DescribeNodeResponse(_message.Message):
-    __slots__ = ("node_id", "incarnation_id", "state", "broker_epoch", "quorum_role", "quorum_epoch", "quorum_leader_id", "quorum_high_watermark", "quorum_end_offset", "quorum_replicas", "replicas", "rss_bytes", "version")
+    __slots__ = ("node_id", "incarnation_id", "state", "broker_epoch", "quorum_role", "quorum_epoch", "quorum_leader_id", "quorum_high_watermark", "quorum_end_offset", "quorum_replicas", "replicas", "rss_bytes", "version", "wall_ms", "open_files", "open_files_max")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +213,9 @@ class DescribeNodeResponse(_message.Message):
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
     RSS_BYTES_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    WALL_MS_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
+    OPEN_FILES_MAX_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation_id: bytes
     state: str
@@ -226,7 +229,10 @@ class DescribeNodeResponse(_message.Message):
     replicas: _containers.RepeatedCompositeFieldContainer[ReplicaStatus]
     rss_bytes: int
     version: str
-    def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+    wall_ms: int
+    open_files: int
+    open_files_max: int
+    def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., open_files: _Optional[int] = ..., open_files_max: _Optional[int] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
     __slots__ = ()
