@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from enum import StrEnum
 from pathlib import Path
@@ -303,39 +303,16 @@ class LineProducer:
     async def _send(self, records: Sequence[tuple[int, LineRecord]]) -> None:
         from replog.client.producer.bulk import Runs
 
-        plain = [
-            (record.value, record.key)
-            for _, record in records
-            if record.partition is None and record.timestamp_ms is None and not record.headers
-        ]
-        if len(plain) == len(records):
-            if plain:
-                self._open.append(await self._producer.send_many(self._topic, plain, partition=self._partition))
-            return
-        runs = Runs()
+        runs, send, topic, partition = Runs(), self._producer.send, self._topic, self._partition
+        number = 0
         try:
-            for number, record in records:
-                with self._at_line(number):
-                    runs.add_one(
-                        await self._producer.send(
-                            self._topic,
-                            record.value,
-                            record.key,
-                            record.partition if self._partition is None else self._partition,
-                            record.timestamp_ms,
-                            record.headers,
-                        )
-                    )
-        finally:
-            self._open.append(runs.finish())
-
-    @contextlib.contextmanager
-    def _at_line(self, number: int) -> Iterator[None]:
-        """Says of which line an error is that is of one record."""
-        try:
-            yield
+            for number, record in records:  # noqa: B007 -- of which line it is
+                wanted = record.partition if partition is None else partition
+                runs.add_one(await send(topic, record.value, record.key, wanted, record.timestamp_ms, record.headers))
         except (InvalidRecordError, RecordTooLargeError, UnknownTopicOrPartitionError) as error:
             raise LineError(number, f"cannot be sent: {str(error).rstrip('.')}", is_usage=False) from error
+        finally:
+            self._open.append(runs.finish())  # also of a Ctrl-C: what was sent before it may be acknowledged
 
     def _record(self, line: bytes) -> LineRecord | None:
         try:

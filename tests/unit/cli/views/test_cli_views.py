@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -16,7 +18,6 @@ from replog.cli.records.record_formats import json_line, show_of, text_line
 from replog.cli.records.record_lines import LineFormat, lines_of
 from replog.cli.views.cluster_status import ClusterStatus, NodeStatus
 from replog.client import ConsumerRecord
-from replog.client.producer.batch import BulkDelivery
 from replog.client.producer.producer import RECORD_BYTES_BOUND
 from replog.controller.requests import ConfigEntry
 from replog.records import TimestampType
@@ -83,18 +84,35 @@ def test_nothing_to_show_says_what_that_means() -> None:
     )
 
 
+class Acknowledged:
+    """Stands for a batch."""
+
+    is_done, error = True, None
+
+
 class Sent:
-    """Stands for a producer: takes records, and counts nothing as acknowledged."""
+    """Stands for a producer: takes records until it is full, and acknowledges each at once."""
 
-    def __init__(self) -> None:
-        self.records: list[tuple[bytes, bytes | None]] = []
+    def __init__(self, room: int = 1_000) -> None:
+        self.records: list[tuple[bytes | None, bytes | None]] = []
+        self._room = room
 
-    async def send_many(
-        self, topic: str, records: list[tuple[bytes, bytes | None]], *, partition: int | None
-    ) -> BulkDelivery:
-        del topic, partition
-        self.records += records
-        return BulkDelivery()
+    async def send(self, topic: str, value: bytes | None, key: bytes | None, *rest: object) -> object:
+        del topic, rest
+        if len(self.records) == self._room:
+            await asyncio.get_running_loop().create_future()
+        self.records.append((value, key))
+        return SimpleNamespace(place=(Acknowledged(), 0))
+
+
+async def test_what_was_acknowledged_before_ctrl_c_is_counted() -> None:
+    """Goal: who goes on by the number that is told neither loses a record nor writes one again."""
+    lines = LineProducer(Sent(2), "t", None, lines_of(LineFormat.TEXT, None), MESSAGE_BYTES, [0])  # type: ignore[arg-type]
+    sending = asyncio.create_task(lines.send([b"a", b"b", b"c", b"d"]))
+    await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.wait([sending])
+    assert (sending.cancelled(), lines.acknowledged_count) == (True, 2)
 
 
 async def test_lines_become_records() -> None:
@@ -116,7 +134,7 @@ async def test_a_line_that_is_too_long_is_named() -> None:
     fits = 20_000 - RECORD_BYTES_BOUND
     with pytest.raises(LineError) as error:
         await lines.send([b"a", b"b" * fits, b"c" * (fits + 1), b"d"])
-    assert [record[0][:1] for record in sent.records] == [b"a", b"b"]
+    assert [(value or b"")[:1] for value, _ in sent.records] == [b"a", b"b"]
     told = str(error.value.told(1_000))
     assert f"line 3 is too long: {fits + 1:,} bytes, and t takes {fits:,} (its max.message.bytes is 20,000" in told
     assert "`replog configs set --topic t max.message.bytes=20001` lets it take this line" in told
