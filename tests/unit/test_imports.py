@@ -62,6 +62,7 @@ def test_a_client_loads_nothing_of_a_node(name: str) -> None:
 def test_a_client_loads_no_other_one(name: str, others: str) -> None:
     modules, _ = loaded(f"import replog\nreplog.client.{name}")
     assert not [module for module in modules if module.startswith(f"replog.client.{others}.")]
+    assert modules.isdisjoint(("replog.wire.messages.create_topics", "replog.wire.messages.describe_configs"))
 
 
 def test_a_broker_within_a_program_loads_no_grpc_and_no_clients() -> None:

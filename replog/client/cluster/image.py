@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.client.cluster.addresses import LeaderAddress, address_of
-from replog.client.protocol.questions.cluster import ClusterDetails, Move
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, MetadataUpdate, PartitionInfo, TopicInfo
+
+if TYPE_CHECKING:
+    from replog.client.protocol.questions.cluster import ClusterDetails, Move
 
 
 def _no_topics() -> Mapping[str, TopicInfo]:

@@ -17,7 +17,7 @@ import random
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,7 +29,6 @@ from replog.client.cluster.leader_hints import LeaderHints, NamedLeader
 from replog.client.cluster.watched_images import watched_images
 from replog.client.home_loop import HomeLoop
 from replog.client.protocol.connection import KafkaTransport
-from replog.client.protocol.questions.cluster import ClusterDetails, ClusterDetailsRequest
 from replog.client.protocol.seam import Connection, SeededTransport, Transport
 from replog.errors import (
     BrokerClosedError,
@@ -50,6 +49,9 @@ from replog.rpc.metadata_messages import ClusterMetadata, TopicInfo
 from replog.rpc.transport import ConnectionLostError
 from replog.waiting.asks import Asks
 from replog.waiting.task_ends import end_tasks
+
+if TYPE_CHECKING:
+    from replog.client.protocol.questions.cluster import ClusterDetails
 
 T = TypeVar("T")
 
@@ -352,6 +354,8 @@ class ClusterView:
         return self.metadata if knows_controller else replace(self.metadata, controller_id=-1)
 
     async def _details(self, timeout_ms: int) -> ClusterDetails:
+        from replog.client.protocol.questions.cluster import ClusterDetailsRequest
+
         return await self.call_any(
             ClusterDetailsRequest(), timeout_ms=timeout_ms, what="ask for fenced brokers and reassignments"
         )

@@ -17,7 +17,7 @@ from replog.client.protocol.asking import A, Broker, Question, RequestMessage
 from replog.client.protocol.fetch_session import LinkFetchSession
 from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
-from replog.client.protocol.questions.table import QUESTIONS
+from replog.client.protocol.questions.table import question_of
 from replog.client.protocol.records import produce_request, produce_response
 from replog.errors import (
     ErrorCode,
@@ -481,7 +481,7 @@ def _question(request: type[Struct]) -> Question:
     Raises:
         InvalidRequestError: It is a question of nodes to one another.
     """
-    kafkas, private = QUESTIONS.get(request), PRIVATE_APIS.get(request)
+    kafkas, private = question_of(request), PRIVATE_APIS.get(request)
     if private is None:
         if kafkas is None:
             raise InvalidRequestError(f"{request.__name__} is a request of nodes, which meet at inter.broker.listener")

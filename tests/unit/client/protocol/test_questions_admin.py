@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -11,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
-from replog.client.protocol.questions import cluster, configs, replicas, topics
+from replog.client.protocol.questions import cluster, configs, replicas, table, topics
 from replog.client.protocol.questions.cluster import ClusterDetailsRequest, Move
 from replog.controller import requests as asked
 from replog.errors import (
@@ -493,3 +495,15 @@ async def test_fenced_brokers_and_moves_are_told_as_far_as_kafka_does(version: i
     assert asked_broker.asked[0].include_fenced_brokers == (version >= 2)
     assert [(one.broker_id, address_of(one), one.fenced) for one in found.fenced] == [(2, "h:8", True)] * (version >= 2)
     assert (found.controller_id, found.moves) == (1, (Move("t", 3, (2,), (1,)),))
+
+
+def test_each_question_is_found_by_its_class_alone() -> None:
+    """Its module is known by name, so that it is loaded only with the first question of its kind."""
+    rooms = [import_module(f"replog.client.protocol.questions.{module}") for module in table._NAMES]
+    assert {path.stem for path in Path(table.__file__).parent.glob("*.py")} - {"__init__", "answered", "table"} == set(
+        table._NAMES
+    )
+    for room, names in zip(rooms, table._NAMES.values(), strict=True):
+        assert {question.__name__ for question in room.QUESTIONS} == set(names)
+        assert all(table.question_of(question) is ask for question, ask in room.QUESTIONS.items())
+    assert table.question_of(type("CreateTopics", (), {})) is None

@@ -10,7 +10,7 @@ import pytest
 from answering_broker import CoordinatingBroker, refusing
 
 from replog.client.protocol.questions.group_members import FindCoordinator
-from replog.client.protocol.questions.table import QUESTIONS
+from replog.client.protocol.questions.table import question_of
 from replog.coordinator.classic.requests import (
     ClassicHeartbeat,
     ClassicHeartbeatResponse,
@@ -96,7 +96,9 @@ COMMIT, FETCH = OffsetCommitRequest.API_KEY, OffsetFetchRequest.API_KEY
 
 
 async def put(broker: CoordinatingBroker, question: Any) -> Any:
-    return await QUESTIONS[type(question)](broker, question, 1000)
+    ask = question_of(type(question))
+    assert ask is not None
+    return await ask(broker, question, 1000)
 
 
 async def passed_on(question: Any, answer: Any = None) -> tuple[Any, Any]:
