@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from replog.errors import ReplogError
 from replog.log.producers.files import apply_batch
 from replog.log.producers.state import ProducerEntry, ProducerStateManager
@@ -44,7 +46,7 @@ AppendOutcome: TypeAlias = AppendInfo | ReplogError
 """The outcome of one batch of several: its place, or the error that refused it."""
 
 
-class _Staged(NamedTuple):
+class _Staged(Struct, frozen=True):
     """A batch that has its offsets."""
 
     header: BatchHeader

@@ -26,7 +26,9 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from replog.log.reading.reader import LogReader
 from replog.log.state import LogState
@@ -42,7 +44,7 @@ READER_AGE_MS: Final = 30_000
 """Time after which a reader that did not go on is forgotten."""
 
 
-class FileRange(NamedTuple):
+class FileRange(Struct, frozen=True):
     """Bytes [position, position + length) of a file."""
 
     file: File

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from replog.metadata.image import MetadataImage
 
@@ -20,7 +21,7 @@ KEPT_BYTES_MAX = 8 << 20
 """The size of all answers together."""
 
 
-class Asked(NamedTuple):
+class Asked(Struct, frozen=True):
     """A request without its sender.
 
     Attributes:
@@ -34,7 +35,7 @@ class Asked(NamedTuple):
     body: bytes
 
 
-class AnswerSource(NamedTuple):
+class AnswerSource(Struct, frozen=True):
     """The facts that an answer is made from.
 
     Attributes:
@@ -50,7 +51,7 @@ class AnswerSource(NamedTuple):
         return self.image is other.image and self.controller_id == other.controller_id
 
 
-class WrittenAnswer(NamedTuple):
+class WrittenAnswer(Struct, frozen=True):
     """An answer.
 
     Attributes:

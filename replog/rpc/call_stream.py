@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from google.protobuf.message import DecodeError
+from msgspec import Struct
 
 from replog.errors import MalformedFrameError, ReplogError, ThrottledError
 from replog.pb.v1 import controller_pb2
@@ -27,7 +28,7 @@ GROUP_BYTES = 4 << 20
 """Bodies that share a message; a larger one goes alone."""
 
 
-class CallItem(NamedTuple):
+class CallItem(Struct, frozen=True):
     """One request or response, encoded; the response names the request it answers."""
 
     correlation_id: int

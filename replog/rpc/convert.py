@@ -24,7 +24,7 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from google.protobuf.message import Message
@@ -41,14 +41,14 @@ _BUFFERS = {bytes, bytearray, memoryview}
 _PARTITIONS_BY_TOPIC = Mapping[UUID, frozenset[int]]
 
 
-class _Converter(NamedTuple):
+class _Converter(Struct, frozen=True):
     """The functions generated for one class."""
 
     write: Callable[[Message, Any], None]
     read: Callable[[Message], Any]
 
 
-class _Field(NamedTuple):
+class _Field(Struct, frozen=True):
     """Source text for one field: statements that fill it from `v`, an expression that reads it from `message`."""
 
     write: tuple[str, ...]

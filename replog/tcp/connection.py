@@ -136,7 +136,7 @@ class Answer(NamedTuple):
     unread: UnreadAnswer | None = None
 
 
-class RequestServer(NamedTuple):
+class RequestServer(Struct, frozen=True):
     """Answers the requests of a connection.
 
     Attributes:

@@ -11,7 +11,8 @@ import itertools
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from replog.broker.clock import Clock
 from replog.broker.driver import Driver
@@ -49,7 +50,7 @@ _log = logging.getLogger(__name__)
 StepFollower = Callable[[Replica, FollowerMessage, "memoryview | bytes"], None]
 
 
-class _Said(NamedTuple):
+class _Said(Struct, frozen=True):
     """A position, and the request that carried it: answers to earlier ones are about another."""
 
     position: FetchPosition

@@ -13,6 +13,8 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from msgspec import Struct
+
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.replication_throttle import UNLIMITED
 from replog.broker.replicas.stepper import ReplicaStepper
@@ -52,7 +54,7 @@ MAX_RESPONSE_BYTES = 55 << 20
 """The most bytes of records in one answer, even if more are asked for: it must fit into one message (Kafka's fetch.max.bytes)."""
 
 
-class ProducersPartition(NamedTuple):
+class ProducersPartition(Struct, frozen=True):
     """A partition whose producers are asked for, in any leader epoch."""
 
     topic_id: UUID

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
@@ -41,7 +42,7 @@ from replog.waiting.deadlines import Deadlines
 Answer: TypeAlias = Callable[[FetchResponse], None]
 
 
-class _Found(NamedTuple):
+class _Found(Struct, frozen=True):
     """Records that the disk has brought for a position, of the slot that asked for them."""
 
     position: FetchPartition

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.broker.replicas.replica import Replica
 from replog.errors import ErrorCode
@@ -11,7 +13,7 @@ from replog.errors import ErrorCode
 ResultT_co = TypeVar("ResultT_co", covariant=True)
 
 
-class Refusal(NamedTuple):
+class Refusal(Struct, frozen=True):
     """Why this broker does not serve a partition, and which broker may."""
 
     error: ErrorCode

@@ -13,8 +13,10 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.client.backoff import Backoff
 from replog.client.cluster.leader_calls import first_few
@@ -72,7 +74,7 @@ HEARTBEAT_INTERVAL_MS: Final = 3_000
 _log = logging.getLogger(__name__)
 
 
-class TakenBack(NamedTuple):
+class TakenBack(Struct, frozen=True):
     """Partitions that the reader has to give up.
 
     Attributes:

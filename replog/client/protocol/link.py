@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple, cast
 
+from msgspec import Struct
+
 from replog._version import __version__
 from replog.client.protocol.asking import A, RequestMessage
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError, UnsupportedVersionError, raised_anew
@@ -70,7 +72,7 @@ class BrokerEnd(NamedTuple):
         return host.removeprefix("[").removesuffix("]"), int(port)
 
 
-class _Waiting(NamedTuple):
+class _Waiting(Struct, frozen=True):
     """A request without its answer."""
 
     correlation_id: int

@@ -18,7 +18,9 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
@@ -31,7 +33,7 @@ NONE: Final = -1
 _SEQUENCE_MODULUS: Final = 2**31
 
 
-class ProducedBatch(NamedTuple):
+class ProducedBatch(Struct, frozen=True):
     """One batch of a producer that is in the log.  Offsets and sequences are inclusive; `timestamp` is its largest."""
 
     first_sequence: int
@@ -41,7 +43,7 @@ class ProducedBatch(NamedTuple):
     timestamp: int
 
 
-class TransactionMarker(NamedTuple):
+class TransactionMarker(Struct, frozen=True):
     """The end of a transaction, from a control batch at `offset`."""
 
     producer_id: int

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from replog.log.segments.reader import SegmentRead, SegmentReader
 from replog_checkpoints import File
 
 
-class ReadRequest(NamedTuple):
+class ReadRequest(Struct, frozen=True):
     """The request for one read.
 
     Attributes:
@@ -32,7 +34,7 @@ class ReadRequest(NamedTuple):
     is_checked: bool = True
 
 
-class BatchPlace(NamedTuple):
+class BatchPlace(Struct, frozen=True):
     """The batch that holds an offset (or will) starts at byte `position` of the segment with this base offset."""
 
     base_offset: int
@@ -47,7 +49,7 @@ class Part(NamedTuple):
     end_offset: int
 
 
-class Start(NamedTuple):
+class Start(Struct, frozen=True):
     """The place in a segment where a read begins.
 
     Attributes:
@@ -60,7 +62,7 @@ class Start(NamedTuple):
     previous_end: int | None
 
 
-class ReadOutcome(NamedTuple):
+class ReadOutcome(Struct, frozen=True):
     """The outcome of a read in the segment with this base offset, and where it began there."""
 
     found: SegmentRead
@@ -68,7 +70,7 @@ class ReadOutcome(NamedTuple):
     start: Start
 
 
-class CapturedRead(NamedTuple):
+class CapturedRead(Struct, frozen=True):
     """All that a read in another thread needs; the owner keeps `files` open until it has ended."""
 
     request: ReadRequest

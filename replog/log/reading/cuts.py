@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from replog.log.segments.segment import LogSegment
 from replog.log.segments.segment_list import SegmentList
 
@@ -46,7 +48,7 @@ def find_cuts(
     return _Cutter(start_offset, end_offset, step_bytes, cuts_max).cut(spans)
 
 
-class _Span(NamedTuple):
+class _Span(Struct, frozen=True):
     """The bytes of a segment that belong to the range, and the end of its offsets in the range."""
 
     segment: LogSegment

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from replog.errors import CorruptRecordError
 from replog.log.file_names import LOG_SUFFIX, file_path
@@ -53,7 +53,7 @@ def _position(fs: FileSystem, path: str, base_offset: int) -> int:
     raise CorruptRecordError(path, 0, f"offset {base_offset} is gone")
 
 
-class FileSpan(NamedTuple):
+class FileSpan(Struct, frozen=True):
     """Whole batches in the file of one segment.
 
     Attributes:

@@ -10,6 +10,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeAlias
 
+from msgspec import Struct
+
 from replog.records import Buffer
 
 TAIL_BYTES_MAX: Final = 16 << 20
@@ -19,7 +21,7 @@ FileEnd: TypeAlias = tuple[int, int]
 """The end of something: the segment's base offset, and the byte after it in that segment."""
 
 
-class _Chunk(NamedTuple):
+class _Chunk(Struct, frozen=True):
     """The bytes of one append: whole batches up to `next_offset`, exclusive."""
 
     tail: LogTail

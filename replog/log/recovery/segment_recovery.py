@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from msgspec import Struct
+
 from replog.log.producers.files import apply_scanned
 from replog.log.producers.state import ProducerStateManager
 from replog.log.segments.transaction_index import AbortedTransaction
@@ -34,7 +36,7 @@ class ScanProgress(NamedTuple):
     segment_base_offset: int
 
 
-class ScanOutcome(NamedTuple):
+class ScanOutcome(Struct, frozen=True):
     """The findings of a scan.
 
     Attributes:

@@ -10,7 +10,9 @@ when that is not enough.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from replog.errors import CorruptRecordError
 from replog.log.segments.offset_index import OffsetIndex
@@ -28,7 +30,7 @@ class NotCachedError(Exception):
     """Bytes that a read needs are not in the page cache.  Never leaves this package."""
 
 
-class Found(NamedTuple):
+class Found(Struct, frozen=True):
     """The first batch that ends at or above an offset.
 
     Attributes:
@@ -42,7 +44,7 @@ class Found(NamedTuple):
     previous_end: int
 
 
-class SegmentRead(NamedTuple):
+class SegmentRead(Struct, frozen=True):
     """Whole batches, and where the next one starts.
 
     Attributes:

@@ -89,7 +89,7 @@ class SnapshotContext(Struct, frozen=True):
     voters: tuple[QuorumVoter, ...]
 
 
-class SnapshotBatch(NamedTuple):
+class SnapshotBatch(Struct, frozen=True):
     """One batch of a snapshot."""
 
     is_control: bool

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
+
+from msgspec import Struct
 
 from replog.controller.requests import (
     AlterableConfig,
@@ -83,7 +85,7 @@ class _Altered(_Resource, Protocol):
     def configs(self) -> Sequence[Any]: ...
 
 
-class _Wish(NamedTuple):
+class _Wish(Struct, frozen=True):
     """The changes that a request asks for.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 from uuid import UUID
 
 from msgspec import Struct
@@ -200,7 +200,7 @@ class KafkaNode(Protocol):
         ...
 
 
-class Call(NamedTuple):
+class Call(Struct, frozen=True):
     """The context of a request.
 
     Attributes:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode, InvalidRequestError
 from replog.metadata.image import MetadataImage
@@ -50,7 +51,7 @@ Listed = ListOffsetsResponse.ListOffsetsPartitionResponse
 Ended = OffsetForLeaderEpochResponse.EpochEndOffset
 
 
-class _Listing(NamedTuple):
+class _Listing(Struct, frozen=True):
     """A partition whose offset the node knows: the place of its answer, the client's request and the node's."""
 
     answer: Listed
@@ -58,7 +59,7 @@ class _Listing(NamedTuple):
     partition: ListOffsetsPartition
 
 
-class _Ending(NamedTuple):
+class _Ending(Struct, frozen=True):
     """A partition for which the node knows where an epoch ended."""
 
     answer: Ended

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage
@@ -43,7 +44,7 @@ WrongRecord = ProduceResponse.BatchIndexAndErrorMessage
 _batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
 
 
-class _Batch(NamedTuple):
+class _Batch(Struct, frozen=True):
     """A partition's batch, and the place of its answer."""
 
     answer: ProduceResponse.PartitionProduceResponse

@@ -17,7 +17,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from replog.errors import ErrorCode, MalformedFrameError, ReplogError
 from replog.errors.from_code import error_code_of, error_from_code
@@ -58,7 +60,7 @@ class Tag(IntEnum):
     PONG = 3
 
 
-class Codec(NamedTuple):
+class Codec(Struct, frozen=True):
     """How the messages of one end become bytes, and bytes messages.
 
     Attributes:
