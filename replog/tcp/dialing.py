@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, TypeAlias
 
 from replog.host.forks import close_at_fork
-from replog.tcp.port import keep_alive
+from replog.tcp.port import keep_alive, to_resolve
 
 Connect: TypeAlias = Callable[
     [Callable[[], asyncio.BaseProtocol], str, int], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]
@@ -58,10 +58,11 @@ async def _addresses(host: str, port: int) -> Sequence[tuple[Any, Any, int, str,
     Raises:
         OSError: There is no such host, or no thread to ask for it.
     """
+    name = to_resolve(host)
     with suppress(OSError):
-        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        return socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     try:
-        return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except RuntimeError as error:
         raise OSError(
             f"the addresses of {host} cannot be asked for ({error}): the main thread has ended. Wait in it for the threads that "

@@ -10,9 +10,11 @@ from replog.protocol import served
 
 
 def load_late_modules() -> None:
-    """Loads them all."""
+    """Loads them all, and the parser of a node's file; each only to have it."""
+    import tomllib  # noqa: F401 -- as said
+
     import replog.broker.coordinator.shard_host
     import replog.coordinator.group_machine
-    import replog.coordinator.group_records  # noqa: F401 -- all three only to have them
+    import replog.coordinator.group_records  # noqa: F401 -- as said
 
     served.load_all()
