@@ -249,13 +249,14 @@ def main(argv: Sequence[str]) -> int:
         return 0  # it has ended, and somebody else may have its id
     control = socket.socket(fileno=control_descriptor)
 
+    gc.disable()  # modules stay: looks at them would find nothing
     import replog.rpc.grpc.transport  # noqa: F401 -- the usual way to other nodes, for all of them
     from replog.broker.__main__ import main as run_node
     from replog.broker.node.late_modules import load_late_modules
 
     load_late_modules()
-    gc.collect()
     gc.freeze()  # no node looks at the modules again, and so keeps the memory that all share
+    gc.enable()
     control.send(b".")  # ready
     start = ForkServer(control, parent).serve()
     return 0 if start is None else run_node(_become_node(start, handlers))

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from replog.cluster import cluster_file
 from replog.cluster.known_nodes import KnownNodes
-from replog.cluster.node_processes import NodePlace, prepare_forks, spawn_node
+from replog.cluster.node_processes import NodePlace, begin_forks, prepare_forks, spawn_node
 from replog.cluster.node_spec import BOTH_ROLES, DATA_FOLDER, ConfigValue, NodeSpec
-from replog.cluster.processes import Child, KeptPorts, ProcessId, last_lines, wait_until_gone
+from replog.cluster.processes import POLL_S, Child, KeptPorts, ProcessId, last_lines, wait_until_gone
 from replog.errors import BrokerNotAvailableError, ConfigError, ReplogError
 from replog.metadata.cluster_ids import new_cluster_id
 
@@ -170,6 +170,9 @@ class LocalCluster:
         """Makes the cluster and starts every node, and leaves none running where one of them fails."""
         cluster_file.refuse_cluster(self.directory)
         if any(spec.place.is_usual for spec in self.nodes.values()):
+            begin_forks()
+            import replog.client.admin.admin  # noqa: F401 -- waits for the nodes; loaded while the other process loads theirs
+
             await prepare_forks()
         try:
             with cluster_file.locked_for_new(self.directory):
@@ -376,7 +379,7 @@ class LocalCluster:
                         on_recovery(recovering)
                 if time.monotonic() > deadline:
                     raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(POLL_S)
 
     def _require_alive(self, node_ids: set[int]) -> None:
         """Raises an error for one of the nodes that does not run, unless another command has started it again."""

@@ -90,6 +90,11 @@ def spawn_node(
         )
 
 
+def begin_forks() -> None:
+    """Starts what `prepare_forks` waits for: it loads modules for some tenths of a second."""
+    _started_server()
+
+
 async def prepare_forks() -> None:
     """Makes nodes that this process starts from now on forks, where the system can; returns when that is so.
 
