@@ -19,12 +19,191 @@ from typing import Any
 
 from msgspec.structs import force_setattr
 
-from replog.config.checks import check_together
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
 from replog.config.kinds import Endpoint, VoterAddress
 from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
+
+PORT_MAX = 65_535
+
+
+def check_together(config: ServerKeys) -> None:
+    """Checks every rule below.
+
+    Why a file of its own: a single value is checked by its kind, but most real mistakes are two values that cannot both
+    hold, and they are better refused before a socket or a file is touched.
+
+    Raises:
+        ConfigError: A rule is broken; the error names the key to change first.
+    """
+    _check_listeners(config)
+    _check_metrics(config)
+    _check_quorum(config)
+    _check_sizes(config)
+    _check_times(config)
+    _check_groups(config)
+
+
+def _check_listeners(config: ServerKeys) -> None:
+    advertised = config.advertised_listeners[0] if config.advertised_listeners else None
+    _check_bound(config, "listeners", config.client_listener)
+    _check_told("advertised.listeners", config.client_listener, advertised, "clients reach this node")
+    _check_bound(config, "inter.broker.listener", config.peer_listener)
+    told = config.inter_broker_advertised_listener or advertised  # the host, where there is only the other
+    _check_told("inter.broker.advertised.listener", config.peer_listener, told, "other nodes reach this one")
+    if config.peer_listener.port > PORT_MAX:
+        raise ConfigError(
+            "inter.broker.listener",
+            "",
+            f"inter.broker.listener is missing: there is no port after {config.client_listener.port}",
+        )
+    if config.client_listener == config.peer_listener and config.client_listener.port:
+        raise ConfigError(
+            "inter.broker.listener",
+            str(config.peer_listener),
+            f'inter.broker.listener and listeners are both "{config.peer_listener}": clients and nodes come at ports of their own',
+        )
+
+
+def _check_bound(config: ServerKeys, key: str, listener: Endpoint) -> None:
+    if not config.allow_insecure and not listener.is_loopback:
+        raise ConfigError(
+            key,
+            str(listener),
+            f'{key} = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
+            " yet. Listen on 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
+        )
+
+
+def _check_told(key: str, listener: Endpoint, advertised: Endpoint | None, who: str) -> None:
+    if advertised is None:
+        if listener.is_wildcard:
+            raise ConfigError(
+                key,
+                "",
+                f"{key} is missing: nobody can connect to {listener.host}. Set it to the host:port under which {who}",
+            )
+    elif advertised.port == 0 or advertised.is_wildcard:
+        raise ConfigError(
+            key,
+            str(advertised),
+            f'{key} = "{advertised}" cannot be connected to. Write the real host and port, or leave the key out to'
+            " advertise the bound listener",
+        )
+
+
+def _check_metrics(config: ServerKeys) -> None:
+    listener = config.metrics_listener
+    if listener is not None and not config.allow_insecure and not listener.is_loopback:
+        raise ConfigError(
+            "metrics.listener",
+            str(listener),
+            f'metrics.listener = "{listener}" can be reached from other machines without authentication. Use 127.0.0.1, or'
+            " set allow.insecure = true if you trust everybody on that network",
+        )
+
+
+def _check_quorum(config: ServerKeys) -> None:
+    voters = config.controller_quorum_voters
+    key = "controller.quorum.voters"
+    if len({voter.voter_id for voter in voters}) != len(voters):
+        raise ConfigError(key, voters, f"{key} names a node id twice: {_shown(config)}")
+    if len({voter.endpoint for voter in voters}) != len(voters):
+        raise ConfigError(key, voters, f"{key} gives two voters the same address: {_shown(config)}")
+    if not voters and not config.is_controller:
+        raise ConfigError(
+            key, voters, f"{key} is missing: a node without the controller role must know where the controllers are"
+        )
+    _check_own_vote(config)
+
+
+def _check_own_vote(config: ServerKeys) -> None:
+    key = "controller.quorum.voters"
+    voters = config.controller_quorum_voters
+    if not voters:
+        return  # the only node of its quorum
+    own = next((voter for voter in voters if voter.voter_id == config.node_id), None)
+    if own is None:
+        return  # it follows, and may be made a voter while the cluster runs
+    if not config.is_controller:
+        raise ConfigError(
+            "process.roles",
+            config.process_roles,
+            f"process.roles lacks controller, but {key} names this node: {_shown(config)}",
+        )
+    reached_at = (config.peer_listener, config.told_peer_listener(config.peer_listener.port))
+    if own.endpoint not in reached_at:
+        raise ConfigError(
+            key,
+            voters,
+            f"{key} says that this node is at {own.endpoint}, but other nodes reach it at"
+            f" {' and '.join(dict.fromkeys(map(str, reached_at)))} (inter.broker.listener; listeners is for clients). Make the two"
+            " equal (port 0 cannot be used by a voter)",
+        )
+
+
+def _shown(config: ServerKeys) -> str:
+    return ",".join(str(voter) for voter in config.controller_quorum_voters)
+
+
+def _check_sizes(config: ServerKeys) -> None:
+    if config.message_max_bytes > config.log_segment_bytes:
+        _refuse_above("message.max.bytes", config.message_max_bytes, "log.segment.bytes", config.log_segment_bytes)
+    if config.message_max_bytes > config.queued_max_request_bytes:
+        _refuse_above(
+            "message.max.bytes", config.message_max_bytes, "queued.max.request.bytes", config.queued_max_request_bytes
+        )
+    if config.replica_fetch_min_bytes > config.replica_fetch_max_bytes:
+        _refuse_above(
+            "replica.fetch.min.bytes",
+            config.replica_fetch_min_bytes,
+            "replica.fetch.max.bytes",
+            config.replica_fetch_max_bytes,
+        )
+
+
+def _check_times(config: ServerKeys) -> None:
+    heartbeat, session = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
+    if heartbeat >= session:
+        raise ConfigError(
+            "broker.heartbeat.interval.ms",
+            heartbeat,
+            f"broker.heartbeat.interval.ms = {heartbeat:,} must be below broker.session.timeout.ms = {session:,}, or every"
+            " broker is fenced between two heartbeats. A third of it or less leaves room for a lost one",
+        )
+    if config.replica_fetch_wait_max_ms > config.replica_lag_time_max_ms:
+        _refuse_above(
+            "replica.fetch.wait.max.ms",
+            config.replica_fetch_wait_max_ms,
+            "replica.lag.time.max.ms",
+            config.replica_lag_time_max_ms,
+        )
+    if config.replica_fetch_wait_max_ms >= config.request_timeout_ms:
+        _refuse_above(
+            "replica.fetch.wait.max.ms",
+            config.replica_fetch_wait_max_ms,
+            "request.timeout.ms",
+            config.request_timeout_ms - 1,
+        )
+
+
+def _check_groups(config: ServerKeys) -> None:
+    heartbeat, session = config.group_consumer_heartbeat_interval_ms, config.group_consumer_session_timeout_ms
+    if heartbeat >= session:
+        _refuse_above(
+            "group.consumer.heartbeat.interval.ms", heartbeat, "group.consumer.session.timeout.ms", session - 1
+        )
+    shortest, longest = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
+    if shortest > longest:
+        _refuse_above("group.min.session.timeout.ms", shortest, "group.max.session.timeout.ms", longest)
+
+
+def _refuse_above(key: str, value: int, bound_key: str, bound: int) -> None:
+    raise ConfigError(
+        key, value, f"{key} = {value:,} is above {bound:,}, which {bound_key} allows. Lower {key} or raise {bound_key}"
+    )
+
 
 __all__ = ["Endpoint", "FlushPolicy", "ProcessRole", "ServerConfig", "VoterAddress"]
 

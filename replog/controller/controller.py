@@ -33,7 +33,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
-from replog.controller.events.deferred import DeferredReplies
+from replog.controller.events.offset_control import DeferredReplies
 from replog.controller.events.queue import EventQueue
 from replog.controller.managers.table import Managers
 from replog.controller.messages import (

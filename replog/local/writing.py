@@ -30,8 +30,7 @@ from replog.local.group_flush import GroupFlush
 from replog.local.iterating import TailIterator
 from replog.local.keeper import Keeper, KeeperThread
 from replog.local.reading import ReadableLog, check_offset
-from replog.local.waiting import Watchers
-from replog.local.write_behind import WriteBehind
+from replog.local.write_behind import Watchers, WriteBehind
 from replog.records import Buffer, Header, Record
 from replog_checkpoints import FileSystem
 

@@ -36,8 +36,8 @@ from replog.log.flush import FlushJob
 from replog.log.follower_append import MisfitRecordsError
 from replog.log.log import Log
 from replog.log.producers.state import ProducerStateManager
+from replog.log.reading.captured_read import ReadJob
 from replog.log.reading.locating import FileSpan
-from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import TailCache
 from replog.log.reading.time_search import SearchJob
 from replog.log.recovery.loaded_log import RecoveryReport

@@ -23,8 +23,8 @@ from replog.log.forwarding import forwarded
 from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.aborted import aborted_transactions
+from replog.log.reading.captured_read import ReadJob
 from replog.log.reading.locating import located
-from replog.log.reading.read_job import ReadJob
 from replog.log.reading.reader import LogReader
 from replog.log.reading.tail_cache import LogTail, TailCache
 from replog.log.recovery.loaded_log import RecoveryReport

@@ -4,7 +4,6 @@ Pure: no clock, no I/O. Brokers use the header functions only (`parse_header`, `
 `restamped_prefix`); records are decoded in clients.
 """
 
-from replog.records.append_time import stamp_append_time
 from replog.records.batch import (
     IMPLEMENTATION,
     Appender,
@@ -74,7 +73,13 @@ from replog.records.model import (
     RecordsSurvey,
     TimestampType,
 )
-from replog.records.produced import KeylessRecordsError, RecordRules, must_decompress, validate_produced
+from replog.records.produced import (
+    KeylessRecordsError,
+    RecordRules,
+    must_decompress,
+    stamp_append_time,
+    validate_produced,
+)
 from replog.records.quorum_control import (
     QuorumVoter,
     VoterEndpoint,

@@ -11,15 +11,19 @@ the one the header states.
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from msgspec import Struct
 
 from replog.errors import InvalidRecordError, InvalidTimestampError, RecordTooLargeError
+from replog.records._crc32c import crc32c
 from replog.records.batch import check_records, survey_records
 from replog.records.header import (
+    ATTRIBUTES_POSITION,
     CODEC_MASK,
     CONTROL_BIT,
+    CRC_POSITION,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
@@ -34,6 +38,35 @@ from replog.records.model import (
     Codec,
     TimestampType,
 )
+
+_LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
+_MAX_TIMESTAMP_POSITION = 35
+_TIMESTAMP = struct.Struct(">q")
+_CRC = struct.Struct(">I")
+
+
+def stamp_append_time(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+    """Turns one batch into a LogAppendTime batch, in place: attribute bit 3, max timestamp, checksum.
+
+    Why: where `message.timestamp.type=LogAppendTime`, readers see the time of the append on every record.  Kafka writes it
+    into one place, the header's max timestamp, and leaves the records as they are: no record is decoded, recompressed or
+    moved.  Attributes and max timestamp stand under the checksum, so the batch gets a new one.
+
+    Args:
+        batch: Exactly one batch whose checksum was found right (a wrong one would be made right here); writable.
+        timestamp_ms: The wall time of the append, ms since 1970, from 0: what every record reads as from now on.
+
+    Raises:
+        InvalidRecordError: `batch` is shorter than a header, or `timestamp_ms` is no time.
+    """
+    if len(batch) < HEADER_BYTES:
+        raise InvalidRecordError(f"{len(batch)} bytes are no batch; a header alone has {HEADER_BYTES}")
+    if not 0 <= timestamp_ms < 2**63:
+        raise InvalidRecordError(f"append time {timestamp_ms} ms is no time since 1970")
+    batch[_LOW_ATTRIBUTES_POSITION] |= LOG_APPEND_TIME_BIT
+    _TIMESTAMP.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    _CRC.pack_into(batch, CRC_POSITION, crc32c(memoryview(batch)[ATTRIBUTES_POSITION:]))
+
 
 UNLIMITED_MS: Final = 2**63 - 1
 """For timestamp limits: any distance is allowed."""

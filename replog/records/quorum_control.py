@@ -1,6 +1,6 @@
 """Control records of the metadata quorum: who votes, and how a snapshot begins and ends (KIP-630, KIP-853).
 
-**Shapes**, big-endian, flexible encoding (`replog.records.flexible`), each value version 0::
+**Shapes**, big-endian, flexible encoding (`replog.records.control`), each value version 0::
 
     snapshot header   version int16 | timestamp of the last contained record int64, ms | 0
     snapshot footer   version int16 | 0
@@ -23,8 +23,13 @@ from msgspec import Struct
 
 from replog.errors import InvalidRecordError
 from replog.records.batch import encode_batch
-from replog.records.control import ControlRecordType, control_record_key
-from replog.records.flexible import FlexibleReader, compact_string, unsigned_varint
+from replog.records.control import (
+    ControlRecordType,
+    FlexibleReader,
+    compact_string,
+    control_record_key,
+    unsigned_varint,
+)
 from replog.records.model import Record
 
 _VERSION = struct.Struct(">h")

@@ -24,13 +24,12 @@ from replog.broker.clock import Clock
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.quorum.committed_log import CommitListener, CommittedLog
 from replog.broker.quorum.gathered_appends import GatheredAppends, QuorumTimes
-from replog.broker.quorum.inbound import InboundRequests
-from replog.broker.quorum.lost_vote import knows_no_other_voter, lost_vote
 from replog.broker.quorum.metadata_log import MetadataLog
 from replog.broker.quorum.peer_link import PeerLink
-from replog.broker.quorum.peers import QuorumPeers
+from replog.broker.quorum.peers import InboundRequests, QuorumPeers
 from replog.broker.quorum.state_file import QuorumStateFile
 from replog.broker.quorum.storage import QuorumStorage
+from replog.broker.quorum.voter_records import knows_no_other_voter, lost_vote
 from replog.errors import (
     BrokerClosedError,
     ErrorCode,

@@ -1,8 +1,9 @@
-"""Voter sets of the quorum's core, as the control records of the metadata log hold them, and back."""
+"""Voter sets of the quorum's core as records of the metadata log, and back; why a node that they name does not vote."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from replog.errors import InvariantViolationError
 from replog.records import (
@@ -15,7 +16,50 @@ from replog.records import (
     decode_voters,
     scan,
 )
-from replog_quorum import Voter, VoterSet
+from replog_checkpoints import META_PROPERTIES_FILE, uuid_to_text
+from replog_quorum import ElectionState, Voter, VoterSet
+
+
+def knows_no_other_voter(node_id: int, sets: Iterable[VoterSet], state: ElectionState | None) -> bool:
+    """Whether nothing says that another node votes, or did.
+
+    Args:
+        node_id: The id of this node.
+        sets: The voter sets that are known: what stands in the metadata log, and what is configured.
+        state: What this node has kept of elections; None: it took part in none.
+    """
+    named = {voter.voter_id for voters in sets for voter in voters.voters}
+    seen = () if state is None else (state.leader_id, state.voted_id)
+    return {*named, *seen} <= {node_id, None}
+
+
+def lost_vote(voters: VoterSet, node_id: int, directory_id: UUID, directory: str) -> str:
+    """Returns why the node does not vote, and what to do; "" where it does, or where it is no voter.
+
+    A vote is a promise about what is on a disk, so that a directory with another id is another voter (docs/KAFKA.md 5.6).  The
+    id differs where the disk is another one, and where it was changed in `meta.properties`: nothing else knows the id, and a
+    node whose vote is missing would wait for a quorum for ever without a cause.
+
+    Args:
+        voters: The voter set in force.
+        node_id: The id of this node.
+        directory_id: The id of the log directory that holds its metadata log.
+        directory: The path of that directory.
+    """
+    voter = voters.get(node_id)
+    if voter is None or voter.directory_id is None or voter.directory_id == directory_id:
+        return ""
+    path, named, own = (
+        f"{directory}/{META_PROPERTIES_FILE}",
+        uuid_to_text(voter.directory_id),
+        uuid_to_text(directory_id),
+    )
+    return (
+        f"node {node_id} does not vote: the voter set in the metadata log names it with directory {named} "
+        f"({voter.directory_id}), and {path} says {own} ({directory_id}). Where that file was damaged or changed, stop the node and "
+        f"put directory.id={named} back, without the line replog.checksum; where the disk is another one, `replog quorum remove-voter {node_id}`, then `add-voter {node_id}`"
+    )
+
 
 LISTENER_NAME = "CONTROLLER"
 

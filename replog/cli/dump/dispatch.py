@@ -1,15 +1,19 @@
-"""Which file is decoded how: by its name, as the log itself finds its files."""
+"""The files of a log directory as rows; which is decoded how is told by its name, as the log itself finds its files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
-from replog.cli.dump.batches import dump_batches
-from replog.cli.dump.checkpoints import READERS, dump_small_file
-from replog.cli.dump.indexes import dump_offset_index, dump_snapshot, dump_time_index, dump_transaction_index
-from replog.cli.dump.rows import Row
+from msgspec.structs import asdict
+
+import replog_checkpoints as checkpoints
+from replog.cli.common import shown_bytes
+from replog.cli.dump.rows import Row, damage
 from replog.cli.errors import UsageError
+from replog.errors import CorruptRecordError, ReplogError
 from replog.log.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -18,8 +22,245 @@ from replog.log.file_names import (
     SWAP_SUFFIX,
     parse_file_name,
 )
+from replog.log.producers.snapshot import decode_snapshot
+from replog.log.recovery.offset_witness import GIVEN_UP_FILE
+from replog.log.segments.index_entries import MemoryEntries
+from replog.log.segments.offset_index import OFFSET_ENTRY_BYTES, OffsetIndex
+from replog.log.segments.scan import read_batch, scan_headers
+from replog.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
+from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
 from replog.log.snapshots.files import parse_snapshot_name
-from replog_checkpoints import OpenMode, OsFileSystem
+from replog.records import (
+    BatchHeader,
+    ControlRecordType,
+    Record,
+    check_crc,
+    control_record_type,
+    decode_batch,
+    decode_leader_change,
+    parse_header,
+)
+from replog_checkpoints import FileSystem, OpenMode, OsFileSystem
+
+if TYPE_CHECKING:
+    from replog_checkpoints import File
+
+
+def dump_batches(file: File, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+    """Yields a row for each batch, in the order of the file; ends at the first place where no batch can be read.
+
+    Args:
+        file: The open file of a segment.
+        deep: Whether there is a row for each record too.
+        is_metadata: Whether the values are records of the metadata log.
+    """
+    try:
+        for position, header in scan_headers(file, 0, file.size()):
+            batch = read_batch(file, position, header.size_bytes)
+            yield from _dump_batch(batch, position, header, deep=deep, is_metadata=is_metadata)
+    except CorruptRecordError as error:
+        yield damage(error.position, error.reason)
+
+
+def _dump_batch(batch: bytes, position: int, header: BatchHeader, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+    yield _batch_row(position, header)
+    try:
+        check_crc(batch, parse_header(batch))
+        if deep:
+            for record in decode_batch(batch):
+                yield _record_row(record, is_control=header.is_control, is_metadata=is_metadata)
+    except CorruptRecordError as error:
+        yield damage(position, error.reason)
+    except ReplogError as error:
+        yield damage(position, str(error))
+
+
+def _batch_row(position: int, header: BatchHeader) -> Row:
+    row: Row = {
+        "kind": "batch",
+        "base_offset": header.base_offset,
+        "last_offset": header.last_offset,
+        "records_count": header.records_count,
+        "position": position,
+        "size_bytes": header.size_bytes,
+        "partition_leader_epoch": header.partition_leader_epoch,
+        "timestamp_type": header.timestamp_type.name.lower(),
+        "max_timestamp": header.max_timestamp,
+        "codec": _codec_name(header),
+    }
+    if header.has_producer_id:
+        row |= {
+            "producer_id": header.producer_id,
+            "producer_epoch": header.producer_epoch,
+            "base_sequence": header.base_sequence,
+        }
+    if header.is_transactional:
+        row["is_transactional"] = True
+    if header.is_control:
+        row["is_control"] = True
+    if header.has_delete_horizon:
+        row["delete_horizon"] = header.base_timestamp
+    return row
+
+
+def _codec_name(header: BatchHeader) -> str:
+    try:
+        return header.codec.name.lower()
+    except ReplogError:
+        return f"unknown ({header.attributes & 7})"
+
+
+def _record_row(record: Record, *, is_control: bool, is_metadata: bool) -> Row:
+    row: Row = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
+    if is_control:
+        return row | _control_fields(record)
+    if is_metadata:
+        return row | _metadata_fields(record)
+    row |= {"key": shown_bytes(record.key), "value": shown_bytes(record.value)}
+    if record.headers:
+        row["headers"] = [[name, shown_bytes(data)] for name, data in record.headers]
+    return row
+
+
+def _control_fields(record: Record) -> Row:
+    kind = control_record_type(record)
+    fields: Row = {"control": "unknown" if kind is None else kind.name.lower()}
+    if kind is ControlRecordType.LEADER_CHANGE:
+        change = decode_leader_change(record)
+        fields |= {
+            "leader_id": change.leader_id,
+            "voters": list(change.voters),
+            "granting_voters": list(change.granting_voters),
+        }
+    return fields
+
+
+def _metadata_fields(record: Record) -> Row:
+    """Returns name and fields of one metadata record; where it is none of ours, why not, and its value."""
+    from replog.metadata.tree import record_leaf
+    from replog.rpc.metadata_records import decode_metadata_record
+
+    try:
+        decoded = decode_metadata_record(record.value, offset=record.offset)
+    except ReplogError as error:
+        return {"unreadable": str(error), "value": shown_bytes(record.value)}
+    return {"record": type(decoded).__name__} | dict(record_leaf(decoded))
+
+
+def _offsets(fs: FileSystem, path: str) -> Iterator[Row]:
+    for (topic, partition), offset in (checkpoints.read_offset_checkpoint(fs, path) or {}).items():
+        yield {"kind": "offset", "topic": topic, "partition": partition, "offset": offset}
+
+
+def _leader_epochs(fs: FileSystem, path: str) -> Iterator[Row]:
+    for epoch, start_offset in checkpoints.read_leader_epochs(fs, path) or []:
+        yield {"kind": "leader_epoch", "epoch": epoch, "start_offset": start_offset}
+
+
+def _quorum_state(fs: FileSystem, path: str) -> Iterator[Row]:
+    if (state := checkpoints.read_quorum_state(fs, path)) is not None:
+        yield {"kind": "quorum_state"} | {name: _plain(value) for name, value in asdict(state).items()}
+
+
+def _meta_properties(fs: FileSystem, path: str) -> Iterator[Row]:
+    if (meta := checkpoints.read_meta_properties(fs, path)) is not None:
+        identity = {"cluster.id": meta.cluster_id, "node.id": meta.node_id}
+        yield {"kind": "meta_properties"} | identity | {"directory.id": _plain(meta.directory_id)} | dict(meta.extra)
+
+
+def _partition_metadata(fs: FileSystem, path: str) -> Iterator[Row]:
+    if (metadata := checkpoints.read_partition_metadata(fs, path)) is not None:
+        named = {} if metadata.folder_name is None else {"partition": metadata.folder_name}
+        yield {"kind": "partition_metadata", "topic_id": str(metadata.topic_id), **named}
+
+
+def _clean_shutdown(fs: FileSystem, path: str) -> Iterator[Row]:
+    if (marker := checkpoints.read_clean_shutdown(fs, path)) is not None:
+        yield {"kind": "clean_shutdown", "broker_epoch": marker.broker_epoch}
+
+
+READERS: Final[dict[str, Callable[[FileSystem, str], Iterator[Row]]]] = {
+    checkpoints.RECOVERY_POINT_FILE: _offsets,
+    checkpoints.LOG_START_OFFSET_FILE: _offsets,
+    checkpoints.REPLICATION_OFFSET_FILE: _offsets,
+    checkpoints.CLEANER_OFFSET_FILE: _offsets,
+    GIVEN_UP_FILE: _offsets,
+    checkpoints.LEADER_EPOCH_FILE: _leader_epochs,
+    checkpoints.QUORUM_STATE_FILE: _quorum_state,
+    checkpoints.META_PROPERTIES_FILE: _meta_properties,
+    checkpoints.PARTITION_METADATA_FILE: _partition_metadata,
+    checkpoints.CLEAN_SHUTDOWN_FILE: _clean_shutdown,
+}
+"""File name -> its reader."""
+
+
+def dump_small_file(fs: FileSystem, path: str, name: str) -> Iterator[Row]:
+    """Yields the content of a file named in `READERS`, or a `damage` row where it cannot be read."""
+    try:
+        yield from READERS[name](fs, path)
+    except checkpoints.DamagedCheckpointError as error:
+        where = f"line {error.line}: " if error.line else ""
+        yield damage(None, f"{where}{error.reason}")
+
+
+def _plain(value: object) -> object:
+    match value:
+        case UUID():
+            return checkpoints.uuid_to_text(value)
+        case tuple():
+            return list(value)
+        case _:
+            return value
+
+
+def dump_offset_index(base_offset: int, data: bytes) -> Iterator[Row]:
+    """Yields a row for each entry; the zeros behind the last one, which Kafka preallocates, are left out."""
+    index = OffsetIndex(base_offset, MemoryEntries(OFFSET_ENTRY_BYTES, data))
+    for number in range(_used(data, OFFSET_ENTRY_BYTES)):
+        entry = index.entry(number)
+        yield {"kind": "index_entry", "offset": entry.offset, "position": entry.position}
+    yield from _rest(data, OFFSET_ENTRY_BYTES)
+
+
+def dump_time_index(base_offset: int, data: bytes) -> Iterator[Row]:
+    """Yields a row for each entry, as in `dump_offset_index`."""
+    index = TimeIndex(base_offset, MemoryEntries(TIME_ENTRY_BYTES, data))
+    for number in range(_used(data, TIME_ENTRY_BYTES)):
+        entry = index.entry(number)
+        yield {"kind": "time_index_entry", "timestamp": entry.timestamp, "offset": entry.offset}
+    yield from _rest(data, TIME_ENTRY_BYTES)
+
+
+def dump_transaction_index(base_offset: int, data: bytes) -> Iterator[Row]:
+    """Yields a row for each aborted transaction."""
+    rest = len(data) % TRANSACTION_ENTRY_BYTES
+    try:
+        for transaction in TransactionIndex(base_offset, data[: len(data) - rest]):
+            yield {"kind": "aborted_transaction"} | transaction._asdict()
+    except ReplogError as error:
+        yield damage(None, str(error))
+    yield from _rest(data, TRANSACTION_ENTRY_BYTES)
+
+
+def dump_snapshot(path: str, data: bytes) -> Iterator[Row]:
+    """Yields a row for each producer."""
+    try:
+        for entry in decode_snapshot(path, data):
+            yield {"kind": "producer"} | entry._asdict()
+    except ReplogError as error:
+        yield damage(None, str(error))
+
+
+def _used(data: bytes, entry_bytes: int) -> int:
+    """Counts the entries up to the last that is not all zeros."""
+    return -(-len(data[: len(data) - len(data) % entry_bytes].rstrip(b"\0")) // entry_bytes)
+
+
+def _rest(data: bytes, entry_bytes: int) -> Iterator[Row]:
+    rest = len(data) % entry_bytes
+    if rest:
+        yield damage(len(data) - rest, f"{rest} bytes are left over: entries have {entry_bytes}")
+
 
 METADATA_DIRECTORY = "__cluster_metadata-0"
 _DECODED_SUFFIXES = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})

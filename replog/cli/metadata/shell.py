@@ -17,8 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from replog.cli.errors import CommandFailedError, UsageError
 from replog.cli.metadata.sources import Source
-from replog.metadata.tree import Folder, Node, find_node, path_parts
-from replog.metadata.tree_views import diff_lines, find_lines, leaf_text, list_names, tree_lines
+from replog.metadata.tree import (
+    Folder,
+    Node,
+    diff_lines,
+    find_lines,
+    find_node,
+    leaf_text,
+    list_names,
+    path_parts,
+    tree_lines,
+)
 
 DEPTH_MAX = 100
 WATCH_PAUSE_S = 0.5

@@ -18,10 +18,17 @@ from typing import Final, TypeVar
 from replog.errors import CorruptRecordError, OffsetOutOfRangeError, ReplogError, StorageError
 from replog.log.disk_space import disk_full, is_out_of_files
 from replog.log.epoch_cache import epoch_path
-from replog.log.reading.captured_read import BatchPlace, CapturedRead, Part, ReadOutcome, ReadRequest, read_first
+from replog.log.reading.captured_read import (
+    BatchPlace,
+    CapturedRead,
+    Part,
+    ReadJob,
+    ReadOutcome,
+    ReadRequest,
+    read_first,
+)
 from replog.log.reading.cuts import LogCut, find_cuts
 from replog.log.reading.locating import FileSpan, locate_batches
-from replog.log.reading.read_job import ReadJob
 from replog.log.reading.tail_cache import LogTail
 from replog.log.reading.time_search import RecordTime, Search, SearchJob, search_by_time, search_from_offset
 from replog.log.recovery.completeness import hole

@@ -12,7 +12,7 @@ from node_kit import Running, config, node
 
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.node import Node
-from replog.broker.quorum.lost_vote import lost_vote
+from replog.broker.quorum.voter_records import lost_vote
 from replog.errors import NotControllerError
 from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.testing import SimulatedFileSystem

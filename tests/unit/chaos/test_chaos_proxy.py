@@ -14,8 +14,7 @@ from replog.cluster import LocalCluster
 from replog.cluster.node_spec import NodeSpec
 from replog.cluster.processes import ProcessId
 from replog.testing.machines.network import CLIENT
-from replog.testing.machines.proxies import Proxies, owner
-from replog.testing.machines.sockets import connection_inode
+from replog.testing.machines.proxies import Proxies, connection_inode, owner
 
 DEADLINE_S = 20
 

@@ -7,8 +7,7 @@ from uuid import UUID
 import pytest
 
 from replog.controller.config import ControllerConfig
-from replog.controller.events.deferred import DeferredReplies
-from replog.controller.events.offset_control import OffsetControl
+from replog.controller.events.offset_control import DeferredReplies, OffsetControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats
 from replog.controller.messages import CommittedRecords, Reply
 from replog.controller.requests import AlterConfigsResponse

@@ -11,8 +11,8 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 from replog.coordinator.assignors import Assignment
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember
 from replog.coordinator.config import ConsumersConfig
-from replog.coordinator.consumers import pattern_scans
-from replog.coordinator.consumers.pattern_scans import PATTERN_CHARS_MAX, PatternScans, TopicPattern
+from replog.coordinator.consumers import pattern_keeper
+from replog.coordinator.consumers.pattern_keeper import PATTERN_CHARS_MAX, PatternScans, TopicPattern
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, DeleteGroup
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupsConfig
@@ -242,7 +242,7 @@ def test_topics_that_come_in_the_middle_of_a_scan_are_found(topics: Topics) -> N
 
 
 def test_patterns_are_forgotten_that_nobody_has_asked_for(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pattern_scans, "PATTERNS_KEPT", 2)
+    monkeypatch.setattr(pattern_keeper, "PATTERNS_KEPT", 2)
     scans = PatternScans(topics)
     for number in range(5):
         scans.step(f"x{number}")
@@ -287,11 +287,11 @@ def test_a_group_has_as_many_patterns_as_it_may(host: Host) -> None:
 def test_a_pattern_that_matches_too_much_is_refused_at_once_or_later(
     host: Host, topics: Topics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pattern_scans, "NAMES_CHARS_MAX", 30)
-    monkeypatch.setattr(pattern_scans, "TOPICS_MAX", 2)
+    monkeypatch.setattr(pattern_keeper, "NAMES_CHARS_MAX", 30)
+    monkeypatch.setattr(pattern_keeper, "TOPICS_MAX", 2)
     with pytest.raises(InvalidRegularExpressionError, match="matches 3 topics, whose names have 26 characters"):
         host.ask(joining("a", ".*"))
-    monkeypatch.setattr(pattern_scans, "TOPICS_MAX", 3)
+    monkeypatch.setattr(pattern_keeper, "TOPICS_MAX", 3)
     assert told(host, joining("a", ".*"))[0] == 1
     topics.change(more=1)
     told(host, beat("a", 1))

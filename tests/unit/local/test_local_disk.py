@@ -11,7 +11,7 @@ from local_kit import PARTITION, abandon, fill_disk, open_simulated, values, wai
 
 import replog
 from replog.errors import DiskFullError, StorageError
-from replog.log.reading.read_job import ReadJob
+from replog.log.reading.captured_read import ReadJob
 from replog.testing import Operation, SimulatedFileSystem
 from replog_checkpoints import OpenMode
 

@@ -13,7 +13,7 @@ from interrupt_kit import RAIN_OF_SIGNALS
 from local_kit import child_environment, open_simulated, wait_until
 
 from replog.local.group_flush import GroupFlush
-from replog.local.waiting import Watchers
+from replog.local.write_behind import Watchers
 from replog.log import FlushJob, Log
 from replog.log.append_group import AppendGroup
 from replog.log.segments.segment import LogSegment

@@ -26,8 +26,18 @@ from replog.metadata.records import (
     SupportedFeature,
     TopicRecord,
 )
-from replog.metadata.tree import Folder, Node, find_node, folder, image_tree, leaves, path_parts
-from replog.metadata.tree_views import diff_lines, find_lines, list_names
+from replog.metadata.tree import (
+    Folder,
+    Node,
+    diff_lines,
+    find_lines,
+    find_node,
+    folder,
+    image_tree,
+    leaves,
+    list_names,
+    path_parts,
+)
 
 A = UUID(int=0xA << 100)
 

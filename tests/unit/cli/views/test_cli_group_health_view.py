@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from replog.cli.views.group_health import facts, told
+from replog.cli.views.health import group_facts, group_told
 from replog.client import MemberDescription
 from replog.client.admin.group_health import GroupsHealth, GroupTrouble, TroubledGroup
 
@@ -17,31 +17,31 @@ STUCK = TroubledGroup("r", GroupTrouble.REBALANCES, "PreparingRebalance")
 
 
 def test_each_trouble_has_its_next_step() -> None:
-    assert told(STILL) == (
+    assert group_told(STILL) == (
         "g: stands still, 1,200 records behind in t-0, t-3 for 12 min; read by 'app\\x1b' at 10.0.0.1: look there what it "
         "waits for; `replog groups describe --members g`"
     )
-    assert told(EMPTY) == (
+    assert group_told(EMPTY) == (
         "e: has no members, and is 1 record behind in t-0, t-1, t-2, t-3, t-4 and 2 more: start them, or "
         "`replog groups delete e`"
     )
-    assert told(STUCK).startswith("r: has been PreparingRebalance for 5 s or longer: it waits for members")
-    assert told(STUCK).endswith("`replog groups describe --members r`")
+    assert group_told(STUCK).startswith("r: has been PreparingRebalance for 5 s or longer: it waits for members")
+    assert group_told(STUCK).endswith("`replog groups describe --members r`")
 
 
 def test_the_lines() -> None:
-    assert facts(GroupsHealth(0)) == [("groups", "0")]
-    assert facts(GroupsHealth(3, looked_at_count=2, rebalancing_count=1)) == [("groups", "3")]
+    assert group_facts(GroupsHealth(0)) == [("groups", "0")]
+    assert group_facts(GroupsHealth(3, looked_at_count=2, rebalancing_count=1)) == [("groups", "3")]
     some = GroupsHealth(9, looked_at_count=4, troubled=(STILL, STUCK), troubled_count=5, problem="broker 2 is silent")
-    assert facts(some) == [
+    assert group_facts(some) == [
         ("groups", "9; 5 need a look; the lags of 5 were not asked for"),
         ("", "not known: broker 2 is silent"),
-        ("", told(STILL)),
-        ("", told(STUCK)),
+        ("", group_told(STILL)),
+        ("", group_told(STUCK)),
         ("", "and 3 more"),
     ]
-    assert facts(GroupsHealth(problem="broker 2 is silent")) == [("groups", "not known: broker 2 is silent")]
-    ((_, loading),) = facts(GroupsHealth(problem="x-3 is being read", is_loading=True))
+    assert group_facts(GroupsHealth(problem="broker 2 is silent")) == [("groups", "not known: broker 2 is silent")]
+    ((_, loading),) = group_facts(GroupsHealth(problem="x-3 is being read", is_loading=True))
     assert loading == "a coordinator still reads its groups, which stand until it has: x-3 is being read"
 
 
@@ -49,4 +49,4 @@ def test_the_lines() -> None:
     ("group_id", "pasted"), [("a b", "'a b'"), ("--help", "-- --help"), ("it's", "'it'\"'\"'s'"), ("-g h", "-- '-g h'")]
 )
 def test_the_next_step_can_be_pasted(group_id: str, pasted: str) -> None:
-    assert told(replace(EMPTY, group_id=group_id)).endswith(f"`replog groups delete {pasted}`")
+    assert group_told(replace(EMPTY, group_id=group_id)).endswith(f"`replog groups delete {pasted}`")
