@@ -29,8 +29,7 @@ import zlib
 
 from replog.errors import UnsupportedCompressionError
 from replog.records._crc32c import crc32c
-from replog.records.compression_library import damaged, library, too_large
-from replog.records.frames import lz4, xerial_snappy
+from replog.records.frames import compress_lz4, compress_snappy, damaged, decompress_snappy, library, too_large
 from replog.records.model import (
     DECOMPRESSED_BYTES_MAX,
     HEADER_BYTES,
@@ -93,7 +92,7 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> bytes:
         case Codec.GZIP:
             return _gunzip(memoryview(data), limit)
         case Codec.SNAPPY:
-            return xerial_snappy.decompress(bytes(data), limit)
+            return decompress_snappy(bytes(data), limit)
         case Codec.LZ4 | Codec.ZSTD:
             return _decompress_growing(codec, bytes(data), limit)
 
@@ -116,9 +115,9 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
             compressor = zlib.compressobj(GZIP_LEVEL if level is None else level, wbits=_GZIP_WINDOW_BITS)
             return compressor.compress(data) + compressor.flush()
         case Codec.SNAPPY:
-            return xerial_snappy.compress(data)
+            return compress_snappy(data)
         case Codec.LZ4:
-            return lz4.compress(data)
+            return compress_lz4(data)
         case Codec.ZSTD:
             return bytes(library(codec).zstd.compress(bytes(data), ZSTD_LEVEL if level is None else level))
 

@@ -18,7 +18,7 @@ from replog import records as r
 from replog.errors import InvalidRecordError
 from replog.records import compression
 from replog.records.compression import compress, compress_batch, decompress, decompressed_bytes_limit
-from replog.records.frames.lz4 import BLOCK_BYTES
+from replog.records.frames import LZ4_BLOCK_BYTES
 
 MIB = 1 << 20
 PLAIN = b"abcdefgh" * 5000
@@ -231,17 +231,17 @@ def test_skippable_zstd_frames_are_skipped() -> None:
 # ---- lz4 ----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("data", [b"", b"x", b"x" * BLOCK_BYTES, b"x" * (BLOCK_BYTES + 1), os.urandom(200_000)])
+@pytest.mark.parametrize("data", [b"", b"x", b"x" * LZ4_BLOCK_BYTES, b"x" * (LZ4_BLOCK_BYTES + 1), os.urandom(200_000)])
 def test_lz4_is_written_in_kafkas_framing(data: bytes) -> None:
     frame = compress(r.Codec.LZ4, data)
     assert frame[:7].hex() == "04224d18604082"  # as in the golden vector: the checksum of the descriptor is right
     position, blocks = 7, 0
     while (length := int.from_bytes(frame[position : position + 4], "little")) != 0:
-        assert length & 0x7FFF_FFFF <= BLOCK_BYTES
+        assert length & 0x7FFF_FFFF <= LZ4_BLOCK_BYTES
         position += 4 + (length & 0x7FFF_FFFF)
         blocks += 1
     assert position + 4 == len(frame)
-    assert blocks == -(-len(data) // BLOCK_BYTES)
+    assert blocks == -(-len(data) // LZ4_BLOCK_BYTES)
     assert decompress(r.Codec.LZ4, frame, len(data)) == data
 
 
