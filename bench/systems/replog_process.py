@@ -23,9 +23,24 @@ CONFIG = """\
 LISTENS = b" listens on "
 IMPORTED = "import replog.broker.__main__; print(flush=True); input()"
 
+ACKNOWLEDGED = b"acknowledged"
+EMBEDDED = """\
+import replog
+from replog.client import SyncAdmin, SyncProducer
+
+with replog.embedded() as broker:
+    with SyncAdmin(broker.bootstrap_servers) as admin:
+        admin.create_topic("first")
+    with SyncProducer(broker.bootstrap_servers) as producer:
+        producer.send("first", b"value")
+        producer.flush()
+        print("acknowledged", flush=True)
+        input()
+"""
+
 
 class ReplogProcess(System):
-    """Starts the module `replog.broker` with the interpreter of this process."""
+    """Starts the module `replog.broker`, or a program with a broker in it, with the interpreter of this process."""
 
     name = "replog"
 
@@ -42,6 +57,10 @@ class ReplogProcess(System):
     def listening(self) -> Timing:
         """Returns what it took until a node with an empty folder said that it listens."""
         return self._until(LISTENS, "-m", "replog.broker", "--config", "server.toml", "--accept-empty")
+
+    def acknowledged(self) -> Timing:
+        """Returns what it took until a broker within a program had acknowledged its first record."""
+        return self._until(ACKNOWLEDGED, "-c", EMBEDDED)
 
     def _until(self, words: bytes, *arguments: str) -> Timing:
         with tempfile.TemporaryDirectory(dir=self._directory) as directory:
