@@ -233,11 +233,13 @@ async def test_brokers_that_stay_away_are_told(start_cluster: StartCluster) -> N
         await asyncio.to_thread(reader.read_all)
 
 
-def test_folder_of_a_running_broker(tmp_path: Path) -> None:
+def test_the_folder_of_a_broker_while_it_runs_and_afterwards(tmp_path: Path) -> None:
     with replog.embedded(path=tmp_path / "b") as broker:
         with SyncAdmin(broker.bootstrap_servers) as admin, SyncProducer(broker.bootstrap_servers) as producer:
             admin.create_topic("rides", 1)
             producer.send_many("rides", [b"x"] * 100).result()
         live = replog.scan("rides", bootstrap_servers=broker.bootstrap_servers).read_all()
-    folder = next(tmp_path.rglob("rides-0")).parent
+        folder = next(tmp_path.rglob("rides-0")).parent
+        early = replog.scan("rides", folder=folder).read_all()
+        assert early == live.slice(0, early.num_rows), "what its checkpoint knows to be committed"
     assert replog.scan("rides", folder=folder).read_all() == live
