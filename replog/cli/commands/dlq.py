@@ -75,9 +75,14 @@ def replay(
 
 async def _list(bootstrap_servers: str, topic: str, as_json: bool) -> None:
     counts: Counter[tuple[str, str, str]] = Counter()
-    async with aclosing(_letters(bootstrap_servers, topic)) as letters:
-        async for _, letter in letters:
-            counts[(letter.topic, letter.group, letter.error) if letter is not None else ("", "", NO_LETTER)] += 1
+    read_count = 0
+    with common.waiting(f"reading {topic}") as say:
+        async with aclosing(_letters(bootstrap_servers, topic)) as letters:
+            async for _, letter in letters:
+                counts[(letter.topic, letter.group, letter.error) if letter is not None else ("", "", NO_LETTER)] += 1
+                read_count += 1
+                if read_count % POLL_RECORDS == 0:
+                    say(f"{common.counted(read_count, 'record')} of {topic} read")
     for (origin, group, error), count in sorted(counts.items(), key=lambda each: (-each[1], each[0])):
         if as_json:
             typer.echo(common.json_object({"topic": origin, "group": group, "error": error, "count": count}))
@@ -117,26 +122,30 @@ async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, d
     async with Consumer(bootstrap_servers, **settings) as consumer, Producer(bootstrap_servers) as producer:  # type: ignore[arg-type]
         await consumer.subscribe([topic])
         ends: dict[TopicPartition, int] = {}
-        while max_records is None or sent.total() < max_records:
-            left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - sent.total())
-            records = await consumer.poll(left, POLL_MS)
-            done: dict[tuple[str, int], int] = {}
-            for record in records:
-                letter = _letter_of(record)
-                if letter is None:
-                    strange_count += 1
-                else:
-                    if not dry_run:
-                        await producer.send(letter.topic, record.value, record.key, headers=own_headers(record.headers))
-                    sent[letter.topic] += 1
-                done[record.topic, record.partition] = record.offset + 1
-            if done and not dry_run:
-                await producer.flush()
-                await consumer.commit(done)
-            if not records and (assigned := consumer.assignment()):
-                ends = ends or await consumer.end_offsets(assigned)
-                if all(consumer.position(each) >= ends.get(each, 0) for each in assigned):
-                    break
+        with common.waiting(f"reading {topic}") as say:
+            while max_records is None or sent.total() < max_records:
+                left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - sent.total())
+                records = await consumer.poll(left, POLL_MS)
+                done: dict[tuple[str, int], int] = {}
+                for record in records:
+                    letter = _letter_of(record)
+                    if letter is None:
+                        strange_count += 1
+                    else:
+                        if not dry_run:
+                            await producer.send(
+                                letter.topic, record.value, record.key, headers=own_headers(record.headers)
+                            )
+                        sent[letter.topic] += 1
+                    done[record.topic, record.partition] = record.offset + 1
+                if done and not dry_run:
+                    await producer.flush()
+                    await consumer.commit(done)
+                say(f"{common.counted(sent.total(), 'record')} of {topic} read")
+                if not records and (assigned := consumer.assignment()):
+                    ends = ends or await consumer.end_offsets(assigned)
+                    if all(consumer.position(each) >= ends.get(each, 0) for each in assigned):
+                        break
     verb = "would be written" if dry_run else "written"
     for origin, count in sorted(sent.items()):
         typer.echo(f"{common.counted(count, 'record')} {verb} to {origin}")
