@@ -14,6 +14,7 @@ from replog.client.types import ConsumerRecord
 from replog.codecs import ValueCodec, codec_of
 from replog.errors import RecordDecodeError, RecordEncodeError, RetriableError
 from replog.errors.texts import error_text
+from replog.records import decode_fields
 
 OnUndecodable: TypeAlias = Literal["raise", "skip"]
 
@@ -111,8 +112,11 @@ class RecordDecoder:
         codecs = codec_of("key", key), codec_of("value", value)
         return None if codecs == (None, None) else cls(*codecs, is_skipping=is_skipping, next_step=next_step)
 
-    def decode_all(self, records: Sequence[ConsumerRecord]) -> tuple[list[Typed], RecordDecodeError | None]:
-        """Decodes records of one batch, the last first.
+    def decode_all(self, read: Callable[[], list[Typed]]) -> tuple[list[Typed], RecordDecodeError | None]:
+        """Decodes the records of one batch.
+
+        Args:
+            read: The function that returns them, the last first, made anew each time.
 
         Returns:
             The records, the last first, of which those that cannot be decoded are left out; or those before the first of them, and the
@@ -121,34 +125,14 @@ class RecordDecoder:
         Raises:
             RetriableError, MemoryError: A codec cannot work now; it has nothing to do with the records.
         """
+        records = read()
         try:
-            return self._decode_fast(records), None
+            decode_fields(records, _decode_of(self._key), _decode_of(self._value))
         except _NOT_THE_RECORDS:
             raise
         except Exception:  # noqa: BLE001 -- each record is looked at below
-            return self._decode_each(records)
-
-    def _decode_fast(self, records: Sequence[ConsumerRecord]) -> list[Typed]:
-        """Decodes records that are all sound: what stands in these lines is most of what a small record costs."""
-        new, kind = tuple.__new__, ConsumerRecord
-        key_of = _as_it_is if self._key is None else self._key.decode
-        value_of = _as_it_is if self._value is None else self._value.decode
-        return [
-            new(
-                kind,
-                (
-                    topic,
-                    partition,
-                    offset,
-                    timestamp,
-                    timestamp_type,
-                    None if key is None else key_of(key),
-                    None if value is None else value_of(value),
-                    headers,
-                ),
-            )
-            for topic, partition, offset, timestamp, timestamp_type, key, value, headers in records
-        ]
+            return self._decode_each(read())
+        return records, None
 
     def _decode_each(self, records: Sequence[ConsumerRecord]) -> tuple[list[Typed], RecordDecodeError | None]:
         found: list[Typed] = []
@@ -193,8 +177,8 @@ class RecordDecoder:
         raise RecordDecodeError(text, record, field) from cause
 
 
-def _as_it_is(data: bytes) -> bytes:
-    return data
+def _decode_of(codec: ValueCodec[Any] | None) -> Callable[[bytes], Any] | None:
+    return None if codec is None else codec.decode
 
 
 def _encoded(codec: ValueCodec[Any], field: str, topic: str, given: Any) -> bytes:

@@ -16,7 +16,8 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_Check, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
-from cpython.tuple cimport PyTuple_CheckExact, PyTuple_GET_SIZE
+from cpython.ref cimport Py_DECREF, Py_INCREF
+from cpython.tuple cimport PyTuple_Check, PyTuple_CheckExact, PyTuple_GET_ITEM, PyTuple_GET_SIZE, PyTuple_SET_ITEM
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport INT32_MAX, INT64_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -123,6 +124,7 @@ cdef enum:
     RECORD_OVERHEAD_BYTES_MAX = 32  # length, attributes, two deltas, two lengths, no headers
     SAMPLE_COUNT = 32
     RECORD_FIELDS = 5  # offset, timestamp, key, value, headers
+    PLACED_KEY = 5  # the value is behind it
     PLACED_FIELDS = 8  # topic, partition, offset, timestamp, timestamp type, key, value, headers
     KEY_BYTES_GUESS = 16
     COUNT_MIN = 64

@@ -310,6 +310,30 @@ def decode_placed(buffer, Py_ssize_t position, int64_t start_offset, type kind, 
     return out
 
 
+cdef int make_fields(list records, Py_ssize_t index, make) except -1:
+    """Puts what `make` returns in the place of a field; the records are in this list only, so that they may change still."""
+    cdef Py_ssize_t i
+    for i in range(len(records)):
+        record = records[i]
+        if not PyTuple_Check(record) or PyTuple_GET_SIZE(record) != PLACED_FIELDS:
+            raise TypeError(f"{type(record).__name__} is no record as decode_placed makes them")
+        data = <object>PyTuple_GET_ITEM(record, index)
+        if data is not None:
+            made = make(data)
+            Py_INCREF(made)
+            PyTuple_SET_ITEM(record, index, made)
+            Py_DECREF(data)  # what the record had
+    return 0
+
+
+def decode_fields(list records, key_of, value_of):
+    """Replaces keys and values of records as `decode_placed` has made them; see its twin."""
+    if key_of is not None:
+        make_fields(records, PLACED_KEY, key_of)
+    if value_of is not None:
+        make_fields(records, PLACED_KEY + 1, value_of)
+
+
 def check_records(buffer, Py_ssize_t position, max_decompressed_bytes, bint is_checked=True):
     """Walks the records of one batch without keeping them; returns their count."""
     cdef Source source = Source(buffer, is_checked)

@@ -42,6 +42,7 @@ from replog.records.model import (
     KEYLESS_TOLD_MAX,
     LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
+    PLACED_FIELDS_COUNT,
     RECORD_BYTES_MIN,
     Buffer,
     Codec,
@@ -65,6 +66,7 @@ __all__ = [
     "check_records",
     "decode_batch",
     "decode_columns",
+    "decode_fields",
     "decode_placed",
     "decode_records",
     "extend_rows",
@@ -289,6 +291,20 @@ def decode_placed(
         for offset, timestamp, key, value, headers in reversed(decode_batch(buffer, position, max_decompressed_bytes))
         if offset >= start_offset
     ]
+
+
+def decode_fields(
+    records: list[Any], key_of: Callable[[bytes], Any] | None, value_of: Callable[[bytes], Any] | None
+) -> None:
+    """Replaces keys and values of records as `decode_placed` has made them."""
+    for index, record in enumerate(records):
+        make: Callable[..., Any] = type(record)
+        if not issubclass(type(record), tuple) or len(record) != PLACED_FIELDS_COUNT:
+            raise TypeError(f"{type(record).__name__} is no record as decode_placed makes them")
+        *place, key, value, headers = record
+        key = key if key is None or key_of is None else key_of(key)
+        value = value if value is None or value_of is None else value_of(value)
+        records[index] = make(*place, key, value, headers)
 
 
 def _checked_header(buffer: Buffer, position: int, *, is_checked: bool) -> BatchHeader:

@@ -7,7 +7,7 @@ batch is believed before it is compared with the bytes that are there, and decom
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from replog.errors import InvalidRecordError
@@ -33,6 +33,7 @@ from replog.records.model import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    PLACED_FIELDS_COUNT,
     RECORD_HEADER_OVERHEAD_BYTES_MAX,
     Buffer,
     Codec,
@@ -50,7 +51,6 @@ RecordInput: TypeAlias = tuple[int, bytes | None, bytes | None, Sequence[Header]
 T = TypeVar("T", bound=tuple[Any, ...])
 
 OFFSET_END = 2**63 - 1
-PLACED_FIELDS_COUNT = 8
 PLACE_FIELDS_COUNT = 3
 BATCH_BYTES_MAX = 2**31 - 1
 Appender = _codec.Appender
@@ -212,6 +212,23 @@ def decode_placed(
             f"{kind.__name__} is no NamedTuple of {PLACED_FIELDS_COUNT} fields, or {place} has not {PLACE_FIELDS_COUNT}"
         )
     return _codec.decode_placed(buffer, position, start_offset, kind, place, max_decompressed_bytes)
+
+
+def decode_fields(
+    records: list[Any], key_of: Callable[[bytes], Any] | None, value_of: Callable[[bytes], Any] | None
+) -> None:
+    """Puts what is made of keys and values in their places, in records that `decode_placed` has just made; None stays.
+
+    Why in their places: a second record for each would cost more than a small value does to decode.
+
+    Args:
+        records: The records, which nobody else may have yet.
+        key_of, value_of: The functions that make something of bytes; None: they stay bytes.
+
+    Raises what these functions raise, and TypeError for what is no such record.  Some records are changed then and others are not:
+    decode them anew.
+    """
+    _codec.decode_fields(records, key_of, value_of)
 
 
 def _holds_placed_records(kind: type) -> bool:

@@ -40,6 +40,9 @@ DECOMPRESSED_CALL_BYTES_MAX = 1024 * 1024 * 1024
 KEYLESS_TOLD_MAX = 1_000
 """How many records without a key are named: an answer is not to be larger than what was asked."""
 
+PLACED_FIELDS_COUNT = 8
+"""Of a record with its place: topic, partition, offset, timestamp, timestamp type, key, value, headers."""
+
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1

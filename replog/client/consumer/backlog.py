@@ -15,7 +15,7 @@ from msgspec import Struct
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.typed_records import RecordDecoder, Typed
 from replog.client.types import ConsumerRecord, FetchedBatches
-from replog.errors import RecordDecodeError, ReplogError
+from replog.errors import RecordDecodeError, ReplogError, RetriableError
 from replog.records import BatchHeader, check_crc, decode_placed
 
 
@@ -113,12 +113,15 @@ class Backlog:
         header = chunk.headers[chunk.decoded_count]
         undecodable: RecordDecodeError | None = None
         try:
-            records: list[Typed] = _decode(chunk, header)
+            if self._decoder is None:
+                records: list[Typed] = _decode(chunk, header)
+            else:
+                records, undecodable = self._decoder.decode_all(lambda: _decode(chunk, header))
+        except RetriableError:
+            raise
         except ReplogError as error:
             self._stop_at(chunk, header.base_offset, error)
             return header.size_bytes
-        if self._decoder is not None:
-            records, undecodable = self._decoder.decode_all(records)
         end_offset = header.next_offset if undecodable is None else undecodable.record.offset
         chunk.decoded_count += 1
         if chunk.decoded_count == len(chunk.headers):

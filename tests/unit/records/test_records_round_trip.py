@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import sys
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -88,6 +89,49 @@ def test_what_goes_in_comes_out(implementation: Any, rows: list[Any], options: d
         assert getattr(header, name) == options[name]
     assert header.max_timestamp == max(row[0] for row in rows)
     assert header.base_timestamp == rows[0][0]
+
+
+@pytest.mark.parametrize("which", ["key", "value", "both", "none"])
+def test_what_is_made_of_keys_and_values_stands_in_their_places(implementation: Any, which: str) -> None:
+    """Each of them once: nothing is kept beside the records, and nothing is freed that they have."""
+    rows = [(9, b"k%d" % n if n % 3 else None, b"v%d" % n if n % 2 else None, ()) for n in range(50)]
+    records = r.decode_placed(r.encode_batch(rows), 0, 0, Placed, ("t", 0, r.TimestampType.CREATE_TIME))
+    raw = [(record.key, record.value) for record in records]
+    made: list[list[bytes]] = []
+
+    def make(data: bytes) -> list[bytes]:
+        made.append([data])
+        return made[-1]
+
+    r.decode_fields(records, make if which in {"key", "both"} else None, make if which in {"value", "both"} else None)
+    expected = [
+        (
+            [key] if key is not None and which in {"key", "both"} else key,
+            [value] if value is not None and which in {"value", "both"} else value,
+        )
+        for key, value in raw
+    ]
+    assert [(record.key, record.value) for record in records] == expected
+    assert {type(record) for record in records} == {Placed}
+    assert all(sys.getrefcount(each) == 4 for each in made)  # `made`, its record, the loop, the call
+    del records
+    assert all(sys.getrefcount(each) == 3 for each in made)
+    assert all(sys.getrefcount(each[0]) == 4 for each in made)  # `raw`, `expected`, what was made of it, the call
+
+
+def test_an_error_of_what_makes_values_comes_through(implementation: Any) -> None:
+    rows = [(9, None, b"%d" % n, ()) for n in range(5)]
+    records = r.decode_placed(r.encode_batch(rows), 0, 0, Placed, ("t", 0, r.TimestampType.CREATE_TIME))
+    with pytest.raises(ZeroDivisionError):
+        r.decode_fields(records, None, lambda data: 1 // int(data))
+    assert [record.value for record in records] == [0, 0, 0, 1, b"0"]  # the last first
+
+
+@pytest.mark.parametrize("wrong", [None, [1] * 8, r.Record(0, 0, b"k", b"v", ())])
+def test_values_are_made_in_records_with_their_places_only(implementation: Any, wrong: Any) -> None:
+    """The compiled codec would write beyond its end."""
+    with pytest.raises(TypeError, match="is no record as decode_placed makes them"):
+        r.decode_fields([wrong], None, len)
 
 
 def test_records_are_real_records(implementation: Any) -> None:
