@@ -86,13 +86,15 @@ class Caller:
     Attributes:
         address: The address of the client; "" where it is not known.
         closed: The future that is done when the connection has ended; None: it has no end.
+        in_order: The lock of a request that is taken up in several turns of the loop, and must not be overtaken meanwhile.
     """
 
-    __slots__ = ("address", "closed")
+    __slots__ = ("address", "closed", "in_order")
 
     def __init__(self, address: str = "", closed: asyncio.Future[None] | None = None) -> None:
         self.address = address
         self.closed = closed
+        self.in_order = asyncio.Lock()
 
 
 NOBODY: Final = Caller()

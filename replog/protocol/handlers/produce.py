@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterator
+from typing import TypeAlias
 
 from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, text
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, text
 from replog.protocol.handlers.partitions import endpoints, told_code
 from replog.records import Codec
 from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
@@ -52,10 +54,30 @@ class _Batch(Struct, frozen=True):
     records: memoryview | bytes
 
 
+_Opened: TypeAlias = tuple[ProduceResponse, list[_Batch]]
+
+
 async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> ProduceResponse:
     """Appends the batches, and answers as `acks` asks."""
-    check_partitions(sum(len(topic.partition_data) for topic in request.topic_data))
-    response, batches = _opened(node.image, request, call.version)
+    check_partitions(count := sum(len(topic.partition_data) for topic in request.topic_data))
+    opening = _opening(node.image, request, call.version)
+    large: asyncio.Task[ProduceResponse] | None = None
+    async with call.caller.in_order:
+        if count > AT_ONCE_MAX:
+            opened = next(opening)
+            for each in opening:
+                opened = each
+                await asyncio.sleep(0)
+            large = asyncio.create_task(_produced(node, request, call, opened))
+            await asyncio.sleep(0)  # it has begun, and none behind it overtakes it
+    if large is not None:
+        return await large
+    *_, opened = opening
+    return await _produced(node, request, call, opened)
+
+
+async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened: _Opened) -> ProduceResponse:
+    response, batches = opened
     if request.acks not in (0, 1, ACKS_ALL):
         _refuse_all(response, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, and may be 0, 1 or -1 (all)")
         return response
@@ -81,7 +103,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
 
 def refuse_produce(request: ProduceRequest, failure: Failure) -> ProduceResponse:
     """Returns the answer to a request that failed as a whole."""
-    response, _ = _opened(MetadataImage(), request, 0)
+    *_, (response, _) = _opening(MetadataImage(), request, 0)
     _refuse_all(response, failure.code, failure.message)
     return response
 
@@ -91,8 +113,10 @@ def has_failed(response: ProduceResponse) -> bool:
     return any(partition.error_code for partition in _partitions(response))
 
 
-def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tuple[ProduceResponse, list[_Batch]]:
-    """Returns the answer with the batches that are refused at once, and the batches that the node decides."""
+def _opening(image: MetadataImage, request: ProduceRequest, version: int) -> Iterator[_Opened]:
+    """Yields the answer with the batches that are refused at once, and those that the node decides: after each thousand
+    partitions as far as it is, and at the end whole."""
+    count = 0
     response, batches = ProduceResponse(), []
     seen: set[tuple[object, int]] = set()
     for topic in request.topic_data:
@@ -118,7 +142,10 @@ def _opened(image: MetadataImage, request: ProduceRequest, version: int) -> tupl
                 node_partition = ProducePartition(image_topic.topic_id, partition.index)
                 batches.append(_Batch(answer, node_partition, partition.records or b""))
             seen.add(key)
-    return response, batches
+            count += 1
+            if count % AT_ONCE_MAX == 0:
+                yield response, batches
+    yield response, batches
 
 
 def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[ErrorCode, str] | None:

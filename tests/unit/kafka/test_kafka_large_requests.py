@@ -76,13 +76,13 @@ async def test_a_produce_of_too_many_batches_is_told_so_for_each() -> None:
 
 async def test_a_large_produce_that_is_refused_is_answered_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[int] = []
-    opened = produce_handler._opened
+    opened = produce_handler._opening
 
     def noted(*asked: Any) -> Any:
         threads.append(threading.get_ident())
         return opened(*asked)
 
-    monkeypatch.setattr(produce_handler, "_opened", noted)
+    monkeypatch.setattr(produce_handler, "_opening", noted)
     await ask(produce(MAX_PARTITIONS + 1), 9, ProduceResponse)
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+from uuid import UUID
+
 import pytest
 from kafka_node_kit import batch, serving
 
 from replog.errors import ErrorCode
+from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol.handlers.node import Call
 from replog.protocol.handlers.produce import produce
 from replog.records import encode_batch
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
 from replog.rpc.messages import ProduceResult
+from replog.tcp.connection import Caller
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
@@ -63,3 +69,30 @@ async def test_a_producer_hears_which_records_a_compacted_topic_does_not_take(ve
         (told,) = response.responses[0].partition_responses
         assert told.error_code == ErrorCode.INVALID_RECORD
         assert [one.batch_index for one in told.record_errors] == ([1, 3] if version >= 8 else [])
+
+
+async def test_a_large_produce_is_taken_up_in_turns_of_the_loop_and_not_overtaken() -> None:
+    """Goal: ten thousand partitions of one client hold nobody up, and the batches of a producer stay in order."""
+    turns, order = 0, list[tuple[int, int]]()
+
+    class Node:
+        node_id, image = 1, MetadataImage(topics_by_name={"t": TopicImage("t", UUID(int=1), {})})
+
+        async def produce(self, request: NodeRequest, _caller: object) -> NodeResponse:
+            order.append((len(request.batches), turns))
+            return NodeResponse(
+                0, tuple(ProduceResult(each.topic_id, each.partition_id, ErrorCode.NONE) for each in request.partitions)
+            )
+
+    def asked(count: int) -> ProduceRequest:
+        data = [ProduceRequest.PartitionProduceData(number, batch()) for number in range(count)]
+        return ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
+
+    call: Any = Call(9, "c", None, Caller())
+    sent = [asyncio.create_task(produce(Node(), asked(count), call)) for count in (3_500, 1, 1_001, 2)]  # type: ignore[arg-type]
+    while not all(each.done() for each in sent):
+        turns += 1
+        await asyncio.sleep(0)
+    assert [count for count, _ in order] == [3_500, 1, 1_001, 2]
+    assert order[0][1] >= 3
+    assert [len((await each).responses[0].partition_responses) for each in sent] == [3_500, 1, 1_001, 2]
