@@ -90,8 +90,12 @@ async def alter_replica_log_dirs(
     require_few(sum(len(topic.partitions) for wanted in request.dirs for topic in wanted.topics), "partitions")
     directories = {directory.path: directory for directory in await _directories(node)}
     topics: dict[str, list[MovedPartition]] = {}
+    held_in: dict[str, Collection[tuple[str, int]]] = {}
     for wanted in request.dirs:
-        held = _held(directories.get(wanted.path))
+        if wanted.topics and wanted.path not in held_in:
+            directory = directories.get(wanted.path)
+            held_in[wanted.path] = await beside(0 if directory is None else len(directory.replicas), _held, directory)
+        held = held_in.get(wanted.path, ())
         for topic in wanted.topics:
             answers = topics.setdefault(topic.name, [])
             for number in topic.partitions:

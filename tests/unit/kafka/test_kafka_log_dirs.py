@@ -131,3 +131,27 @@ def test_what_fails_as_a_whole_is_told() -> None:
     moved = log_dirs.refuse_alter_replica_log_dirs(AlterReplicaLogDirsRequest([To("/one", [Moved("t", [3])])]), failure)
     (partition,) = moved.results[0].partitions
     assert (moved.results[0].topic_name, partition.partition_index, partition.error_code) == ("t", 3, failure.code)
+
+
+async def test_a_directory_that_is_named_again_and_again_is_looked_through_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a small request does not hold the loop for seconds, where a directory has thousands of replicas."""
+    looked: list[str] = []
+    held = log_dirs._held
+
+    def noted(directory: LogDir) -> object:
+        looked.append(directory.path)
+        return held(directory)
+
+    async with serving(log_dirs=DISKS) as it:
+        await it.create("t")
+        monkeypatch.setattr(log_dirs, "_held", noted)
+        await it.ask(
+            AlterReplicaLogDirsRequest(
+                [To("/one", [Moved("u", [0])]), *[To("/one", [])] * 50, To("/one", [Moved("u", [1])])]
+            ),
+            2,
+            AlterReplicaLogDirsResponse,
+        )
+    assert looked == ["/one"]
