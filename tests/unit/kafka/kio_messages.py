@@ -13,6 +13,7 @@ import types
 import typing
 from datetime import UTC, datetime, timedelta
 from enum import IntEnum
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -54,6 +55,7 @@ def read(cls: Any, data: bytes) -> Any:
     return message
 
 
+@cache
 def messages(cls: Any) -> st.SearchStrategy[Any]:
     """Any message of a class of kio."""
     hints = typing.get_type_hints(cls)
@@ -96,7 +98,7 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
     if theirs is None:  # a tagged struct of defaults
         return found
     names = {each.name for each in dataclasses.fields(theirs)}
-    for each in fields(ours):
+    for each in _fields(type(ours)):
         value = getattr(ours, each.name)
         name = next((name for name in (each.name, each.name.removesuffix("_ms")) if name in names), None)
         if name is None:  # the version has no such field
@@ -106,6 +108,9 @@ def differences(ours: Any, theirs: Any, path: str = "") -> list[str]:
         names.discard(name)
         found += _difference(value, getattr(theirs, name), f"{path}.{each.name}")
     return found + [f"{path}.{name} is missing" for name in sorted(names)]
+
+
+_fields = cache(fields)  # it evaluates the annotations anew each time
 
 
 def _difference(ours: Any, theirs: Any, path: str) -> list[str]:
