@@ -254,6 +254,8 @@ def encoded_bytes_max(record: MetadataRecord) -> int:
 
 
 def _bytes_of(value: object) -> int:
+    if type(value) is int:  # most values are numbers
+        return _NUMBER_BYTES
     if isinstance(value, str):
         return _NUMBER_BYTES + (len(value) if value.isascii() else _UTF8_BYTES_MAX * len(value))
     if isinstance(value, UUID):

@@ -160,12 +160,12 @@ class Managers:
         """Refuses here what the quorum would refuse once it had been replayed."""
         config = self._config
         if self._offsets.bytes_max(records) > config.max_bytes_per_record:  # else none of them is
-            largest = max(records, key=encoded_bytes_max)
-            if (size_bytes := encoded_bytes_max(largest)) > config.max_bytes_per_record:
-                raise InvalidRequestError(
-                    f"a {type(largest).__name__} of up to {size_bytes} bytes, {config.max_bytes_per_record} may be; "
-                    "shorten names and lists"
-                )
+            for record in records:
+                if (size_bytes := encoded_bytes_max(record)) > config.max_bytes_per_record:
+                    raise InvalidRequestError(
+                        f"a {type(record).__name__} of up to {size_bytes} bytes, {config.max_bytes_per_record} may be; "
+                        "shorten names and lists"
+                    )
         if len(records) > config.max_records_per_change:
             raise InvalidRequestError(
                 f"the request changes {len(records)} records, at most {config.max_records_per_change} may be"

@@ -187,6 +187,21 @@ def test_each_record_of_a_request_is_measured_once(quorum: Quorum, monkeypatch: 
     assert [type(record) for record in measured] == [TopicRecord, *[PartitionRecord] * 4]
 
 
+def test_a_record_that_is_too_large_is_measured_no_fourth_time(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 100,000 parts takes a tenth of a second, in which the controller does nothing else."""
+    measured: list[MetadataRecord] = []
+
+    def measure(record: MetadataRecord) -> int:
+        measured.append(record)
+        return encoded_bytes_max(record)
+
+    monkeypatch.setattr(table, "encoded_bytes_max", measure)
+    monkeypatch.setattr(offset_control, "encoded_bytes_max", measure)
+    with pytest.raises(InvalidRequestError, match="RegisterBrokerRecord of up to"):
+        quorum.ask(quorum.register_request(4, rack="r" * 2_000))
+    assert len(measured) == 3  # for its offset, with the others of the request, alone
+
+
 def test_a_broker_id_of_thousands_of_digits_is_none(quorum: Quorum) -> None:
     response = quorum.ask(AlterConfigs((AlterConfigsResource(ResourceType.BROKER, "9" * 5_000, ()),)))
     assert isinstance(response, AlterConfigsResponse)
