@@ -22,6 +22,7 @@ from replog_chaos.clock_faults import clocks_of
 from replog_chaos.clocks import DAY_NS, HOUR_NS, clocks_are_missing
 from replog_chaos.fault import Scene, Target
 from replog_chaos.scenes import prepared
+from tests.quiet import quiet_for
 
 pytestmark = pytest.mark.cluster
 
@@ -62,15 +63,9 @@ async def elections(cluster: Cluster) -> tuple[int, int]:
     return (await cluster.partitions(TOPIC))[0].leader_epoch, quorum.leader_epoch
 
 
-async def a_session_passes(cluster: Cluster) -> None:
+async def a_session_passes() -> None:
     """And half of one more: what counts sessions, heartbeats or leases in wall time has failed by then."""
-    ends_s = time.monotonic() + 1.5 * SESSION_MS / 1000
-
-    async def passed() -> bool:
-        await cluster.partitions(TOPIC)
-        return time.monotonic() > ends_s
-
-    await until(passed, "a session passes")
+    await quiet_for(1.5 * SESSION_MS / 1000)
 
 
 async def all_records(cluster: Cluster) -> list[ConsumerRecord]:
@@ -98,7 +93,7 @@ async def test_a_jump_elects_nobody_and_deletes_nothing(tmp_path: Path) -> None:
             for offset in (offset_ns, 0):
                 clocks_of(target).jump(leader, offset)
                 await load.more_acknowledged(100)
-                await a_session_passes(cluster)
+                await a_session_passes()
                 await load.more_acknowledged(100)
                 assert await elections(cluster) == before
         await check_healed(cluster, TOPIC, history)
@@ -130,7 +125,7 @@ async def test_age_is_counted_from_the_clock_of_the_node_that_deletes(tmp_path: 
             await (await producer.send(TOPIC, b"today"))
             clocks.jump(leader, HOUR_NS)
             await (await producer.send(TOPIC, b"an hour later"))
-            await a_session_passes(cluster)
+            await quiet_for(1)  # ten checks of retention
             assert [record.value for record in await all_records(cluster)] == [b"today", b"an hour later"]
             clocks.jump(leader, 2 * HOUR_NS)
             await until(lambda: starts_at(cluster, 1), "what is two hours old is deleted")
