@@ -26,9 +26,10 @@ QUICK: Mapping[str, ConfigValue] = {
     "controller.quorum.request.timeout.ms": 1_000,
     "offsets.topic.num.partitions": 4,
     "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.heartbeat.interval.ms": 300,
     "log.retention.ms": -1,
 }
-"""Failures are noticed within two seconds, groups begin at once, and records of 1970 stay."""
+"""Failures are noticed within two seconds, groups begin at once, members hear of news soon, and records of 1970 stay."""
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -24,7 +24,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
         tmp_path_factory.mktemp("mixed-groups") / "cluster",
         group_consumer_session_timeout_ms=1_500,
         group_min_session_timeout_ms=1_000,
-        group_consumer_heartbeat_interval_ms=300,
     ) as found:
         yield found
 
