@@ -1,4 +1,4 @@
-"""Connecting over TCP, for clients and for nodes."""
+"""Connecting over TCP, and writing, for clients and for nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from replog.host.forks import close_at_fork
 from replog.tcp.port import keep_alive, to_resolve
@@ -16,6 +16,9 @@ Connect: TypeAlias = Callable[
     [Callable[[], asyncio.BaseProtocol], str, int], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]
 ]
 """Connects a protocol that it makes to a host and a port, as the event loop's `create_connection`; raises OSError."""
+
+JOINED_BYTES_MAX: Final = 64 << 10
+"""Messages up to this size are written at once: a copy costs less than a system call."""
 
 
 async def create_connection(
@@ -75,3 +78,30 @@ def cause_of(error: OSError) -> str:
     if isinstance(error, socket.gaierror) or error.errno is None:
         return error.strerror or str(error)
     return os.strerror(error.errno)
+
+
+def write_pieces(
+    transport: asyncio.Transport, front: bytes, size: int, pieces: Sequence[bytes | bytearray | memoryview]
+) -> None:
+    """Writes a message in as few pieces as pay, none of the larger ones copied.
+
+    Args:
+        transport: The transport.
+        front: What stands in front of the message.
+        size: The bytes of all pieces together.
+        pieces: The message.
+    """
+    if size <= JOINED_BYTES_MAX:
+        transport.write(b"".join((front, *pieces)))
+        return
+    small: list[bytes | bytearray | memoryview] = [front]
+    for piece in pieces:
+        if len(piece) <= JOINED_BYTES_MAX:
+            small.append(piece)
+            continue
+        if small:
+            transport.write(b"".join(small))
+            small = []
+        transport.write(piece)
+    if small:
+        transport.write(b"".join(small))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -17,7 +17,7 @@ from replog.errors import ErrorCode, MalformedFrameError, ReplogError, Unsupport
 from replog.errors.from_code import error_from_number
 from replog.protocol.private import PrivateRequest
 from replog.rpc.transport import ConnectionLostError
-from replog.tcp.dialing import Connect, cause_of
+from replog.tcp.dialing import Connect, cause_of, write_pieces
 from replog.tcp.frames import FrameReader, SpareBuffers
 from replog.waiting.looks import timeout_in_looks
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -35,9 +35,6 @@ ELEMENTS_MAX: Final = 2**24
 
 WRITTEN_BYTES_MAX: Final = 256 << 10
 """Bytes that wait to be written before whoever sends waits."""
-
-JOINED_BYTES_MAX: Final = 64 << 10
-"""Messages up to this size are written at once: a copy costs less than a system call."""
 
 VERSIONS_VERSION: Final = 3
 """Of ApiVersions; every broker since Kafka 2.4 has it."""
@@ -216,7 +213,7 @@ class Link(asyncio.BufferedProtocol):
             self._waiting.append(_Waiting(self._correlation_id, has_tags, answered))
         else:
             answered.set_result(memoryview(b""))
-        _write(transport, size, pieces)
+        write_pieces(transport, _size.pack(size), size, pieces)
         return answered
 
     async def drain(self) -> None:
@@ -365,21 +362,3 @@ def _abort(link: Link | None) -> None:
 def _name(request: RequestMessage | type[RequestMessage] | PrivateRequest) -> str:
     named = request if isinstance(request, type | PrivateRequest) else type(request)
     return named.__name__.removesuffix("Request")
-
-
-def _write(transport: asyncio.Transport, size: int, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-    front = _size.pack(size)
-    if size <= JOINED_BYTES_MAX:
-        transport.write(b"".join((front, *pieces)))
-        return
-    small: list[bytes | bytearray | memoryview] = [front]
-    for piece in pieces:
-        if len(piece) <= JOINED_BYTES_MAX:
-            small.append(piece)
-            continue
-        if small:
-            transport.write(b"".join(small))
-            small = []
-        transport.write(piece)
-    if small:
-        transport.write(b"".join(small))

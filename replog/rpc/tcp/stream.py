@@ -15,6 +15,7 @@ from replog.errors import MalformedFrameError, ReplogError, raised_anew
 from replog.rpc.messages import Buffer, Hello
 from replog.rpc.tcp.wire import MAX_MESSAGE_BYTES, Codec, StreamKind, Tag, decode_error, encode_error, head, opening
 from replog.rpc.transport import ConnectionLostError
+from replog.tcp.dialing import write_pieces
 from replog.tcp.frames import SHARED_BYTES, FrameReader, SpareBuffers
 from replog.tcp.transfer_room import TransferRoom
 
@@ -45,9 +46,6 @@ RECEIVED_BYTES_MAX: Final = 1 << 20
 
 WRITTEN_BYTES_MAX: Final = 256 << 10
 """Bytes that wait to be written before sending does."""
-
-JOINED_BYTES_MAX: Final = 64 << 10
-"""Messages up to this size are written at once: a copy costs less than a system call."""
 
 CLOSE_S: Final = 1.0
 """How long the bytes that wait may take to leave when a stream is closed."""
@@ -361,20 +359,7 @@ class TcpStream(asyncio.BufferedProtocol, Generic[Out, In]):
             return
         front = head(tag, size)
         self._written_bytes += len(front) + size
-        if size <= JOINED_BYTES_MAX:
-            transport.write(b"".join((front, *pieces)))
-            return
-        small: list[Buffer] = [front]
-        for piece in pieces:
-            if len(piece) <= JOINED_BYTES_MAX:
-                small.append(piece)
-                continue
-            if small:
-                transport.write(b"".join(small))
-                small = []
-            transport.write(piece)
-        if small:
-            transport.write(b"".join(small))
+        write_pieces(transport, front, size, pieces)
 
     def _admit(self, size: int) -> None:
         """Takes memory for a large frame, at once where there is room for it: reading goes on without a pause."""
