@@ -90,14 +90,8 @@ def retire_directory(fs: FileSystem, directory: str, unique_id: UUID) -> Directo
     Raises:
         StorageError: The disk failed.
     """
-    parent = parent_of(directory)
-    target = f"{parent}/{deleted_dir_name(PurePosixPath(directory).name, unique_id)}"
-    try:
-        fs.rename(directory, target)
-        fs.sync_dir(parent)
-    except OSError as error:
-        raise StorageError(f"{directory} cannot be deleted: {error}. Check the disk") from error
-    return DirectoryDeletionJob(fs, target)
+    name = deleted_dir_name(PurePosixPath(directory).name, unique_id)
+    return DirectoryDeletionJob(fs, _renamed(fs, directory, name, "deleted"))
 
 
 def set_aside_directory(fs: FileSystem, directory: str, unique_id: UUID) -> str:
@@ -111,13 +105,17 @@ def set_aside_directory(fs: FileSystem, directory: str, unique_id: UUID) -> str:
     Raises:
         StorageError: The disk failed.
     """
+    return _renamed(fs, directory, stray_dir_name(PurePosixPath(directory).name, unique_id), "set aside")
+
+
+def _renamed(fs: FileSystem, directory: str, name: str, becomes: str) -> str:
     parent = parent_of(directory)
-    target = f"{parent}/{stray_dir_name(PurePosixPath(directory).name, unique_id)}"
+    target = f"{parent}/{name}"
     try:
         fs.rename(directory, target)
         fs.sync_dir(parent)
     except OSError as error:
-        raise StorageError(f"{directory} cannot be set aside: {error}. Check the disk") from error
+        raise StorageError(f"{directory} cannot be {becomes}: {error}. Check the disk") from error
     return target
 
 
