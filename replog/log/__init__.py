@@ -24,9 +24,9 @@ from replog.log.append_group import AppendInfo, AppendOutcome
 from replog.log.compaction import CompactionJob, CompactionSettings, CompactionStats, Dirtiness, Throttle
 from replog.log.config import Cleanup, LogConfig
 from replog.log.deletion import DirectoryDeletionJob
-from replog.log.directories.create_job import CreateJob, run_together
 from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.log_directory import LogDirectory
+from replog.log.directories.log_manager import CreateJob, run_together
 from replog.log.directories.offset_checkpoints import CheckpointJob
 from replog.log.directories.retirement import RetiredReplica, RetirementJob
 from replog.log.dirty_window import WriteBackJob

@@ -35,11 +35,11 @@ from uuid import UUID
 
 from replog.errors import DiskFullError, InvalidRequestError, ReplogError, StorageError
 from replog.log.config import LogConfig
-from replog.log.directories.create_job import CreateJob
 from replog.log.directories.creation import NewReplica
 from replog.log.directories.directory_state import METADATA_TOPIC
 from replog.log.directories.group import DirectoryGroup
 from replog.log.directories.homes import ReplicaHomes
+from replog.log.directories.loaded_replica import LoadedReplica
 from replog.log.directories.log_directory import LogDirectory
 from replog.log.directories.move import FinishedMoves, FolderCopy, finish_moves
 from replog.log.directories.opening import Loader, lock_usable
@@ -51,6 +51,38 @@ from replog.log.file_names import future_dir_name, partition_dir_name
 from replog.log.log import Log
 from replog.log.recovery.progress import RecoveryProgress
 from replog_checkpoints import FileSystem, TopicPartition
+
+
+class CreateJob:
+    """The creation of one replica; see `LogManager.prepare_create`.  Run once, in any thread.
+
+    Attributes:
+        home: The log directory that the replica is made in.
+        replica: The replica that is to be made.
+        result: The replica that was made; None: the job has not run, or failed.
+        error: The error with which it failed; None: it did not.
+    """
+
+    def __init__(self, home: LogDirectory, replica: NewReplica, now_ms: int) -> None:
+        self.home = home
+        self.replica = replica
+        self.now_ms = now_ms
+        self.result: LoadedReplica | None = None
+        self.error: ReplogError | None = None
+
+    def run(self) -> None:
+        """Makes the replica; an error is kept for the owner."""
+        run_together([self])
+
+
+def run_together(jobs: Sequence[CreateJob]) -> None:
+    """Runs all jobs, those of one directory in one go, which costs far less than one by one."""
+    for home in dict.fromkeys(job.home for job in jobs):
+        here = [job for job in jobs if job.home is home]
+        for job, made in zip(here, home.create([job.replica for job in here], here[0].now_ms), strict=True):
+            job.error = made.error
+            job.result = None if made.error is not None else made
+
 
 RECOVERY_THREADS: Final = 2
 """Kafka's default of num.recovery.threads.per.data.dir."""
