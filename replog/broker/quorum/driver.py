@@ -313,8 +313,8 @@ class QuorumDriver:
 
     async def _run(self) -> None:
         try:
-            if self._names_others is not None:
-                await self._in_thread(partial(self._state_file.note_others, names_others=self._names_others))
+            if self._names_others not in {None, self._state_file.names_others}:
+                await self._in_thread(partial(self._state_file.note_others, names_others=bool(self._names_others)))
             await self._perform_all(self._core.start(self._clock.now_ms()))
             while True:
                 await self._wait()

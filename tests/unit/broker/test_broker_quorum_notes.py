@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from node_kit import node
 
 from replog.broker.quorum.state_file import QuorumStateFile
 from replog.broker.quorum.storage import QuorumStorage
 from replog.testing import SimulatedFileSystem
+from replog_checkpoints import read_quorum_state, write_quorum_state
 from replog_quorum.messages import AppendVoters
 
 
@@ -49,8 +51,13 @@ async def test_a_node_that_starts_notes_in_a_thread_what_its_log_names(monkeypat
 
     monkeypatch.setattr(QuorumStateFile, "note_others", noting)
     fs = SimulatedFileSystem()
-    for _ in range(2):
-        async with node(fs):
-            pass
+    async with node(fs):
+        pass
+    path = "/data/__cluster_metadata-0/quorum-state"
+    state = read_quorum_state(fs, path)
+    assert state is not None
+    write_quorum_state(fs, path, replace(state, names_others=True))
+    async with node(fs):
+        pass
     assert threads
     assert threading.main_thread() not in threads
