@@ -9,7 +9,7 @@ import pytest
 from classic_kit import beat, joining, leaving, pass_time, syncing
 from consumer_bytes import wanting
 from group_record_kit import unhurried
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from mixed_kit import CONFIG, SESSION_MS, T, consuming
 from msgspec.structs import replace
@@ -84,9 +84,10 @@ class Client:
             self.hear(answer.response)
 
     def pass_time(self, now_ms: int) -> None:
-        """Stops to read when it may have been put out."""
+        """Stops to read when it may have been put out; what it asks meanwhile says that it reads, so it asks anew."""
         if self.reads and now_ms - self.heard_ms >= SESSION_MS:
             self.stop()
+            self.request_id = 0
 
     def next_request(self) -> Any:
         raise NotImplementedError
@@ -351,6 +352,7 @@ def act(world: World, action: str, name: str) -> None:
 
 @settings(unhurried, max_examples=100)
 @given(st.booleans(), ACTIONS)
+@example(cooperates=True, actions=[("speak", "s"), ("wait", "a"), ("lost", "a")])  # `s` stops while its join waits
 def test_nobody_reads_what_another_one_reads_whatever_they_speak(
     cooperates: bool, actions: list[tuple[str, str]]
 ) -> None:
