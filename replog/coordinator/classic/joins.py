@@ -10,7 +10,12 @@ from replog.coordinator.classic.group import ClassicGroup, ClassicMember, GroupS
 from replog.coordinator.classic.groups import ClassicGroups
 from replog.coordinator.classic.rebalances import Rebalances
 from replog.coordinator.classic.requests import NO_MEMBER_ID, JoinGroup, Protocol
-from replog.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from replog.coordinator.classic.subscription import (
+    CONSUMER_PROTOCOL_TYPE,
+    assigned_partitions,
+    read_subscription,
+    subscribed_topics,
+)
 from replog.coordinator.classic.turn import ClassicSessionTimer, Turn
 from replog.coordinator.config import ClassicConfig
 from replog.coordinator.runtime.machine import Timers
@@ -191,7 +196,7 @@ class Joins:
     ) -> None:
         """Gives the place of a static member to the one that has come back, or that uses the same instance id.
 
-        In a stable group it goes on with what it had, unless it now supports or reads something else.
+        In a stable group it goes on with what it had, unless it now supports or reads something else, or had to join again.
         """
         error = FencedInstanceIdError(
             f"instance {request.instance_id!r} is member {member_id!r} now: it has joined again"
@@ -253,10 +258,15 @@ def _new_id(request: JoinGroup, random_part: UUID) -> str:
 def _is_as_before(group: ClassicGroup, member: ClassicMember, before: bytes) -> bool:
     """Whether the assignment goes on to fit: the group would agree on the same protocol, and a consumer reads the same topics.
 
-    What a consumer has owned is in the bytes, too, and is no change.
+    What a consumer has owned is in the bytes, too, and is no change.  But one that had to give back some of that was to join again,
+    for others to get it; whoever comes in its place does not know of it.
     """
     protocol = group.chosen_protocol()
     if protocol is None or protocol != group.protocol:
         return False
-    is_consumer = group.protocol_type == CONSUMER_PROTOCOL_TYPE
-    return not is_consumer or subscribed_topics(before) == subscribed_topics(member.metadata(protocol))
+    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        return True
+    told = read_subscription(before)
+    if told is not None and not set(told.owned) <= set(assigned_partitions(member.assignment)):
+        return False
+    return subscribed_topics(before) == subscribed_topics(member.metadata(protocol))

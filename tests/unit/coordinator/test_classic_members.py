@@ -24,6 +24,7 @@ from classic_kit import (
     syncing,
     written,
 )
+from mixed_kit import classics, coming
 from msgspec.structs import replace
 from shard_kit import Host
 
@@ -100,6 +101,15 @@ def test_a_static_member_that_wants_something_else_begins_a_rebalance(
     settle(host, told)
     back = host.ask(joining(instance_id="i", protocols=changed))
     assert back.generation == 2
+
+
+@pytest.mark.parametrize(("owned", "generation"), [((3,), 1), ((0, 3), 2)])
+def test_a_static_member_in_the_place_of_one_that_was_to_join_again_begins_a_rebalance(
+    host: Host, owned: tuple[int, ...], generation: int
+) -> None:
+    """Goal: what the former one gave back, for others to get in the next generation, is not left to nobody."""
+    classics(host, (3,), owned=owned, instance_id="i")
+    assert host.ask(coming(instance_id="i")).generation == generation
 
 
 def test_a_static_member_of_another_kind_is_not_looked_into(host: Host) -> None:
