@@ -12,7 +12,9 @@ G4    a member begins where the log says that the group has committed, and no lo
 G5    a committed offset never goes back, and is not forgotten while the group has members; but Kafka's protocol does not number
       commits: one over a connection that its member gave up may come behind a later one of the same generation
 G6    an offset is committed when all below it has been handled, and not before
-G7    who is a member and has lost a partition to another one does not read it any more
+G7    who is a member and has lost a partition to another one does not read it any more, and whoever has heard that it has to give
+      up what it has is handed out nothing more; but a static member of the classic protocol that has not joined a generation in
+      time counts as put out: see `_late_static`
 G8    from where it begins, a member handles every record, each once, in order
 G9    nobody is put out who was heard within its session
 G10   when the faults are over, every partition has an owner and all records are handled and committed, within bounded time;
@@ -44,6 +46,8 @@ class Seat:
     Attributes:
         reads: where it is in the partitions that it has in hand.
         heard_at: when a heartbeat was answered last.
+        epoch: the member epoch, or generation, in which it was told last what it has.
+        has_heard: it has heard that it has to give up what it reads.
         is_leaving: it has begun to leave.
     """
 
@@ -52,6 +56,9 @@ class Seat:
     member_id: str = ""
     reads: dict[int, int] = field(default_factory=dict)
     heard_at: float = -1e9
+    epoch: int = -1
+    has_heard: bool = False
+    is_static: bool = False
     is_leaving: bool = False
     is_dead: bool = False
     rebalance_s: float = 1e9
@@ -124,7 +131,29 @@ class GroupChecks(LogListener):
         counted = Counter(number for place in members.values() for number in place.assigned)
         if counted and max(counted.values()) > 1:
             self._report(f"G1 {group_id}: generation {generation} gives a partition to two members: {told}")
-        self._check_hands(group_id, {name: place.assigned for name, place in members.items()}, members)
+        given = {name: place.assigned for name, place in members.items()}
+        self._check_hands(group_id, given, members.keys() - self._late_static(group_id, generation))
+
+    def _late_static(self, group_id: str, generation: int) -> set[str]:
+        """Static members that a generation may have begun without.
+
+        When the rebalance timeout is over, Kafka's coordinator puts out the members that have not joined, but for static ones: such a
+        one is in the generation by its name alone, and others may get what it has in hand.  Its application has been at work on that
+        for longer than max.poll.interval.ms, or it has not heard of the rebalance.  It is as one that was put out: it may work on
+        what it has, and not commit it (G2).  It is handed out nothing more as soon as it has heard (`handed_out`), and has let go of
+        everything when it joins (`joins`).
+
+        Until the rebalance began its heartbeats were answered, so that the last answer is older than the timeout.
+        """
+        now_s = self._now() + ROUNDED_S
+        return {
+            seat.member_id
+            for seat in self.seats
+            if seat.group_id == group_id
+            and seat.is_static
+            and seat.epoch < generation
+            and (not self._session_s or now_s - seat.heard_at >= seat.rebalance_s)
+        }
 
     def _check_hands(self, group_id: str, given: Mapping[str, Partitions], members: Collection[str]) -> None:
         for seat in self.seats:
@@ -190,7 +219,7 @@ class GroupChecks(LogListener):
 
     def told(self, seat: Seat, epoch: int, assigned: Partitions | None, sent_at: float) -> None:
         """What was asked at `sent_at` is answered: the member is in this epoch, and may read these; None: as before."""
-        seat.heard_at = sent_at
+        seat.heard_at, seat.epoch = sent_at, epoch
         said = self.log.group(seat.group_id).said.get(seat.member_id, set())
         if not any(epoch == each and assigned in (None, those) for each, those in said):
             self._report(f"G3 {seat.name} is told epoch {epoch} with {_shown(assigned)}, and the log does not have it")
@@ -208,6 +237,18 @@ class GroupChecks(LogListener):
             self._seen["commit acknowledged"] += 1
 
     # ---- what members do -------------------------------------------------------------------------------------------------
+
+    def joins(self, seat: Seat) -> None:
+        """A member that gives back everything first, by the eager protocol, asks for the next generation."""
+        if seat.reads:
+            self._report(f"G7 {seat.name} joins the next generation, and reads {sorted(seat.reads)}")
+
+    def handed_out(self, seat: Seat, partitions: Collection[int]) -> None:
+        """A member's application has got records."""
+        if seat.has_heard and partitions:
+            self._report(
+                f"G7 {seat.name} is handed out records of {sorted(partitions)}, and has heard that it has to give back all"
+            )
 
     def begins(self, seat: Seat, partition: int, position: int) -> None:
         """A member has a partition in hand, and reads from `position` on."""
@@ -257,6 +298,7 @@ class GroupChecks(LogListener):
             if seat.reads.pop(partition, None) is not None:
                 self._note(seat.group_id, f"{seat.name} {how} with partition {partition}")
                 self._lost_by[seat.group_id, partition] = how
+        seat.has_heard = seat.has_heard and bool(seat.reads)
 
     def dies(self, seat: Seat) -> None:
         """Its process has ended without a word."""

@@ -15,19 +15,27 @@ from replog.client.consumer import group_member
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_openings import Openings
-from replog.client.groups.messages import Answered, Ask, Message, Told
+from replog.client.groups.membership import PUT_OUT
+from replog.client.groups.messages import Answered, Ask, Failed, Message, Told
 from replog.client.protocol.connection import _LinkedBroker
 from replog.client.types import TopicPartition
 from replog.coordinator.assignors import partitions_of
 from replog.coordinator.classic.requests import (
     ClassicHeartbeatResponse,
+    JoinGroup,
     JoinGroupResponse,
     LeaveGroup,
     SyncGroupResponse,
 )
 from replog.coordinator.classic.subscription import assigned_partitions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.errors import CommitStaleError, LeaderNotAvailableError, RequestTimedOutError, UnknownTopicOrPartitionError
+from replog.errors import (
+    CommitStaleError,
+    LeaderNotAvailableError,
+    RebalanceInProgressError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
+)
 from replog.testing.simulated_process import SimulatedProcess
 from replog.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.sim.group_checks import Seat
@@ -205,7 +213,7 @@ class ConsumerMember(Member):
     async def serve(self, seat: Seat) -> None:
         rng = self.rng
         is_static = self.simulation.shape.is_static
-        seat.rebalance_s = MAX_POLL_MS / 1000
+        seat.rebalance_s, seat.is_static = MAX_POLL_MS / 1000, is_static
         commits_itself = rng.random() < 0.5
         consumer = Consumer(
             self.cluster.bootstrap_servers,
@@ -242,6 +250,7 @@ class ConsumerMember(Member):
     async def _work(self, seat: Seat, consumer: Consumer, *, commits: bool) -> None:
         """One read, and what comes of it."""
         records = await consumer.poll(self.rng.choice((1, 5, 100)), POLL_MS)
+        self.checks.handed_out(seat, {record.partition for record in records})
         for record in records:
             await self.handle(seat, record)
         if commits and self.rng.random() < 0.5:
@@ -276,9 +285,13 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
         seat, sent_at = simulation.seat_of.get(self), simulation.loop.time()
         if seat is not None:
             seat.is_leaving = isinstance(request, LeaveGroup) or getattr(request, "member_epoch", 0) < 0
+            if isinstance(request, JoinGroup):
+                simulation.groups.joins(seat)
         answer = await _SAY(self, asked)
         if seat is not None and isinstance(answer, Answered):
             take_in(seat, answer.response, getattr(request, "generation", 0), sent_at)
+        if seat is not None and isinstance(answer, Failed):
+            seat.has_heard |= bool(seat.reads) and isinstance(answer.error, (RebalanceInProgressError, *PUT_OUT))
         return answer
 
     def take_in(seat: Seat, response: Told, generation: int, sent_at: float) -> None:

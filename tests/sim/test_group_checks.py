@@ -87,3 +87,34 @@ def test_whoever_begins_where_a_late_commit_left_off_begins_in_the_right_place(i
 def test_an_author_is_read_as_it_was_written() -> None:
     for each in (Author("m n", -1), Author("", 4, 7)):
         assert Author.of(str(each)) == each
+
+
+def test_a_static_member_of_the_classic_protocol_that_has_not_joined_in_time_counts_as_put_out(it: Watched) -> None:
+    seat = it.checks.seats[0]
+    seat.member_id, seat.rebalance_s = "m", 0.0
+    it.group.said["m"] = {(GENERATION, frozenset({0}))}
+    it.checks.told(seat, GENERATION, frozenset({0}), sent_at=0.0)
+    members = {"m": Place(GENERATION + 1, frozenset()), "other": Place(GENERATION + 1, frozenset({0}))}
+    for is_static, rebalance_s, found in ((False, 0.0, ["G7"]), (True, 0.0, []), (True, 1.0, ["G7"])):
+        seat.is_static, seat.rebalance_s = is_static, rebalance_s
+        it.checks._session_s = 1.0
+        it.checks.before_generation("g", it.group, GENERATION + 1, members)
+        assert it.found == found
+        it.found.clear()
+    it.checks.before_generation("g", it.group, GENERATION, members)  # it is told of this one
+    assert it.found == ["G7"]
+
+
+def test_who_has_heard_that_it_has_to_give_up_what_it_reads_gets_no_more_and_joins_without(it: Watched) -> None:
+    seat = it.checks.seats[0]
+    it.checks.handed_out(seat, {0})
+    seat.has_heard = True
+    it.checks.handed_out(seat, ())
+    assert it.found == []
+    it.checks.handed_out(seat, {0})
+    it.checks.joins(seat)
+    assert it.found == ["G7", "G7"]
+    it.checks.ends(seat, [0], "was put out")
+    it.checks.joins(seat)
+    it.checks.handed_out(seat, {0})
+    assert it.found == ["G7", "G7"]
