@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,17 +12,16 @@ from hypothesis import HealthCheck, Phase, given, settings
 from kafka_install import KafkaInstall
 from message_json import differences
 
-from replog.wire import messages as package
+from replog.wire.messages import apis
 from replog.wire.primitives import Reader, Writer
 from tests.unit.kafka import kio_messages as kio
 
 EXAMPLES = 3
-APIS = [module.name for module in pkgutil.iter_modules(package.__path__) if module.name != "headers"]
 
 
 def some_messages() -> Iterator[tuple[str, int, Any]]:
     """Messages of every API and version, with their names in Kafka."""
-    for api in APIS:
+    for api in apis.APIS:
         module = importlib.import_module(f"replog.wire.messages.{api}")
         for side in ("request", "response"):
             name = "".join(map(str.capitalize, api.split("_"))) + side.capitalize()
