@@ -44,6 +44,9 @@ READY_TIMEOUT_S = 60.0
 
 READY_ATTEMPT_MS = 1_000
 
+RUNNING = "running"
+"""What a broker calls itself that the controller has unfenced: `LifecycleState` of it."""
+
 _STATUS_WHEN_STOPPED = (0, -signal.SIGTERM, -signal.SIGKILL)
 """How a process ends that somebody told to end; one that cannot start ends with 1 or 2."""
 
@@ -408,7 +411,12 @@ class LocalCluster:
         return "; ".join(told)
 
     async def _is_ready(self, admin: Admin, wanted: set[int]) -> bool:
+        """Whether each broker says so itself, and the metadata do; those alone may still tell of the process before it."""
         try:
+            for broker_id in wanted:
+                told = await admin.describe_node(broker_id, partitions=(), timeout_ms=READY_ATTEMPT_MS)
+                if told.state != RUNNING:
+                    return False
             metadata = await admin.describe_cluster(timeout_ms=READY_ATTEMPT_MS)
         except ReplogError:
             return False

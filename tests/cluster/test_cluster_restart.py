@@ -72,6 +72,20 @@ async def test_all_stopped_and_started(start_cluster: StartCluster) -> None:
     await check_healed(cluster, TOPIC, history)
 
 
+async def test_nodes_are_not_ready_because_their_processes_before_were(start_cluster: StartCluster) -> None:
+    """Without a controller nobody is fenced: metadata of the one that is left say that the others serve."""
+    cluster = await start_cluster(3)
+    controller_id = await cluster.controller_id()
+    killed = (controller_id, controller_id % 3 + 1)
+    for node_id in killed:
+        await cluster.local.kill(node_id)
+    for node_id in killed:
+        cluster.local.start_node(node_id)
+    await cluster.local.wait_until_ready()
+    for node_id in cluster.node_ids:
+        assert (await cluster.admin.describe_node(node_id, timeout_ms=1_000)).state == "running"
+
+
 async def test_all_stopped_and_the_last_copy_damaged(start_cluster: StartCluster) -> None:
     """With min.insync.replicas=1, too, the last but one that stopped has everything, and leads when the last one cannot."""
     cluster, history = await start_cluster(3), History()
