@@ -186,11 +186,24 @@ class VirtualLoop(base_events.BaseEventLoop):
         try:
             return self.run_until_complete(self.create_task(main, name="simulation"))
         finally:
-            self.bury([task for task in asyncio.all_tasks(self) if isinstance(task, VirtualTask)])
+            self._bury_all()
             self.close()
             self._dead.clear()
             if was_enabled:
                 gc.enable()
+
+    def _bury_all(self) -> None:
+        """Unwinds every task, also those that others begin while they are unwound: they find the loop running as before."""
+        buried: set[int] = set()
+        asyncio._set_running_loop(self)  # noqa: SLF001 -- made for those who write loops
+        try:
+            while left := [
+                task for task in asyncio.all_tasks(self) if isinstance(task, VirtualTask) and task.number not in buried
+            ]:
+                buried.update(task.number for task in left)
+                self.bury(left)
+        finally:
+            asyncio._set_running_loop(None)  # noqa: SLF001
 
     def note(self, data: bytes) -> None:
         """Makes `data` a part of the trace."""

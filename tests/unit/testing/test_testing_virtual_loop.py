@@ -215,6 +215,29 @@ class Worker:
             self.loop.run_in_executor(None, self.steps.append, "thread")
 
 
+def test_what_the_end_of_the_loop_lets_others_begin_is_ended_too() -> None:
+    """Else a coroutine that never ran is told to whoever runs when it is found."""
+    begun: list[Coroutine[Any, Any, None]] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def work() -> None:
+        pass
+
+    async def fails_at_its_end() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            begun.append(work())
+            tasks.append(asyncio.create_task(begun[0]))
+
+    async def main(loop: VirtualLoop) -> None:
+        loop.create_task(fails_at_its_end())
+        await asyncio.sleep(1)
+
+    run(main)
+    assert [coroutine.cr_frame for coroutine in begun] == [None]
+
+
 def test_a_killed_process_takes_no_step() -> None:
     async def main(loop: VirtualLoop) -> None:
         process = loop.new_process("p")
