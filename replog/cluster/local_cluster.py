@@ -414,7 +414,9 @@ class LocalCluster:
         """Whether each broker says so itself, and the metadata do; those alone may still tell of the process before it."""
         try:
             for broker_id in wanted:
-                told = await admin.describe_node(broker_id, partitions=(), timeout_ms=READY_ATTEMPT_MS)
+                told = await admin.describe_node(
+                    self.nodes[broker_id].address, partitions=(), timeout_ms=READY_ATTEMPT_MS
+                )
                 if told.state != RUNNING:
                     return False
             metadata = await admin.describe_cluster(timeout_ms=READY_ATTEMPT_MS)
