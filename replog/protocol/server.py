@@ -20,7 +20,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
-from replog.errors import ErrorCode, MalformedFrameError, ReplogError
+from replog.errors import BrokerClosedError, ErrorCode, MalformedFrameError, ReplogError
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
 from replog.protocol.handlers.produce import has_failed
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
@@ -83,6 +83,8 @@ class KafkaServer:
     async def serve(self, frame: memoryview, caller: Caller = NOBODY) -> Answer | None:
         """Answers a request; None: it has no answer.
 
+        A node that stops meanwhile ends the connection instead: a client asks again elsewhere, where any error could be final.
+
         Args:
             frame: The request without its size.
             caller: The client.
@@ -92,6 +94,8 @@ class KafkaServer:
         """
         try:
             return await self._serve(frame, caller)
+        except BrokerClosedError:
+            return Answer(is_last=True)
         except MalformedFrameError:
             self.counts.malformed += 1
             raise
@@ -153,12 +157,16 @@ class KafkaServer:
 
         try:
             return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+        except BrokerClosedError:
+            raise
         except ReplogError as error:  # the node does not know the metadata yet
             return await _refused(api, body, call.version, Failure(error.code, str(error)))
 
     async def _handle(self, api: Served, request: object, call: Call, size: int) -> Response:
         try:
             return await api.load().handle(self._node, request, call)
+        except BrokerClosedError:
+            raise
         except ReplogError as error:
             run = _at_once if size <= READ_AT_ONCE_BYTES else asyncio.to_thread
             return await run(api.load().refuse, request, Failure(error.code, str(error)))

@@ -54,6 +54,15 @@ async def test_offsets_in_every_version() -> None:
             assert await listed(it, 301, version) == Listed(0, 0, -1, -1, -1)
 
 
+async def test_a_node_that_stops_ends_the_connection_instead_of_refusing() -> None:
+    """A code that says nothing of it would be final to clients: they ask the next leader when a connection is lost."""
+    async with serving() as it:
+        await times(it)
+        it.node.parts.replicas.stepper.driver.halt()
+        with pytest.raises(EOFError, match="closed"):
+            await listed(it, LATEST)
+
+
 @pytest.mark.parametrize(
     ("timestamp", "since", "expected"),
     [
