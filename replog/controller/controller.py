@@ -244,7 +244,7 @@ class Controller:
 
     def _must_go_on(self) -> bool:
         """Whether more is to be done at once than one step does."""
-        return bool(self._unappended) or (len(self._queue) > 0 and not self._queue.is_held)
+        return bool(self._unappended) or (not self._queue.is_held and len(self._queue) > 0)
 
     # ---- terms ------------------------------------------------------------------------------------------------------
 
@@ -388,18 +388,19 @@ class Controller:
     # ---- requests ---------------------------------------------------------------------------------------------------
 
     def _handle_submit(self, message: Submit, now_ms: int) -> None:
-        if self._is_active and type(message.request) is Heartbeat:
+        is_active = self._is_active
+        if is_active and type(message.request) is Heartbeat:
             self._managers.cluster.note_contact(message.request, now_ms)
-        if self._must_go_on() or (self._claim is not None and not self._is_active):
+        if self._must_go_on() or (self._claim is not None and not is_active):
             self._await_turn(message)
             return
         due_ms = self._queue.next_deadline_ms()
         if due_ms is not None and due_ms <= now_ms:
             self._run_due(now_ms)
-        if self._must_go_on():
-            self._await_turn(message)
-        else:
-            self._handle_request(message, now_ms)
+            if self._must_go_on():
+                self._await_turn(message)
+                return
+        self._handle_request(message, now_ms)
 
     def _await_turn(self, message: Submit) -> None:
         """Queues a request until this controller is active, and a change that is under way has been appended."""
@@ -446,7 +447,9 @@ class Controller:
     def _answer(self, answer: Reply | ReplyError, deadline_ms: int) -> None:
         """Sends an answer at once when all it was made of has committed; else when the highest pending offset does."""
         if self._offsets.has_pending:
-            end_offset = self._offsets.next_write_offset_or_raise() + sum(map(len, self._unappended))
+            end_offset = self._offsets.next_write_offset_or_raise()
+            if self._unappended:
+                end_offset += sum(map(len, self._unappended))
             self._deferred.park(end_offset, deadline_ms, answer)
         else:
             self._effects.append(answer)

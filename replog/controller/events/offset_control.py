@@ -106,7 +106,7 @@ class OffsetControl:
         self._registry = registry
         self._max_records_per_batch = max_records_per_batch
         self._max_bytes_per_batch = max_bytes_per_batch
-        self._max_records_per_step = max_records_per_step
+        self._max_records_per_step = min(max_records_per_step, max_records_per_batch)
         self._knows_transactions = knows_transactions
         self._written = WrittenBatches(registry)
         self._transactions: deque[_Transaction] = deque()  # those that are not wholly below the stable end
@@ -173,12 +173,12 @@ class OffsetControl:
 
     def is_one_batch(self, records: Sequence[MetadataRecord]) -> bool:
         """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
-        return len(records) <= self._records_max() and self.bytes_max(records) <= self._max_bytes_per_batch
+        fits = len(records) <= self._max_records_per_step or len(records) <= self._records_max()
+        return fits and self.bytes_max(records) <= self._max_bytes_per_batch
 
     def _records_max(self) -> int:
         """Returns how many records a batch may have."""
-        largest = self._max_records_per_batch
-        return min(largest, self._max_records_per_step) if self._knows_transactions() else largest
+        return self._max_records_per_step if self._knows_transactions() else self._max_records_per_batch
 
     def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
         """Returns a size that all records of a change together do not exceed."""
