@@ -216,7 +216,7 @@ def _field(each: dict[str, Any]) -> Field:
     return Field(
         name=snake_case(each["name"]),
         type=each["type"],
-        span=Span.parse(each["versions"]),
+        span=Span.parse(each.get("versions") or each["taggedVersions"]),
         nullable=Span.parse(each.get("nullableVersions", "none")),
         tagged=Span.parse(each.get("taggedVersions", "none")),
         tag=each.get("tag"),

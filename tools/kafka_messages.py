@@ -1,8 +1,8 @@
-"""Writes `replog/wire/messages/` and `replog/coordinator/messages/` from the definitions in Kafka's own jars.
+"""Writes `replog/wire/messages/` and the records of `replog/coordinator` from the definitions in Kafka's own jars.
 
 One module for each API of `APIS`: a class for the request and one for the answer, their structs nested in them, each
-with `read` and `write` for every version that Kafka defines.  One module for all records of `GROUP_RECORDS`: a class
-for the key and one for the value of each.  Fields of fixed width that follow one another are one call of `struct`.  `--check` only
+with `read` and `write` for every version that Kafka defines.  One module for all records of `GROUP_RECORDS`, one for those of
+`TRANSACTION_RECORDS`: a class for the key and one for the value of each.  Fields of fixed width that follow one another are one call of `struct`.  `--check` only
 compares.  The jars come from Maven (`bench/java/kafka-pom.xml`); where they cannot be had, `--check` says so and passes.
 """
 
@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ GROUP_RECORDS = (
     *("ConsumerGroupMemberMetadata", "ConsumerGroupTargetAssignmentMetadata", "ConsumerGroupTargetAssignmentMember"),
     *("ConsumerGroupCurrentMemberAssignment", "ConsumerGroupRegularExpression"),
 )
+TRANSACTION_RECORDS = ("TransactionLog",)
 
 # ---- code ------------------------------------------------------------------------------------------------------------
 
@@ -353,10 +355,10 @@ def table_of_apis(found: dict[str, Any]) -> str:
     )
 
 
-def group_record_modules(found: dict[str, Any]) -> dict[str, str]:
-    """Returns the text of the module of all records of consumer groups by its file's name."""
-    names = tuple(f"{name}{part}" for name in GROUP_RECORDS for part in ("Key", "Value"))
-    return {"__init__.py": module(names, found, "The records of Kafka's topic of consumer groups.  ")}
+def record_modules(records: tuple[str, ...], topic: str, found: dict[str, Any]) -> dict[str, str]:
+    """Returns the text of the module of all records of an internal topic by its file's name."""
+    names = tuple(f"{name}{part}" for name in records for part in ("Key", "Value"))
+    return {"__init__.py": module(names, found, f"The records of Kafka's topic of {topic}.  ")}
 
 
 @dataclass(frozen=True)
@@ -381,7 +383,7 @@ class Package:
     def replace(self, made: dict[str, str]) -> None:
         """Puts the new files in place of the old ones."""
         folder = ROOT / self.path
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.py"):
             old.unlink()
         for name, text in made.items():
@@ -402,7 +404,12 @@ PACKAGES = (
     Package(
         path="replog/coordinator/messages",
         jar="kafka-group-coordinator-4",
-        modules=group_record_modules,
+        modules=partial(record_modules, GROUP_RECORDS, "consumer groups"),
+    ),
+    Package(
+        path="replog/coordinator/transactions/messages",
+        jar="kafka-transaction-coordinator-4",
+        modules=partial(record_modules, TRANSACTION_RECORDS, "transactions"),
     ),
 )
 

@@ -14,6 +14,9 @@ RESERVED_NAME = "__cluster_metadata"
 OFFSETS_TOPIC = "__consumer_offsets"
 """The topic of consumer groups and committed offsets: only their coordinators write it."""
 
+TRANSACTIONS_TOPIC = "__transaction_state"
+"""Kafka's topic of transactions; no broker here makes it yet."""
+
 INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
 """The topics that only the cluster itself writes."""
 

@@ -12,7 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = "replog"
-NOT_LOOKED_AT = ("replog/pb", "replog/wire/messages", "replog/coordinator/messages", "replog/rpc")
+NOT_LOOKED_AT = (
+    "replog/pb",
+    "replog/wire/messages",
+    "replog/coordinator/messages",
+    "replog/coordinator/transactions/messages",
+    "replog/rpc",
+)
 
 OF_CORES = "each core has a message of its own for it"
 SHARED = {

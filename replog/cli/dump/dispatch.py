@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from uuid import UUID
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 import replog_checkpoints as checkpoints
@@ -30,6 +32,7 @@ from replog.log.segments.scan import read_batch, scan_headers
 from replog.log.segments.time_index import TIME_ENTRY_BYTES, TimeIndex
 from replog.log.segments.transaction_index import TRANSACTION_ENTRY_BYTES, TransactionIndex
 from replog.log.snapshots.files import parse_snapshot_name
+from replog.metadata.topic_names import OFFSETS_TOPIC, RESERVED_NAME, TRANSACTIONS_TOPIC
 from replog.records import (
     BatchHeader,
     ControlRecordType,
@@ -43,32 +46,38 @@ from replog.records import (
 from replog_checkpoints import FileSystem, OpenMode, OsFileSystem
 
 if TYPE_CHECKING:
+    from replog.coordinator.records import RecordCodec
     from replog_checkpoints import File
 
 
-def dump_batches(file: File, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+Fields: TypeAlias = Callable[[Record], Row]
+"""Returns what a row shows of a record beside its place and time."""
+
+
+def dump_batches(file: File, *, deep: bool, fields: Fields) -> Iterator[Row]:
     """Yields a row for each batch, in the order of the file; ends at the first place where no batch can be read.
 
     Args:
         file: The open file of a segment.
         deep: Whether there is a row for each record too.
-        is_metadata: Whether the values are records of the metadata log.
+        fields: The function for the records of this topic.
     """
     try:
         for position, header in scan_headers(file, 0, file.size()):
             batch = read_batch(file, position, header.size_bytes)
-            yield from _dump_batch(batch, position, header, deep=deep, is_metadata=is_metadata)
+            yield from _dump_batch(batch, position, header, deep=deep, fields=fields)
     except CorruptRecordError as error:
         yield damage(error.position, error.reason)
 
 
-def _dump_batch(batch: bytes, position: int, header: BatchHeader, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+def _dump_batch(batch: bytes, position: int, header: BatchHeader, *, deep: bool, fields: Fields) -> Iterator[Row]:
     yield _batch_row(position, header)
     try:
         check_crc(batch, parse_header(batch))
         if deep:
             for record in decode_batch(batch):
-                yield _record_row(record, is_control=header.is_control, is_metadata=is_metadata)
+                row: Row = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
+                yield row | (_control_fields if header.is_control else fields)(record)
     except CorruptRecordError as error:
         yield damage(position, error.reason)
     except ReplogError as error:
@@ -110,13 +119,8 @@ def _codec_name(header: BatchHeader) -> str:
         return f"unknown ({header.attributes & 7})"
 
 
-def _record_row(record: Record, *, is_control: bool, is_metadata: bool) -> Row:
-    row: Row = {"kind": "record", "offset": record.offset, "timestamp": record.timestamp}
-    if is_control:
-        return row | _control_fields(record)
-    if is_metadata:
-        return row | _metadata_fields(record)
-    row |= {"key": shown_bytes(record.key), "value": shown_bytes(record.value)}
+def _plain_fields(record: Record) -> Row:
+    row: Row = {"key": shown_bytes(record.key), "value": shown_bytes(record.value)}
     if record.headers:
         row["headers"] = [[name, shown_bytes(data)] for name, data in record.headers]
     return row
@@ -145,6 +149,34 @@ def _metadata_fields(record: Record) -> Row:
     except ReplogError as error:
         return {"unreadable": str(error), "value": shown_bytes(record.value)}
     return {"record": type(decoded).__name__} | dict(record_leaf(decoded))
+
+
+def _group_fields(record: Record) -> Row:
+    from replog.coordinator.group_records import GROUP_RECORDS
+
+    return _coordinator_fields(record, GROUP_RECORDS)
+
+
+def _transaction_fields(record: Record) -> Row:
+    from replog.coordinator.transactions.records import TRANSACTION_RECORDS, TransactionStatus
+
+    row = _coordinator_fields(record, TRANSACTION_RECORDS)
+    if isinstance(value := row["value"], dict) and "transaction_status" in value:
+        with suppress(ValueError):  # a newer one than we know stays a number
+            value["transaction_status"] = TransactionStatus(value["transaction_status"]).name.lower()
+    return row
+
+
+def _coordinator_fields(record: Record, codec: RecordCodec) -> Row:
+    """Returns name and fields of one record of a coordinator; where it is none that is known, its key and value."""
+    try:
+        decoded = codec.decode(record.key, record.value)
+    except ReplogError as error:
+        return {"unreadable": str(error)} | _plain_fields(record)
+    if decoded is None:
+        return {"record": "unknown"} | _plain_fields(record)
+    name = type(decoded.key).__name__.removesuffix("Key")
+    return {"record": name, "key": to_builtins(decoded.key), "value": to_builtins(decoded.value)}
 
 
 def _offsets(fs: FileSystem, path: str) -> Iterator[Row]:
@@ -262,7 +294,12 @@ def _rest(data: bytes, entry_bytes: int) -> Iterator[Row]:
         yield damage(len(data) - rest, f"{rest} bytes are left over: entries have {entry_bytes}")
 
 
-METADATA_DIRECTORY = "__cluster_metadata-0"
+_FIELDS: Final[dict[str, Fields]] = {
+    RESERVED_NAME: _metadata_fields,
+    OFFSETS_TOPIC: _group_fields,
+    TRANSACTIONS_TOPIC: _transaction_fields,
+}
+"""Topic -> what is shown of its records; of the others it is key, value and headers."""
 _DECODED_SUFFIXES = frozenset({*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX})
 _STATE_SUFFIXES = (DELETED_SUFFIX, SWAP_SUFFIX, CLEANED_SUFFIX)
 """Behind the usual name: waiting for deletion, or made by a compaction.  The content is the usual one."""
@@ -314,13 +351,13 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
         yield from dump_small_file(fs, str(file), file.name)
         return
     if parse_snapshot_name(file.name) is not None:
-        yield from _dump_batches_of(fs, file, deep=deep, is_metadata=True)
+        yield from _dump_batches_of(fs, file, deep=deep, fields=_metadata_fields)
         return
     base_offset, suffix = parse_file_name(_usual_name(file.name)) or (0, "")
     match suffix:
         case ".log":
-            is_metadata = file.resolve().parent.name == METADATA_DIRECTORY
-            yield from _dump_batches_of(fs, file, deep=deep, is_metadata=is_metadata)
+            topic = file.resolve().parent.name.rpartition("-")[0]
+            yield from _dump_batches_of(fs, file, deep=deep, fields=_FIELDS.get(topic, _plain_fields))
         case ".index":
             yield from dump_offset_index(base_offset, file.read_bytes())
         case ".timeindex":
@@ -331,9 +368,9 @@ def _dump_file(file: Path, *, deep: bool) -> Iterator[Row]:
             yield from dump_snapshot(str(file), file.read_bytes())
 
 
-def _dump_batches_of(fs: OsFileSystem, file: Path, *, deep: bool, is_metadata: bool) -> Iterator[Row]:
+def _dump_batches_of(fs: OsFileSystem, file: Path, *, deep: bool, fields: Fields) -> Iterator[Row]:
     batches = fs.open(str(file), OpenMode.READ)
     try:
-        yield from dump_batches(batches, deep=deep, is_metadata=is_metadata)
+        yield from dump_batches(batches, deep=deep, fields=fields)
     finally:
         batches.close()

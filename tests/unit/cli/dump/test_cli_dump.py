@@ -12,6 +12,11 @@ import pytest
 from cli_kit import Replog
 
 import replog_checkpoints as checkpoints
+from replog.coordinator.group_records import GROUP_RECORDS
+from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.records import CoordinatorRecord
+from replog.coordinator.transactions.messages import TransactionLogKey, TransactionLogValue
+from replog.coordinator.transactions.records import TRANSACTION_RECORDS
 from replog.log.producers.snapshot import ProducerSnapshotEntry, encode_snapshot
 from replog.metadata.records import BrokerRegistrationChangeRecord, TopicRecord
 from replog.records import encode_batch, encode_leader_change
@@ -262,3 +267,34 @@ def test_nothing_is_written(replog: Replog, tmp_path: Path) -> None:
     file.parent.chmod(0o755)
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == [SEGMENT]
+
+
+def test_the_topics_of_coordinators_in_words(replog: Replog, tmp_path: Path) -> None:
+    commit = CoordinatorRecord(OffsetCommitKey("g", "flights", 3), OffsetCommitValue(42, metadata="note"), 4)
+    groups = [
+        *(GROUP_RECORDS.encode(each) for each in (commit, CoordinatorRecord(OffsetCommitKey("g", "flights", 3), None))),
+        (b"\x00\x63k", b"v"),  # of a type that is not known
+        (b"\x00\x01", b"v"),
+    ]
+    partitions = [TransactionLogValue.PartitionsSchema("flights", [0, 2])]
+    value = TransactionLogValue(
+        7, producer_epoch=1, transaction_timeout_ms=60_000, transaction_status=1, transaction_partitions=partitions
+    )
+    begun = TRANSACTION_RECORDS.encode(CoordinatorRecord(TransactionLogKey("etl-1"), value, 1))
+    group_rows, (transaction,) = (
+        [row for row in dumped(replog, segment(tmp_path, data, name), "--deep") if row["kind"] == "record"]
+        for name, data in (
+            ("__consumer_offsets-7", encode_batch([(1, *each, ()) for each in groups])),
+            ("__transaction_state-7", encode_batch([(1, *begun, ())])),
+        )
+    )
+    kept, removed, unknown, damaged = group_rows
+    place = {"record": "OffsetCommit", "key": {"group": "g", "topic": "flights", "partition": 3}}
+    assert kept.items() >= place.items()
+    assert removed.items() >= {**place, "value": None}.items()
+    assert kept["value"].items() >= {"offset": 42, "metadata": "note"}.items()
+    assert unknown.items() >= {"record": "unknown", "value": "v"}.items()
+    assert "unreadable" in damaged
+    assert transaction["key"] == {"transactional_id": "etl-1"}
+    shown = {"transaction_status": "ongoing", "transaction_partitions": [{"topic": "flights", "partition_ids": [0, 2]}]}
+    assert transaction["value"].items() >= shown.items()

@@ -1,0 +1,1 @@
+"""Transactions as Kafka has them: what a coordinator of theirs writes down."""
