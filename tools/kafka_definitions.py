@@ -166,14 +166,12 @@ class Message:
 
     Attributes:
         api_key: The number of its API, or of its type of records.
-        is_record: Whether it is a part of a record.
         flexible: Its flexible versions.
         structs: The structs nested in it, inner ones first.
     """
 
     root: Struct
     api_key: int | None
-    is_record: bool
     versions: Span
     flexible: Span
     structs: tuple[Struct, ...]
@@ -198,8 +196,7 @@ def parse(definition: dict[str, Any]) -> Message:
     for common in definition.get("commonStructs", ()):
         structs[common["name"]] = _struct(common["name"], common["fields"], structs)
     versions, flexible = Span.parse(definition["validVersions"]), Span.parse(definition["flexibleVersions"])
-    is_record = definition["type"].startswith("coordinator-")
-    return Message(root, definition.get("apiKey"), is_record, versions, flexible, tuple(structs.values()))
+    return Message(root, definition.get("apiKey"), versions, flexible, tuple(structs.values()))
 
 
 def _struct(name: str, fields: list[dict[str, Any]], structs: dict[str, Struct]) -> Struct:

@@ -5,46 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from replog.coordinator.messages import (
-    ConsumerGroupCurrentMemberAssignmentKey,
-    ConsumerGroupCurrentMemberAssignmentValue,
-    ConsumerGroupMemberMetadataKey,
-    ConsumerGroupMemberMetadataValue,
-    ConsumerGroupMetadataKey,
-    ConsumerGroupMetadataValue,
-    ConsumerGroupPartitionMetadataKey,
-    ConsumerGroupPartitionMetadataValue,
-    ConsumerGroupRegularExpressionKey,
-    ConsumerGroupRegularExpressionValue,
-    ConsumerGroupTargetAssignmentMemberKey,
-    ConsumerGroupTargetAssignmentMemberValue,
-    ConsumerGroupTargetAssignmentMetadataKey,
-    ConsumerGroupTargetAssignmentMetadataValue,
-    GroupMetadataKey,
-    GroupMetadataValue,
-    LegacyOffsetCommitKey,
-    LegacyOffsetCommitValue,
-    OffsetCommitKey,
-    OffsetCommitValue,
-)
+from replog.coordinator.messages import RECORD_TYPES, OffsetCommitKey
 from replog.coordinator.offset_commit_codec import write_offset_commit
 from replog.coordinator.records import CoordinatorRecord, RecordCodec
 
-GROUP_RECORDS: Final = RecordCodec(
-    (
-        (LegacyOffsetCommitKey, LegacyOffsetCommitValue),
-        (OffsetCommitKey, OffsetCommitValue),
-        (GroupMetadataKey, GroupMetadataValue),
-        (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
-        (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
-        (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
-        (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
-        (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
-        (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
-        (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
-    ),
-    {OffsetCommitKey.RECORD_TYPE: write_offset_commit},
-)
+GROUP_RECORDS: Final = RecordCodec(RECORD_TYPES, {OffsetCommitKey.RECORD_TYPE: write_offset_commit})
 
 OFFSET_COMMIT_VERSION: Final = 4
 OFFSET_COMMIT_WITH_EXPIRY_VERSION: Final = 1

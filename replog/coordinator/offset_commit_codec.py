@@ -1,8 +1,8 @@
 """Reads, keeps and writes records of committed offsets in one go: a coordinator that moves reads a million of them before it
 serves anybody, and most of what coordinators write is these.
 
-Field by field through the generated classes costs several times as much.  Only the shape that Kafka writes since 4.1 is known
-here; of every other one, and of whatever is wrong with one, nothing is said: the generated classes are asked.
+Field by field through the classes of `messages` costs several times as much.  Only the shape that Kafka writes since 4.1 is known
+here; of every other one, and of whatever is wrong with one, nothing is said: the classes of `messages` are asked.
 
 An offset is kept packed, as the value of version 4 that stands in the log, and unpacked when somebody asks for it.  The
 objects of a million offsets would be a million that Python's garbage collector walks over in each full pass, with the event
@@ -23,9 +23,10 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from replog.coordinator.messages import ZERO_UUID, OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.records import EncodedRecord, RecordPart
+from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
+from replog.coordinator.records import EncodedRecord
 from replog.wire.primitives import Reader, Writer
+from replog.wire.record_parts import ZERO_UUID, RecordPart
 
 _partition = Struct(">i")
 _head = Struct(">hqi")  # version, offset, leader epoch

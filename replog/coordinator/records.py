@@ -13,41 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from struct import Struct
-from typing import ClassVar, NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from replog.errors import InvariantViolationError, MalformedFrameError, UnsupportedVersionError
 from replog.wire.primitives import Reader, Writer
+from replog.wire.record_parts import RecordPart
 
 _prefix = Struct(">h")
 KEY_VERSION = 0
-
-
-class RecordPart(Protocol):
-    """What the generated classes of keys and values have in common."""
-
-    RECORD_TYPE: ClassVar[int]
-    VERSIONS: ClassVar[range]
-
-    def write(self, w: Writer, version: int) -> None:
-        """Writes it."""
-
-
-class RecordPartClass(Protocol):
-    """A generated class of keys or values."""
-
-    @property
-    def RECORD_TYPE(self) -> int:  # noqa: N802 - named as in the generated classes
-        """The number of the type of records."""
-        ...
-
-    @property
-    def VERSIONS(self) -> range:  # noqa: N802 - as above
-        """The versions that can be read and written."""
-        ...
-
-    def read(self, r: Reader, version: int) -> RecordPart:
-        """Reads one."""
-        ...
 
 
 class CoordinatorRecord(NamedTuple):
@@ -82,11 +55,11 @@ class RecordCodec:
 
     def __init__(
         self,
-        types: Iterable[tuple[RecordPartClass, RecordPartClass]],
+        types: Iterable[tuple[type[RecordPart], type[RecordPart]]],
         fast_writes: Mapping[int, FastWrite] | None = None,
     ) -> None:
         self._fast_writes = dict(fast_writes or {})
-        self._types: Mapping[int, tuple[RecordPartClass, RecordPartClass]] = {
+        self._types: Mapping[int, tuple[type[RecordPart], type[RecordPart]]] = {
             each[0].RECORD_TYPE: each for each in types
         }
 

@@ -2,457 +2,135 @@
 
 from __future__ import annotations
 
-import struct
-from typing import ClassVar
+from typing import Annotated, Final
 from uuid import UUID
 
 from msgspec import Struct, field
 
-from replog.wire.primitives import Reader, Writer
-
-_i = struct.Struct(">i")
-_iib = struct.Struct(">iib")
-_q = struct.Struct(">q")
-_qq = struct.Struct(">qq")
-ZERO_UUID = UUID(int=0)
+from replog.wire.record_parts import ZERO_UUID, Int8, Int32, Int64, FieldPlace, RecordPart
 
 
-class LegacyOffsetCommitKey(Struct):
-    """Kafka's LegacyOffsetCommitKey (record type 0, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 0
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class LegacyOffsetCommitKey(RecordPart):
+    RECORD_TYPE = 0
 
     group: str = ""
     topic: str = ""
-    partition: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> LegacyOffsetCommitKey:
-        it = cls()
-        it.group = r.text(False)
-        it.topic = r.text(False)
-        (it.partition,) = r.fixed(_i)
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group, False)
-        w.text(self.topic, False)
-        w.fixed(_i, self.partition)
+    partition: Int32 = 0
 
 
-class LegacyOffsetCommitValue(Struct):
-    """Kafka's LegacyOffsetCommitValue (record type 0, versions 0 to 0)."""
+class LegacyOffsetCommitValue(RecordPart):
+    RECORD_TYPE = 0
 
-    RECORD_TYPE: ClassVar[int] = 0
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
-
-    offset: int = 0
+    offset: Int64 = 0
     metadata: str = ""
-    commit_timestamp: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> LegacyOffsetCommitValue:
-        it = cls()
-        (it.offset,) = r.fixed(_q)
-        it.metadata = r.text(False)
-        (it.commit_timestamp,) = r.fixed(_q)
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.fixed(_q, self.offset)
-        w.text(self.metadata, False)
-        w.fixed(_q, self.commit_timestamp)
+    commit_timestamp: Int64 = 0
 
 
-class OffsetCommitKey(Struct):
-    """Kafka's OffsetCommitKey (record type 1, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 1
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class OffsetCommitKey(RecordPart):
+    RECORD_TYPE = 1
 
     group: str = ""
     topic: str = ""
-    partition: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> OffsetCommitKey:
-        it = cls()
-        it.group = r.text(False)
-        it.topic = r.text(False)
-        (it.partition,) = r.fixed(_i)
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group, False)
-        w.text(self.topic, False)
-        w.fixed(_i, self.partition)
+    partition: Int32 = 0
 
 
-class OffsetCommitValue(Struct):
-    """Kafka's OffsetCommitValue (record type 1, versions 0 to 4)."""
+class OffsetCommitValue(RecordPart):
+    RECORD_TYPE = 1
+    VERSIONS = range(0, 5)
+    FLEXIBLE_FROM = 4
 
-    RECORD_TYPE: ClassVar[int] = 1
-    VERSIONS: ClassVar[range] = range(0, 5)
-    FLEXIBLE_FROM: ClassVar[int] = 4
-
-    offset: int = 0
-    leader_epoch: int = -1
+    offset: Int64 = 0
+    leader_epoch: Annotated[Int32, FieldPlace(first=3)] = -1
     metadata: str = ""
-    commit_timestamp: int = 0
-    expire_timestamp: int = -1
-    topic_id: UUID = ZERO_UUID
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> OffsetCommitValue:
-        flexible = version >= 4
-        it = cls()
-        (it.offset,) = r.fixed(_q)
-        if version >= 3:
-            (it.leader_epoch,) = r.fixed(_i)
-        it.metadata = r.text(flexible)
-        (it.commit_timestamp,) = r.fixed(_q)
-        if version == 1:
-            (it.expire_timestamp,) = r.fixed(_q)
-        if version >= 4:
-            for tag, value in r.tagged():
-                if tag == 0:
-                    it.topic_id = value.uuid()
-                    value.finish()
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        flexible = version >= 4
-        w.fixed(_q, self.offset)
-        if version >= 3:
-            w.fixed(_i, self.leader_epoch)
-        w.text(self.metadata, flexible)
-        w.fixed(_q, self.commit_timestamp)
-        if version == 1:
-            w.fixed(_q, self.expire_timestamp)
-        if version >= 4:
-            tags: list[tuple[int, Writer]] = []
-            if self.topic_id != ZERO_UUID:
-                value = Writer()
-                value.uuid(self.topic_id)
-                tags.append((0, value))
-            w.tagged(tags)
+    commit_timestamp: Int64 = 0
+    expire_timestamp: Annotated[Int64, FieldPlace(first=1, last=1)] = -1
+    topic_id: Annotated[UUID, FieldPlace(first=4, tag=0)] = ZERO_UUID
 
 
-class GroupMetadataKey(Struct):
-    """Kafka's GroupMetadataKey (record type 2, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 2
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class GroupMetadataKey(RecordPart):
+    RECORD_TYPE = 2
 
     group: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> GroupMetadataKey:
-        it = cls()
-        it.group = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group, False)
-
-
-class GroupMetadataValue(Struct):
-    """Kafka's GroupMetadataValue (record type 2, versions 0 to 4)."""
-
-    RECORD_TYPE: ClassVar[int] = 2
-    VERSIONS: ClassVar[range] = range(0, 5)
-    FLEXIBLE_FROM: ClassVar[int] = 4
+class GroupMetadataValue(RecordPart):
+    RECORD_TYPE = 2
+    VERSIONS = range(0, 5)
+    FLEXIBLE_FROM = 4
 
     class MemberMetadata(Struct):
         member_id: str = ""
-        group_instance_id: str | None = None
+        group_instance_id: Annotated[str | None, FieldPlace(first=3)] = None
         client_id: str = ""
         client_host: str = ""
-        rebalance_timeout: int = -1
-        session_timeout: int = 0
+        rebalance_timeout: Annotated[Int32, FieldPlace(first=1)] = -1
+        session_timeout: Int32 = 0
         subscription: bytes = b""
         assignment: bytes = b""
 
-        @classmethod
-        def read(cls, r: Reader, version: int) -> GroupMetadataValue.MemberMetadata:
-            flexible = version >= 4
-            it = cls()
-            it.member_id = r.text(flexible)
-            if version >= 3:
-                it.group_instance_id = r.nullable_text(flexible)
-            it.client_id = r.text(flexible)
-            it.client_host = r.text(flexible)
-            if version >= 1:
-                (it.rebalance_timeout,) = r.fixed(_i)
-            (it.session_timeout,) = r.fixed(_i)
-            it.subscription = r.raw(flexible)
-            it.assignment = r.raw(flexible)
-            if version >= 4:
-                r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            flexible = version >= 4
-            w.text(self.member_id, flexible)
-            if version >= 3:
-                w.nullable_text(self.group_instance_id, flexible)
-            w.text(self.client_id, flexible)
-            w.text(self.client_host, flexible)
-            if version >= 1:
-                w.fixed(_i, self.rebalance_timeout)
-            w.fixed(_i, self.session_timeout)
-            w.raw(self.subscription, flexible)
-            w.raw(self.assignment, flexible)
-            if version >= 4:
-                w.tagged()
-
     protocol_type: str = ""
-    generation: int = 0
+    generation: Int32 = 0
     protocol: str | None = ""
     leader: str | None = ""
-    current_state_timestamp: int = -1
+    current_state_timestamp: Annotated[Int64, FieldPlace(first=2)] = -1
     members: list[GroupMetadataValue.MemberMetadata] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> GroupMetadataValue:
-        flexible = version >= 4
-        it = cls()
-        it.protocol_type = r.text(flexible)
-        (it.generation,) = r.fixed(_i)
-        it.protocol = r.nullable_text(flexible)
-        it.leader = r.nullable_text(flexible)
-        if version >= 2:
-            (it.current_state_timestamp,) = r.fixed(_q)
-        it.members = [GroupMetadataValue.MemberMetadata.read(r, version) for _ in range(r.count(flexible, 9))]
-        if version >= 4:
-            r.tagged()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        flexible = version >= 4
-        w.text(self.protocol_type, flexible)
-        w.fixed(_i, self.generation)
-        w.nullable_text(self.protocol, flexible)
-        w.nullable_text(self.leader, flexible)
-        if version >= 2:
-            w.fixed(_q, self.current_state_timestamp)
-        w.count(self.members, flexible)
-        for each_members in self.members:
-            each_members.write(w, version)
-        if version >= 4:
-            w.tagged()
-
-
-class ConsumerGroupMetadataKey(Struct):
-    """Kafka's ConsumerGroupMetadataKey (record type 3, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 3
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupMetadataKey(RecordPart):
+    RECORD_TYPE = 3
 
     group_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupMetadataKey:
-        it = cls()
-        it.group_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
+class ConsumerGroupMetadataValue(RecordPart):
+    RECORD_TYPE = 3
+    FLEXIBLE_FROM = 0
 
-
-class ConsumerGroupMetadataValue(Struct):
-    """Kafka's ConsumerGroupMetadataValue (record type 3, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 3
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
-
-    epoch: int = 0
-    metadata_hash: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupMetadataValue:
-        it = cls()
-        (it.epoch,) = r.fixed(_i)
-        for tag, value in r.tagged():
-            if tag == 0:
-                it.metadata_hash = value.fixed(_q)[0]
-                value.finish()
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.fixed(_i, self.epoch)
-        tags: list[tuple[int, Writer]] = []
-        if self.metadata_hash != 0:
-            value = Writer()
-            value.fixed(_q, self.metadata_hash)
-            tags.append((0, value))
-        w.tagged(tags)
+    epoch: Int32 = 0
+    metadata_hash: Annotated[Int64, FieldPlace(tag=0)] = 0
 
 
-class ConsumerGroupPartitionMetadataKey(Struct):
-    """Kafka's ConsumerGroupPartitionMetadataKey (record type 4, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 4
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupPartitionMetadataKey(RecordPart):
+    RECORD_TYPE = 4
 
     group_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupPartitionMetadataKey:
-        it = cls()
-        it.group_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
-
-
-class ConsumerGroupPartitionMetadataValue(Struct):
-    """Kafka's ConsumerGroupPartitionMetadataValue (record type 4, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 4
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
+class ConsumerGroupPartitionMetadataValue(RecordPart):
+    RECORD_TYPE = 4
+    FLEXIBLE_FROM = 0
 
     class PartitionMetadata(Struct):
-        partition: int = 0
+        partition: Int32 = 0
         racks: list[str] = field(default_factory=list)
-
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupPartitionMetadataValue.PartitionMetadata:
-            it = cls()
-            (it.partition,) = r.fixed(_i)
-            it.racks = [r.text(True) for _ in range(r.count(True, 1))]
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.fixed(_i, self.partition)
-            w.count(self.racks, True)
-            for each_racks in self.racks:
-                w.text(each_racks, True)
-            w.tagged()
 
     class TopicMetadata(Struct):
         topic_id: UUID = ZERO_UUID
         topic_name: str = ""
-        num_partitions: int = 0
+        num_partitions: Int32 = 0
         partition_metadata: list[ConsumerGroupPartitionMetadataValue.PartitionMetadata] = field(default_factory=list)
-
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupPartitionMetadataValue.TopicMetadata:
-            it = cls()
-            it.topic_id = r.uuid()
-            it.topic_name = r.text(True)
-            (it.num_partitions,) = r.fixed(_i)
-            it.partition_metadata = [
-                ConsumerGroupPartitionMetadataValue.PartitionMetadata.read(r, version) for _ in range(r.count(True, 5))
-            ]
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.uuid(self.topic_id)
-            w.text(self.topic_name, True)
-            w.fixed(_i, self.num_partitions)
-            w.count(self.partition_metadata, True)
-            for each_partition_metadata in self.partition_metadata:
-                each_partition_metadata.write(w, version)
-            w.tagged()
 
     topics: list[ConsumerGroupPartitionMetadataValue.TopicMetadata] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupPartitionMetadataValue:
-        it = cls()
-        it.topics = [
-            ConsumerGroupPartitionMetadataValue.TopicMetadata.read(r, version) for _ in range(r.count(True, 22))
-        ]
-        r.tagged()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.count(self.topics, True)
-        for each_topics in self.topics:
-            each_topics.write(w, version)
-        w.tagged()
-
-
-class ConsumerGroupMemberMetadataKey(Struct):
-    """Kafka's ConsumerGroupMemberMetadataKey (record type 5, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 5
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupMemberMetadataKey(RecordPart):
+    RECORD_TYPE = 5
 
     group_id: str = ""
     member_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupMemberMetadataKey:
-        it = cls()
-        it.group_id = r.text(False)
-        it.member_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
-        w.text(self.member_id, False)
-
-
-class ConsumerGroupMemberMetadataValue(Struct):
-    """Kafka's ConsumerGroupMemberMetadataValue (record type 5, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 5
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
+class ConsumerGroupMemberMetadataValue(RecordPart):
+    RECORD_TYPE = 5
+    FLEXIBLE_FROM = 0
 
     class ClassicProtocol(Struct):
         name: str = ""
         metadata: bytes = b""
 
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupMemberMetadataValue.ClassicProtocol:
-            it = cls()
-            it.name = r.text(True)
-            it.metadata = r.raw(True)
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.text(self.name, True)
-            w.raw(self.metadata, True)
-            w.tagged()
-
     class ClassicMemberMetadata(Struct):
-        session_timeout_ms: int = 0
+        session_timeout_ms: Int32 = 0
         supported_protocols: list[ConsumerGroupMemberMetadataValue.ClassicProtocol] = field(default_factory=list)
-
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupMemberMetadataValue.ClassicMemberMetadata:
-            it = cls()
-            (it.session_timeout_ms,) = r.fixed(_i)
-            it.supported_protocols = [
-                ConsumerGroupMemberMetadataValue.ClassicProtocol.read(r, version) for _ in range(r.count(True, 2))
-            ]
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.fixed(_i, self.session_timeout_ms)
-            w.count(self.supported_protocols, True)
-            for each_supported_protocols in self.supported_protocols:
-                each_supported_protocols.write(w, version)
-            w.tagged()
 
     instance_id: str | None = ""
     rack_id: str | None = ""
@@ -460,282 +138,94 @@ class ConsumerGroupMemberMetadataValue(Struct):
     client_host: str = ""
     subscribed_topic_names: list[str] = field(default_factory=list)
     subscribed_topic_regex: str | None = ""
-    rebalance_timeout_ms: int = -1
+    rebalance_timeout_ms: Int32 = -1
     server_assignor: str | None = ""
-    classic_member_metadata: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None = field(
-        default_factory=lambda: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata()
-    )
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupMemberMetadataValue:
-        it = cls()
-        it.instance_id = r.nullable_text(True)
-        it.rack_id = r.nullable_text(True)
-        it.client_id = r.text(True)
-        it.client_host = r.text(True)
-        it.subscribed_topic_names = [r.text(True) for _ in range(r.count(True, 1))]
-        it.subscribed_topic_regex = r.nullable_text(True)
-        (it.rebalance_timeout_ms,) = r.fixed(_i)
-        it.server_assignor = r.nullable_text(True)
-        for tag, value in r.tagged():
-            if tag == 0:
-                it.classic_member_metadata = (
-                    ConsumerGroupMemberMetadataValue.ClassicMemberMetadata.read(value, version)
-                    if value.is_present_in_tag()
-                    else None
-                )
-                value.finish()
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.nullable_text(self.instance_id, True)
-        w.nullable_text(self.rack_id, True)
-        w.text(self.client_id, True)
-        w.text(self.client_host, True)
-        w.count(self.subscribed_topic_names, True)
-        for each_subscribed_topic_names in self.subscribed_topic_names:
-            w.text(each_subscribed_topic_names, True)
-        w.nullable_text(self.subscribed_topic_regex, True)
-        w.fixed(_i, self.rebalance_timeout_ms)
-        w.nullable_text(self.server_assignor, True)
-        tags: list[tuple[int, Writer]] = []
-        if self.classic_member_metadata != ConsumerGroupMemberMetadataValue.ClassicMemberMetadata():
-            value = Writer()
-            value.presence_in_tag(self.classic_member_metadata)
-            if self.classic_member_metadata is not None:
-                self.classic_member_metadata.write(value, version)
-            tags.append((0, value))
-        w.tagged(tags)
+    classic_member_metadata: Annotated[
+        ConsumerGroupMemberMetadataValue.ClassicMemberMetadata | None, FieldPlace(tag=0)
+    ] = field(default_factory=lambda: ConsumerGroupMemberMetadataValue.ClassicMemberMetadata())
 
 
-class ConsumerGroupTargetAssignmentMetadataKey(Struct):
-    """Kafka's ConsumerGroupTargetAssignmentMetadataKey (record type 6, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 6
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupTargetAssignmentMetadataKey(RecordPart):
+    RECORD_TYPE = 6
 
     group_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupTargetAssignmentMetadataKey:
-        it = cls()
-        it.group_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
+class ConsumerGroupTargetAssignmentMetadataValue(RecordPart):
+    RECORD_TYPE = 6
+    FLEXIBLE_FROM = 0
+
+    assignment_epoch: Int32 = 0
 
 
-class ConsumerGroupTargetAssignmentMetadataValue(Struct):
-    """Kafka's ConsumerGroupTargetAssignmentMetadataValue (record type 6, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 6
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
-
-    assignment_epoch: int = 0
-
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupTargetAssignmentMetadataValue:
-        it = cls()
-        (it.assignment_epoch,) = r.fixed(_i)
-        r.tagged()
-        return it
-
-    def write(self, w: Writer, version: int) -> None:
-        w.fixed(_i, self.assignment_epoch)
-        w.tagged()
-
-
-class ConsumerGroupTargetAssignmentMemberKey(Struct):
-    """Kafka's ConsumerGroupTargetAssignmentMemberKey (record type 7, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 7
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupTargetAssignmentMemberKey(RecordPart):
+    RECORD_TYPE = 7
 
     group_id: str = ""
     member_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupTargetAssignmentMemberKey:
-        it = cls()
-        it.group_id = r.text(False)
-        it.member_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
-        w.text(self.member_id, False)
-
-
-class ConsumerGroupTargetAssignmentMemberValue(Struct):
-    """Kafka's ConsumerGroupTargetAssignmentMemberValue (record type 7, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 7
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
+class ConsumerGroupTargetAssignmentMemberValue(RecordPart):
+    RECORD_TYPE = 7
+    FLEXIBLE_FROM = 0
 
     class TopicPartition(Struct):
         topic_id: UUID = ZERO_UUID
-        partitions: list[int] = field(default_factory=list)
-
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupTargetAssignmentMemberValue.TopicPartition:
-            it = cls()
-            it.topic_id = r.uuid()
-            it.partitions = r.numbers(r.count(True, 4), "i")
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.uuid(self.topic_id)
-            w.count(self.partitions, True)
-            w.numbers(self.partitions, "i")
-            w.tagged()
+        partitions: list[Int32] = field(default_factory=list)
 
     topic_partitions: list[ConsumerGroupTargetAssignmentMemberValue.TopicPartition] = field(default_factory=list)
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupTargetAssignmentMemberValue:
-        it = cls()
-        it.topic_partitions = [
-            ConsumerGroupTargetAssignmentMemberValue.TopicPartition.read(r, version) for _ in range(r.count(True, 17))
-        ]
-        r.tagged()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.count(self.topic_partitions, True)
-        for each_topic_partitions in self.topic_partitions:
-            each_topic_partitions.write(w, version)
-        w.tagged()
-
-
-class ConsumerGroupCurrentMemberAssignmentKey(Struct):
-    """Kafka's ConsumerGroupCurrentMemberAssignmentKey (record type 8, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 8
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupCurrentMemberAssignmentKey(RecordPart):
+    RECORD_TYPE = 8
 
     group_id: str = ""
     member_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupCurrentMemberAssignmentKey:
-        it = cls()
-        it.group_id = r.text(False)
-        it.member_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
-        w.text(self.member_id, False)
-
-
-class ConsumerGroupCurrentMemberAssignmentValue(Struct):
-    """Kafka's ConsumerGroupCurrentMemberAssignmentValue (record type 8, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 8
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
+class ConsumerGroupCurrentMemberAssignmentValue(RecordPart):
+    RECORD_TYPE = 8
+    FLEXIBLE_FROM = 0
 
     class TopicPartitions(Struct):
         topic_id: UUID = ZERO_UUID
-        partitions: list[int] = field(default_factory=list)
+        partitions: list[Int32] = field(default_factory=list)
 
-        @classmethod
-        def read(cls, r: Reader, version: int) -> ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions:
-            it = cls()
-            it.topic_id = r.uuid()
-            it.partitions = r.numbers(r.count(True, 4), "i")
-            r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            w.uuid(self.topic_id)
-            w.count(self.partitions, True)
-            w.numbers(self.partitions, "i")
-            w.tagged()
-
-    member_epoch: int = 0
-    previous_member_epoch: int = 0
-    state: int = 0
+    member_epoch: Int32 = 0
+    previous_member_epoch: Int32 = 0
+    state: Int8 = 0
     assigned_partitions: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = field(default_factory=list)
     partitions_pending_revocation: list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions] = field(
         default_factory=list
     )
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupCurrentMemberAssignmentValue:
-        it = cls()
-        (it.member_epoch, it.previous_member_epoch, it.state) = r.fixed(_iib)
-        it.assigned_partitions = [
-            ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions.read(r, version) for _ in range(r.count(True, 17))
-        ]
-        it.partitions_pending_revocation = [
-            ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions.read(r, version) for _ in range(r.count(True, 17))
-        ]
-        r.tagged()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.fixed(_iib, self.member_epoch, self.previous_member_epoch, self.state)
-        w.count(self.assigned_partitions, True)
-        for each_assigned_partitions in self.assigned_partitions:
-            each_assigned_partitions.write(w, version)
-        w.count(self.partitions_pending_revocation, True)
-        for each_partitions_pending_revocation in self.partitions_pending_revocation:
-            each_partitions_pending_revocation.write(w, version)
-        w.tagged()
-
-
-class ConsumerGroupRegularExpressionKey(Struct):
-    """Kafka's ConsumerGroupRegularExpressionKey (record type 16, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 16
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class ConsumerGroupRegularExpressionKey(RecordPart):
+    RECORD_TYPE = 16
 
     group_id: str = ""
     regular_expression: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupRegularExpressionKey:
-        it = cls()
-        it.group_id = r.text(False)
-        it.regular_expression = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.group_id, False)
-        w.text(self.regular_expression, False)
-
-
-class ConsumerGroupRegularExpressionValue(Struct):
-    """Kafka's ConsumerGroupRegularExpressionValue (record type 16, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 16
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 0
+class ConsumerGroupRegularExpressionValue(RecordPart):
+    RECORD_TYPE = 16
+    FLEXIBLE_FROM = 0
 
     topics: list[str] = field(default_factory=list)
-    version: int = 0
-    timestamp: int = 0
+    version: Int64 = 0
+    timestamp: Int64 = 0
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> ConsumerGroupRegularExpressionValue:
-        it = cls()
-        it.topics = [r.text(True) for _ in range(r.count(True, 1))]
-        (it.version, it.timestamp) = r.fixed(_qq)
-        r.tagged()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.count(self.topics, True)
-        for each_topics in self.topics:
-            w.text(each_topics, True)
-        w.fixed(_qq, self.version, self.timestamp)
-        w.tagged()
+RECORD_TYPES: Final = (
+    (LegacyOffsetCommitKey, LegacyOffsetCommitValue),
+    (OffsetCommitKey, OffsetCommitValue),
+    (GroupMetadataKey, GroupMetadataValue),
+    (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+)
+"""The class of the key and that of the value, of each type of records."""

@@ -6,9 +6,9 @@ from enum import IntEnum
 from typing import Final
 
 from replog.coordinator.records import RecordCodec
-from replog.coordinator.transactions.messages import TransactionLogKey, TransactionLogValue
+from replog.coordinator.transactions.messages import RECORD_TYPES
 
-TRANSACTION_RECORDS: Final = RecordCodec(((TransactionLogKey, TransactionLogValue),))
+TRANSACTION_RECORDS: Final = RecordCodec(RECORD_TYPES)
 
 
 class TransactionStatus(IntEnum):

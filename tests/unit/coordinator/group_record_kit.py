@@ -23,14 +23,14 @@ unhurried = settings(max_examples=30, deadline=None, suppress_health_check=list(
 CASES = [(key, value, version) for key, value in TYPES for version in value.VERSIONS]
 
 
-def values(kind: Any, module: Any) -> st.SearchStrategy[Any]:
+def values(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a field of the generated classes; numbers fit into the narrowest field."""
     origin, arms = typing.get_origin(kind), typing.get_args(kind)
     if origin in {types.UnionType, typing.Union}:
         (arm,) = (arm for arm in arms if arm is not types.NoneType)
-        return st.none() | values(arm, module)
+        return st.none() | values(arm)
     if origin is list:
-        return st.lists(values(arms[0], module), max_size=3)
+        return st.lists(values(arms[0]), max_size=3)
     if isinstance(kind, type) and issubclass(kind, Struct):
         return parts(kind)
     return {
@@ -43,9 +43,8 @@ def values(kind: Any, module: Any) -> st.SearchStrategy[Any]:
 
 def parts(cls: Any) -> st.SearchStrategy[Any]:
     """Messages, or structs of them, with any value in every field."""
-    module = __import__(cls.__module__, fromlist=["_"])
-    hints = typing.get_type_hints(cls, vars(module))
-    return st.builds(cls, **{name: values(hints[name], module) for name in cls.__struct_fields__})
+    hints = typing.get_type_hints(cls)
+    return st.builds(cls, **{name: values(hints[name]) for name in cls.__struct_fields__})
 
 
 def records(key: Any, value: Any, version: int) -> st.SearchStrategy[CoordinatorRecord]:

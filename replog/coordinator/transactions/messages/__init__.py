@@ -2,129 +2,40 @@
 
 from __future__ import annotations
 
-import struct
-from typing import ClassVar
+from typing import Annotated, Final
 
 from msgspec import Struct, field
 
-from replog.wire.primitives import Reader, Writer
-
-_h = struct.Struct(">h")
-_q = struct.Struct(">q")
-_qhib = struct.Struct(">qhib")
-_qq = struct.Struct(">qq")
+from replog.wire.record_parts import Int8, Int16, Int32, Int64, FieldPlace, RecordPart
 
 
-class TransactionLogKey(Struct):
-    """Kafka's TransactionLogKey (record type 0, versions 0 to 0)."""
-
-    RECORD_TYPE: ClassVar[int] = 0
-    VERSIONS: ClassVar[range] = range(0, 1)
-    FLEXIBLE_FROM: ClassVar[int] = 32767
+class TransactionLogKey(RecordPart):
+    RECORD_TYPE = 0
 
     transactional_id: str = ""
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> TransactionLogKey:
-        it = cls()
-        it.transactional_id = r.text(False)
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        w.text(self.transactional_id, False)
-
-
-class TransactionLogValue(Struct):
-    """Kafka's TransactionLogValue (record type 0, versions 0 to 1)."""
-
-    RECORD_TYPE: ClassVar[int] = 0
-    VERSIONS: ClassVar[range] = range(0, 2)
-    FLEXIBLE_FROM: ClassVar[int] = 1
+class TransactionLogValue(RecordPart):
+    RECORD_TYPE = 0
+    VERSIONS = range(0, 2)
+    FLEXIBLE_FROM = 1
 
     class PartitionsSchema(Struct):
         topic: str = ""
-        partition_ids: list[int] = field(default_factory=list)
+        partition_ids: list[Int32] = field(default_factory=list)
 
-        @classmethod
-        def read(cls, r: Reader, version: int) -> TransactionLogValue.PartitionsSchema:
-            flexible = version >= 1
-            it = cls()
-            it.topic = r.text(flexible)
-            it.partition_ids = r.numbers(r.count(flexible, 4), "i")
-            if version >= 1:
-                r.tagged()
-            return it
-
-        def write(self, w: Writer, version: int) -> None:
-            flexible = version >= 1
-            w.text(self.topic, flexible)
-            w.count(self.partition_ids, flexible)
-            w.numbers(self.partition_ids, "i")
-            if version >= 1:
-                w.tagged()
-
-    producer_id: int = 0
-    previous_producer_id: int = -1
-    next_producer_id: int = -1
-    producer_epoch: int = 0
-    next_producer_epoch: int = -1
-    transaction_timeout_ms: int = 0
-    transaction_status: int = 0
+    producer_id: Int64 = 0
+    previous_producer_id: Annotated[Int64, FieldPlace(first=1, tag=0)] = -1
+    next_producer_id: Annotated[Int64, FieldPlace(first=1, tag=1)] = -1
+    producer_epoch: Int16 = 0
+    next_producer_epoch: Annotated[Int16, FieldPlace(first=1, tag=3)] = -1
+    transaction_timeout_ms: Int32 = 0
+    transaction_status: Int8 = 0
     transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = field(default_factory=list)
-    transaction_last_update_timestamp_ms: int = 0
-    transaction_start_timestamp_ms: int = 0
-    client_transaction_version: int = 0
+    transaction_last_update_timestamp_ms: Int64 = 0
+    transaction_start_timestamp_ms: Int64 = 0
+    client_transaction_version: Annotated[Int16, FieldPlace(first=1, tag=2)] = 0
 
-    @classmethod
-    def read(cls, r: Reader, version: int) -> TransactionLogValue:
-        flexible = version >= 1
-        it = cls()
-        (it.producer_id, it.producer_epoch, it.transaction_timeout_ms, it.transaction_status) = r.fixed(_qhib)
-        it.transaction_partitions = (
-            None
-            if (count := r.nullable_count(flexible, 2)) is None
-            else [TransactionLogValue.PartitionsSchema.read(r, version) for _ in range(count)]
-        )
-        (it.transaction_last_update_timestamp_ms, it.transaction_start_timestamp_ms) = r.fixed(_qq)
-        if version >= 1:
-            for tag, value in r.tagged():
-                if tag == 0:
-                    it.previous_producer_id = value.fixed(_q)[0]
-                    value.finish()
-                elif tag == 1:
-                    it.next_producer_id = value.fixed(_q)[0]
-                    value.finish()
-                elif tag == 2:
-                    it.client_transaction_version = value.fixed(_h)[0]
-                    value.finish()
-                elif tag == 3:
-                    it.next_producer_epoch = value.fixed(_h)[0]
-                    value.finish()
-        return it
 
-    def write(self, w: Writer, version: int) -> None:
-        flexible = version >= 1
-        w.fixed(_qhib, self.producer_id, self.producer_epoch, self.transaction_timeout_ms, self.transaction_status)
-        w.nullable_count(self.transaction_partitions, flexible)
-        for each_transaction_partitions in self.transaction_partitions or ():
-            each_transaction_partitions.write(w, version)
-        w.fixed(_qq, self.transaction_last_update_timestamp_ms, self.transaction_start_timestamp_ms)
-        if version >= 1:
-            tags: list[tuple[int, Writer]] = []
-            if self.previous_producer_id != -1:
-                value = Writer()
-                value.fixed(_q, self.previous_producer_id)
-                tags.append((0, value))
-            if self.next_producer_id != -1:
-                value = Writer()
-                value.fixed(_q, self.next_producer_id)
-                tags.append((1, value))
-            if self.client_transaction_version != 0:
-                value = Writer()
-                value.fixed(_h, self.client_transaction_version)
-                tags.append((2, value))
-            if self.next_producer_epoch != -1:
-                value = Writer()
-                value.fixed(_h, self.next_producer_epoch)
-                tags.append((3, value))
-            w.tagged(tags)
+RECORD_TYPES: Final = ((TransactionLogKey, TransactionLogValue),)
+"""The class of the key and that of the value, of each type of records."""
