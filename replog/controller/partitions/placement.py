@@ -39,9 +39,9 @@ class _Ring:
     def advance(self) -> None:
         self._start += 1
 
-    def in_order(self) -> tuple[int, ...]:
-        start = self._start % max(1, len(self))
-        return self._broker_ids[start:] + self._broker_ids[:start]
+    def at(self, place: int) -> int:
+        """Returns the broker so many places behind the one that is next; wraps around."""
+        return self._broker_ids[(self._start + place) % len(self._broker_ids)]
 
 
 class _RackBrokers(Struct, frozen=True):
@@ -62,8 +62,13 @@ class _Rack:
         self.live.advance()
         self.fenced.advance()
 
-    def in_order(self) -> tuple[int, ...]:
-        return self.live.in_order() + self.fenced.in_order()
+    def at(self, place: int) -> int | None:
+        """Returns the broker that is `place` behind the first; None where there are not so many."""
+        live_count = len(self.live)
+        if place < live_count:
+            return self.live.at(place)
+        place -= live_count
+        return self.fenced.at(place) if place < len(self.fenced) else None
 
 
 class ReplicaPlacer:
@@ -133,12 +138,16 @@ def _below(count: int, rng: random.Random) -> int:
 
 
 def _one_partition(racks: Sequence[_Rack], leading: int, replication_factor: int) -> tuple[int, ...]:
-    leader = racks[leading].live.in_order()[0]
-    queues = [[broker for broker in rack.in_order() if broker != leader] for rack in racks]
+    """Returns the replicas of a partition, the leader first; looks only at the brokers that it takes, or passes over."""
+    leader = racks[leading].live.at(0)
     replicas = [leader]
+    taken = [0] * len(racks)
+    taken[leading] = 1  # the leader is the first of its rack
     index = leading  # the leader's rack has had its first turn
     while len(replicas) < replication_factor:
-        index = (index + 1) % len(queues)
-        if queues[index]:
-            replicas.append(queues[index].pop(0))
+        index = (index + 1) % len(racks)
+        broker = racks[index].at(taken[index])
+        if broker is not None:
+            taken[index] += 1
+            replicas.append(broker)
     return tuple(replicas)

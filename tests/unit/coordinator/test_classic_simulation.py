@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from types import FrameType
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,6 +36,7 @@ from replog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from tests.work_counts import calls_of
 
 pytestmark = pytest.mark.exhaustive
 
@@ -257,33 +257,23 @@ def test_members_meet_whatever_happens(actions: list[tuple[str, str]]) -> None:
 # ---- many members -------------------------------------------------------------------------------------------------------
 
 
-def calls_of(count: int) -> int:
-    """How many calls it takes in Python that members meet, join again because of one more, and are assigned."""
+def meet_and_be_assigned(count: int) -> None:
+    """Members meet, join again because of one more, and are assigned."""
     host = classic_host(replace(CONFIG, classic=replace(CONFIG.classic, max_size=9_999, max_group_bytes=10_000_000)))
-    calls = 0
-
-    def count_call(frame: FrameType, event: str, arg: Any) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count_call)
-    try:
-        joins = [host.submit(joining(is_id_required=False)) for _ in range(count)]
-        pass_time(host, DELAY_MS + REBALANCE_MS)
-        members = [host.response(each).member_id for each in joins]
-        for _ in range(2):
-            syncs = [host.submit(syncing(each, host.response(joins[0]).generation)) for each in reversed(members)]
-            host.commit()
-            assert all(host.response(each).assignment == b"" for each in syncs)
-            joins = [host.submit(joining(each)) for each in members]  # the leader is the first one
-            for each in members[1:]:
-                host.submit(beat(each, 1))
-        assert host.response(joins[0]).generation == 3
-        pass_time(host, 3 * SESSION_MS)
-    finally:
-        sys.setprofile(None)
-    return calls
+    joins = [host.submit(joining(is_id_required=False)) for _ in range(count)]
+    pass_time(host, DELAY_MS + REBALANCE_MS)
+    members = [host.response(each).member_id for each in joins]
+    for _ in range(2):
+        syncs = [host.submit(syncing(each, host.response(joins[0]).generation)) for each in reversed(members)]
+        host.commit()
+        assert all(host.response(each).assignment == b"" for each in syncs)
+        joins = [host.submit(joining(each)) for each in members]  # the leader is the first one
+        for each in members[1:]:
+            host.submit(beat(each, 1))
+    assert host.response(joins[0]).generation == 3
+    pass_time(host, 3 * SESSION_MS)
 
 
 def test_a_thousand_members_cost_four_times_as_much_as_a_quarter_of_them() -> None:
-    assert calls_of(4 * MEMBERS_THAT_MEET) < 4.5 * calls_of(MEMBERS_THAT_MEET)
+    few = calls_of(partial(meet_and_be_assigned, MEMBERS_THAT_MEET))
+    assert calls_of(partial(meet_and_be_assigned, 4 * MEMBERS_THAT_MEET)) < 4.5 * few
