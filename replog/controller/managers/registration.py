@@ -69,7 +69,7 @@ class RegistrationControl:
         Raises:
             InconsistentClusterIdError: The broker belongs to another cluster.
             InvalidRequestError: Its id is negative; it can listen nowhere such; its log directories are missing,
-                repeated, or those of another broker; its endpoints cannot be.
+                too many, repeated, or those of another broker; its features are too many; its endpoints cannot be.
             UnsupportedVersionError: It cannot work with a feature level of the cluster.
             DuplicateBrokerRegistrationError: Another process with other log directories uses the id and is alive.
         """
@@ -123,6 +123,11 @@ class RegistrationControl:
             raise InconsistentClusterIdError(f'{node} belongs to cluster "{cluster_id}", this is "{self._cluster_id}"')
 
     def _check_log_dirs(self, request: RegisterBroker) -> None:
+        if len(request.log_dirs) > LOG_DIRS_MAX:
+            count = len(request.log_dirs)
+            raise InvalidRequestError(
+                f"broker {request.broker_id} names {count:,} log directories, {LOG_DIRS_MAX:,} may be"
+            )
         if not request.log_dirs or len(set(request.log_dirs)) < len(request.log_dirs):
             raise InvalidRequestError(f"broker {request.broker_id} must name its log directories, each once")
         for other in self._brokers.all():
@@ -166,7 +171,7 @@ class RegistrationControl:
 
         Raises:
             InconsistentClusterIdError: The controller belongs to another cluster.
-            InvalidRequestError: Its id is negative, or it can listen nowhere such.
+            InvalidRequestError: Its id is negative, it can listen nowhere such, or its features are too many.
             UnsupportedVersionError: It cannot work with a feature level of the cluster, or the cluster is not at the
                 level that knows controllers.
         """
@@ -229,6 +234,9 @@ LISTENER_NAME_LENGTH_MAX = 64
 
 ENDPOINTS_MAX = 16
 """Of one broker."""
+
+LOG_DIRS_MAX = 1_000
+"""Of one broker.  Each is walked through several times on the way into a record, in one step of the controller."""
 
 
 def check_address(node: str, host: str, port: int) -> None:

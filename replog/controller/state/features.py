@@ -18,6 +18,9 @@ from replog.metadata.features import (
 from replog.metadata.records import FeatureLevelRecord, SupportedFeature
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
+FEATURES_MAX = 1_000
+"""That a node may name.  Each is walked through several times on the way into a record, in one step of the controller."""
+
 
 class FeatureControl:
     """Finalized levels by feature name."""
@@ -50,8 +53,11 @@ class FeatureControl:
         """Checks that a node can work with every finalized level; else it may not register.
 
         Raises:
+            InvalidRequestError: It names more than `FEATURES_MAX`.
             UnsupportedVersionError: The node cannot; the message says with which level.
         """
+        if len(features) > FEATURES_MAX:
+            raise InvalidRequestError(f"{node} names {len(features):,} features, {FEATURES_MAX:,} may be")
         for name, level in sorted(self.levels.items()):
             supported = supported_levels(features, name)
             if not supported.min_level <= level <= supported.max_level:

@@ -9,10 +9,12 @@ from uuid import UUID
 
 import pytest
 from controller_kit import Quorum, alterable
+from msgspec.structs import replace
 
 from replog.controller.config import ControllerConfig
 from replog.controller.events import offset_control
 from replog.controller.managers import table
+from replog.controller.managers.registration import LOG_DIRS_MAX
 from replog.controller.requests import (
     REPLICAS_PER_REQUEST_MAX,
     AlterConfigs,
@@ -37,15 +39,18 @@ from replog.controller.requests import (
     OfflineReplica,
     PartitionIsrChange,
     Reassignment,
+    RegisterController,
     ReplicaEnd,
     ReportReplicas,
 )
+from replog.controller.state.features import FEATURES_MAX
 from replog.errors import ErrorCode, InvalidRequestError, PolicyViolationError
 from replog.metadata.records import (
     ElectionType,
     MetadataRecord,
     PartitionRecord,
     ResourceType,
+    SupportedFeature,
     TopicRecord,
     encoded_bytes_max,
 )
@@ -200,6 +205,29 @@ def test_a_record_that_is_too_large_is_measured_no_fourth_time(quorum: Quorum, m
     with pytest.raises(InvalidRequestError, match="RegisterBrokerRecord of up to"):
         quorum.ask(quorum.register_request(4, rack="r" * 2_000))
     assert len(measured) == 3  # for its offset, with the others of the request, alone
+
+
+@pytest.mark.parametrize("request_of", ["log_dirs", "features", "features of a controller"])
+def test_lists_of_a_registration_are_counted_before_a_record_is_made_of_them(
+    quorum: Quorum, monkeypatch: pytest.MonkeyPatch, request_of: str
+) -> None:
+    """Trap: a record of 100,000 features was walked through three times, for most of a second, before it was refused."""
+
+    def walk(_record: MetadataRecord) -> int:
+        raise AssertionError("nothing is measured")
+
+    feature, registration = SupportedFeature("f", 1, 1), quorum.register_request(4)
+    requests: dict[str, ControllerRequest] = {
+        "log_dirs": replace(registration, log_dirs=tuple(UUID(int=number) for number in range(LOG_DIRS_MAX + 1))),
+        "features": replace(registration, supported_features=(feature,) * (FEATURES_MAX + 1)),
+        "features of a controller": RegisterController(
+            4, registration.cluster_id, UUID(int=4), "localhost", 9_004, (feature,) * (FEATURES_MAX + 1)
+        ),
+    }
+    monkeypatch.setattr(table, "encoded_bytes_max", walk)
+    monkeypatch.setattr(offset_control, "encoded_bytes_max", walk)
+    with pytest.raises(InvalidRequestError, match=r"names 1,001 .*, 1,000 may be"):
+        quorum.ask(requests[request_of])
 
 
 def test_a_broker_id_of_thousands_of_digits_is_none(quorum: Quorum) -> None:
