@@ -17,7 +17,8 @@ import pytest
 import replog
 from replog import Admin, Consumer, Producer, Worker
 from replog.cli.app import run
-from replog.client import ConsumerRecord
+from replog.cli.commands import dlq
+from replog.client import ConsumerRecord, TopicPartition
 from replog.errors import ConfigError, GroupIdNotFoundError, HandlerFailedError, UnknownTopicOrPartitionError
 from replog.worker import DeadLetter
 from replog.worker.threads import DaemonThreads
@@ -341,6 +342,32 @@ async def test_the_program_of_the_page_and_its_dead_letters(
         await consumer.seek_to("latest-1")
         again = await consumer.getone()
     assert (again.key, again.value, again.headers) == (b"t1", b"no order", (("from", b"bar"),))
+
+
+async def test_a_replay_of_dead_letters_that_gets_none_ends_with_the_reason(
+    servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trap: where another member of its group had all partitions, it waited for ever, without a word."""
+    monkeypatch.setattr(dlq, "GROUP_TIMEOUT_S", 0.0)
+    async with (
+        Admin(servers) as admin,
+        Consumer(servers, group_id=dlq.REPLAY_GROUP, auto_offset_reset="earliest") as other,
+    ):
+        await admin.create_topic("orders-dead")
+        await other.subscribe(["orders-dead"])
+        async with asyncio.timeout(DEADLINE_S):
+            while not other.assignment():
+                await other.poll(timeout_ms=10)
+            assert await asyncio.to_thread(run, ["dlq", "replay", "orders-dead", "-b", servers]) == 1
+    assert "another member of group replog-dlq-replay has had all partitions of orders-dead" in capsys.readouterr().err
+
+
+def test_a_replay_names_the_partitions_that_give_nothing() -> None:
+    unread = [TopicPartition("dead", number) for number in (4, 0, 2, 1)]
+    assert dlq._silence("dead", unread, unread, dlq.TIMEOUT_S) == ""
+    assert dlq._silence("dead", unread, (), 10 * dlq.TIMEOUT_S) == ""
+    told = dlq._silence("dead", unread, unread, dlq.TIMEOUT_S + 1)
+    assert told.startswith("no dead letter of dead-0, dead-1, dead-2 and others came for 11 s")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from replog.cli import common
-from replog.cli.errors import tell
+from replog.cli.errors import CommandFailedError, tell
 
 if TYPE_CHECKING:
-    from replog.client import ConsumerRecord
+    from replog.client import ConsumerRecord, TopicPartition
     from replog.worker import DeadLetter
 
 app = typer.Typer(help="Look at records that workers have given up, and send them back.", no_args_is_help=True)
@@ -27,6 +28,9 @@ NO_LETTER = "no dead letter of a worker"
 
 TIMEOUT_S = 10.0
 """How long a partition may give nothing."""
+
+GROUP_TIMEOUT_S = 60.0
+"""How long another member of the group may have all partitions: a little more than the session of one that was killed."""
 
 POLL_RECORDS = 1_000
 POLL_MS = 300
@@ -112,16 +116,17 @@ async def _show(bootstrap_servers: str, topic: str, max_records: int | None, as_
 
 
 async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, dry_run: bool) -> None:
-    from replog.client import Consumer, Producer, TopicPartition
+    from replog.client import Consumer, Producer
     from replog.worker.dead_letters import own_headers
 
     sent: Counter[str] = Counter()
-    strange_count = 0
+    strange_count, silence = 0, ""
     await common.require_listener(bootstrap_servers)
     settings = {"group_id": REPLAY_GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
     async with Consumer(bootstrap_servers, **settings) as consumer, Producer(bootstrap_servers) as producer:  # type: ignore[arg-type]
         await consumer.subscribe([topic])
         ends: dict[TopicPartition, int] = {}
+        progress_s = time.monotonic()
         with common.waiting(f"reading {topic}") as say:
             while max_records is None or sent.total() < max_records:
                 left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - sent.total())
@@ -142,17 +147,49 @@ async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, d
                     await producer.flush()
                     await consumer.commit(done)
                 say(f"{common.counted(sent.total(), 'record')} of {topic} read")
-                if not records and (assigned := consumer.assignment()):
-                    ends = ends or await consumer.end_offsets(assigned)
-                    if all(consumer.position(each) >= ends.get(each, 0) for each in assigned):
-                        break
+                if records:
+                    progress_s = time.monotonic()
+                    continue
+                assigned = consumer.assignment()
+                ends = ends or (await consumer.end_offsets(assigned) if assigned else {})
+                unread = [each for each in assigned if consumer.position(each) < ends.get(each, 0)]
+                silence = _silence(topic, assigned, unread, time.monotonic() - progress_s)
+                if silence or (assigned and not unread):
+                    break
     verb = "would be written" if dry_run else "written"
     for origin, count in sorted(sent.items()):
         typer.echo(f"{common.counted(count, 'record')} {verb} to {origin}")
-    if not sent:
+    if not sent and not silence:
         typer.echo(f"{topic} has no dead letters that were not replayed before")
     if strange_count:
         typer.echo(f"{common.counted(strange_count, 'record')} passed over: no worker wrote them", err=True)
+    if silence:
+        raise CommandFailedError(silence)
+
+
+def _silence(
+    topic: str, assigned: Collection[TopicPartition], unread: Collection[TopicPartition], silent_s: float
+) -> str:
+    """Returns why dead letters are waited for no longer; "" where they are.
+
+    Args:
+        topic: The topic of dead letters.
+        assigned: The partitions that this member of the group reads.
+        unread: Those of them that are not read up to their end.
+        silent_s: The seconds since the last record.
+    """
+    if not assigned and silent_s > GROUP_TIMEOUT_S:
+        return (
+            f"another member of group {REPLAY_GROUP} has had all partitions of {topic} for {silent_s:.0f} s: "
+            "another 'replog dlq replay' may be running; end it, or wait for it"
+        )
+    if unread and silent_s > TIMEOUT_S:
+        names = ", ".join(sorted(map(str, unread))[:3]) + (" and others" if len(unread) > 3 else "")
+        return (
+            f"no dead letter of {names} came for {silent_s:.0f} s, and there are some: "
+            f"see 'replog topics describe {topic}' for a partition without a leader, then replay again"
+        )
+    return ""
 
 
 async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[ConsumerRecord, DeadLetter | None]]:
