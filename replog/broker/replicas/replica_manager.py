@@ -22,7 +22,14 @@ from replog.broker.replicas.replica import Replica, ReplicaKey, ReplicaLog
 from replog.broker.replicas.retirements import Place, Retirements
 from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
-from replog.broker.replicas.views import awaited_ends, log_dirs, partition_state, replica_statuses
+from replog.broker.replicas.views import (
+    awaited_ends,
+    log_dir,
+    log_dir_replicas,
+    log_sizes,
+    partition_state,
+    replica_statuses,
+)
 from replog.controller.requests import OfflineReplica, ReplicaEnd
 from replog.errors import LateLeaderEpochError
 from replog.log import LogManager, TailCache
@@ -283,9 +290,21 @@ class ReplicaManager:
         found += await call(lambda: replica_statuses((), stepper.trouble.offline.values(), names, now_ms))
         return _by_name(found) if len(found) <= SORTED_AT_ONCE else await asyncio.to_thread(_by_name, found)
 
-    def describe_log_dirs(self) -> tuple[LogDir, ...]:
-        """Returns every log directory, with its replicas and those that move to it."""
-        return log_dirs(self._logs, self.moves.statuses())
+    async def describe_log_dirs(self) -> tuple[LogDir, ...]:
+        """Returns every log directory, also those that could not be opened, with its replicas and those that move to it.
+
+        The replicas are looked at some at a time; what else waits for the driver has its turn in between.
+        """
+        found: list[LogDir] = []
+        for directory in tuple(self._logs.directories.values()):
+            keys, sizes = tuple(directory.logs), dict.fromkeys(directory.offline, -1)
+            for start in range(0, len(keys), REPLICAS_TOGETHER):
+                some = keys[start : start + REPLICAS_TOGETHER]
+                sizes |= await self.stepper.driver.call(partial(log_sizes, directory, some))
+            is_small = len(sizes) <= SORTED_AT_ONCE
+            replicas = log_dir_replicas(sizes) if is_small else await asyncio.to_thread(log_dir_replicas, sizes)
+            found.append(log_dir(directory, replicas, self.moves.statuses()))
+        return (*found, *(LogDir(path, str(error), -1, (), ()) for path, error in self._logs.unopened.items()))
 
     def awaited_ends(self) -> tuple[ReplicaEnd, ...]:
         """Returns how far the replicas reach for which a `recovered` election waits for this broker."""

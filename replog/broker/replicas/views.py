@@ -11,7 +11,7 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
 from replog.controller.requests import ReplicaEnd
-from replog.log import Log, LogDirectory, LogManager
+from replog.log import Log, LogDirectory
 from replog.metadata.image import MetadataImage, awaiting_report
 from replog.metadata.records import LeaderRecoveryState
 from replog.replication.leader import Leader
@@ -24,6 +24,7 @@ from replog.rpc.node_messages import (
     ReplicaProgress,
     ReplicaStatus,
 )
+from replog_checkpoints import TopicPartition
 
 
 def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig) -> PartitionState:
@@ -135,22 +136,26 @@ def leader_view(leader: Leader, log: Log, now_ms: int) -> LeaderView:
     )
 
 
-def log_dirs(logs: LogManager, moves: Sequence[ReplicaMoveStatus]) -> tuple[LogDir, ...]:
-    """Returns every log directory of a broker, also those that could not be opened."""
-    found = [_log_dir(directory, moves) for directory in logs.directories.values()]
-    return (*found, *(LogDir(path, str(error), -1, (), ()) for path, error in logs.unopened.items()))
-
-
-def _log_dir(directory: LogDirectory, moves: Sequence[ReplicaMoveStatus]) -> LogDir:
-    sizes = dict.fromkeys(directory.offline, -1) | {key: log.size_bytes for key, log in directory.logs.items()}
+def log_dir(directory: LogDirectory, replicas: tuple[LogDirReplica, ...], moves: Sequence[ReplicaMoveStatus]) -> LogDir:
+    """Returns a log directory of a broker, with the replicas that `log_dir_replicas` made."""
     return LogDir(
         path=directory.path,
         error="" if directory.failure is None else str(directory.failure),
         free_bytes=directory.space.free_bytes,
-        replicas=tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items())),
+        replicas=replicas,
         moves=tuple(move for move in moves if move.path == directory.path),
         total_bytes=directory.space.total_bytes,
     )
+
+
+def log_sizes(directory: LogDirectory, keys: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    """Returns the bytes of those of these replicas that a directory has."""
+    return {key: log.size_bytes for key in keys if (log := directory.logs.get(key)) is not None}
+
+
+def log_dir_replicas(sizes: Mapping[TopicPartition, int]) -> tuple[LogDirReplica, ...]:
+    """Returns replicas of which the bytes are known, in order."""
+    return tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items()))
 
 
 def _or_unknown(value: int | None) -> int:

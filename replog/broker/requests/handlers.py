@@ -297,7 +297,7 @@ class RequestHandlers:
         self._parts.publisher.image_or_raise()  # it says which replicas are here
         manager = self._parts.manager
         if isinstance(request, DescribeLogDirsRequest):
-            return DescribeLogDirsResponse(await manager.stepper.driver.call(manager.describe_log_dirs))
+            return DescribeLogDirsResponse(await manager.describe_log_dirs())
         await manager.moves.request(request.topic, request.partition_id, request.path)
         return MoveReplicaResponse()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -12,8 +13,10 @@ from broker_kit import TOPIC, TOPIC_ID, batch, registered, rig, topic
 from replog.broker.replicas import replica_manager
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.views import has_awaited_ends
+from replog.log import LogDirectory
 from replog.metadata.records import PartitionChangeRecord, PartitionRecord, TopicRecord
-from replog.rpc.node_messages import ReplicaProgress
+from replog.rpc.node_messages import LogDirReplica, ReplicaProgress
+from replog_checkpoints import TopicPartition
 
 BROKERS = (registered(1), registered(2), registered(3))
 
@@ -53,6 +56,36 @@ async def test_many_replicas_are_told_some_at_a_time_and_each_once(monkeypatch: 
         assert await it.manager.statuses_in_steps(None) == statuses()
         assert steps == [2, 2, 1]
         assert [each.topic for each in await it.manager.statuses_in_steps({("t3", 0)})] == ["t3"]
+
+
+async def test_log_directories_are_told_with_some_replicas_at_a_time_and_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: a directory with 100,000 replicas was one step of the driver, of most of a second."""
+    monkeypatch.setattr(replica_manager, "REPLICAS_TOGETHER", 2)
+    monkeypatch.setattr(replica_manager, "SORTED_AT_ONCE", 4)
+    sizes_of, made_of = replica_manager.log_sizes, replica_manager.log_dir_replicas
+    steps: list[int] = []
+    threads: list[int] = []
+
+    def sizes_noted(directory: LogDirectory, keys: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        steps.append(len(keys))
+        return sizes_of(directory, keys)
+
+    def made_noted(sizes: dict[TopicPartition, int]) -> tuple[LogDirReplica, ...]:
+        threads.append(threading.get_ident())
+        return made_of(sizes)
+
+    monkeypatch.setattr(replica_manager, "log_sizes", sizes_noted)
+    monkeypatch.setattr(replica_manager, "log_dir_replicas", made_noted)
+    async with rig() as it:
+        for number in range(5):
+            await it.apply(*BROKERS, *topic((1, 2), name=f"t{number}", topic_id=UUID(int=200 + number)))
+        (directory,) = await it.manager.describe_log_dirs()
+        assert directory.replicas == tuple(LogDirReplica(f"t{number}", 0, 0) for number in range(5))
+    assert steps == [2, 2, 1]
+    assert threads
+    assert threads != [threading.get_ident()]
 
 
 async def test_without_names_all_replicas_are_told_shortly() -> None:
