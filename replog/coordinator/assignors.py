@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 from itertools import cycle
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct, field
@@ -92,17 +92,65 @@ def readers_by_topic(members: Members, topics: Topics) -> dict[UUID, list[str]]:
     return dict(sorted(((each, read) for each, read in readers.items() if topics[each] > 0), key=by_id))
 
 
+def number(topic_id: UUID) -> int:
+    """Returns what topic ids alone are sorted by, as `by_id`."""
+    return topic_id.int
+
+
 def assignment_of(partitions: Iterable[TopicPartition]) -> dict[UUID, frozenset[int]]:
     """Returns partitions by topic."""
     found: dict[UUID, set[int]] = {}
     for topic_id, partition in partitions:
         found.setdefault(topic_id, set()).add(partition)
-    return {topic_id: frozenset(found[topic_id]) for topic_id in sorted(found)}
+    return {topic_id: frozenset(found[topic_id]) for topic_id in sorted(found, key=number)}
+
+
+class NamedTopic(Protocol):
+    """A topic with partitions of it, as messages and records name them."""
+
+    @property
+    def topic_id(self) -> UUID:
+        """The topic."""
+        ...
+
+    @property
+    def partitions(self) -> list[int]:
+        """Its partitions."""
+        ...
+
+
+def assignment_in(topics: Sequence[NamedTopic]) -> dict[UUID, frozenset[int]]:
+    """Returns the partitions that a message names, by topic."""
+    found = {each.topic_id: frozenset(each.partitions) for each in topics}
+    if len(found) < len(topics):  # one is named twice
+        return assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
+    return {topic_id: partitions for topic_id in sorted(found, key=number) if (partitions := found[topic_id])}
 
 
 def partitions_of(assignment: Assignment) -> frozenset[TopicPartition]:
     """Returns all partitions of an assignment."""
     return frozenset((topic_id, each) for topic_id, partitions in assignment.items() for each in partitions)
+
+
+def without(assignment: Assignment, other: Assignment) -> dict[UUID, frozenset[int]]:
+    """Returns what is in an assignment and not in the other one; by topic, since pairs cost several times as much."""
+    if not other:
+        return dict(assignment)
+    nothing: frozenset[int] = frozenset()
+    return {topic_id: left for topic_id, each in assignment.items() if (left := each - other.get(topic_id, nothing))}
+
+
+def together(assignment: Assignment, other: Assignment) -> dict[UUID, frozenset[int]]:
+    """Returns what is in one of two assignments, in order."""
+    found = dict(assignment)
+    for topic_id, partitions in other.items():
+        found[topic_id] = partitions | found[topic_id] if topic_id in found else partitions
+    return {topic_id: found[topic_id] for topic_id in sorted(found, key=number)}
+
+
+def is_apart(assignment: Assignment, other: Assignment) -> bool:
+    """Whether two assignments have no partition in common."""
+    return all(each.isdisjoint(other.get(topic_id, ())) for topic_id, each in assignment.items())
 
 
 def assign_in_turns(members: Members, topics: Topics) -> dict[str, Assignment]:
@@ -182,7 +230,7 @@ def assign_uniformly(members: Members, topics: Topics) -> dict[str, Assignment]:
     balance = _Balance(kept)
     units = units_of(members, topics)
     for unit in units:
-        balance.give(unit, _left_over(sorted(unit.topic_ids, key=_number), topics, taken))
+        balance.give(unit, _left_over(sorted(unit.topic_ids, key=number), topics, taken))
     balance.level_all(units)
     return _result(kept)
 
@@ -206,10 +254,6 @@ def _kept(members: Members, topics: Topics) -> tuple[dict[str, dict[UUID, list[i
             if found:
                 owned[topic_id] = found
     return kept, taken
-
-
-def _number(topic_id: UUID) -> int:
-    return topic_id.int
 
 
 def _left_over(
@@ -331,7 +375,7 @@ class _Balance:
         owned = self._owned[member_id]
         if len(owned) < len(unit.topic_ids):
             return [each for each in owned if each in unit.topic_ids]
-        return sorted((each for each in unit.topic_ids if each in owned), key=_number)
+        return sorted((each for each in unit.topic_ids if each in owned), key=number)
 
     def _entry(self, member_id: str) -> tuple[int, int, str]:
         return self._counts[member_id], self._places[member_id], member_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from replog.coordinator.assignors import partitions_of
+from replog.coordinator.assignors import without
 from replog.coordinator.consumers.member import JOINING_EPOCH, LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.errors import FencedMemberEpochError, InvalidRequestError, UnsupportedAssignorError
@@ -51,7 +51,7 @@ def _problem(request: ConsumerHeartbeat) -> str:
         return ""
     if request.rebalance_timeout_ms < 0:
         return "a member that joins has to name its rebalance timeout"
-    if request.owned is None or partitions_of(request.owned):
+    if request.owned is None or any(request.owned.values()):
         return "a member that joins has no partitions, and has to say so"
     if request.subscribed_topics is None and request.subscribed_regex is None:
         return "a member that joins has to name topics, or a pattern of their names"
@@ -80,7 +80,7 @@ def check_member_epoch(request: ConsumerHeartbeat, current: MemberAssignment) ->
         current.epoch >= JOINING_EPOCH
         and request.member_epoch == current.previous_epoch
         and request.owned is not None
-        and partitions_of(request.owned) <= partitions_of(current.assigned)
+        and not without(request.owned, current.assigned)
     )
     if not is_retry:
         raise FencedMemberEpochError(

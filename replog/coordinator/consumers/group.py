@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of
+from replog.coordinator.assignors import Assignment, TopicPartition, assignment_in
 from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH, MemberAssignment
 from replog.coordinator.consumers.records import group_removal
 from replog.coordinator.instances import check_instance
@@ -312,9 +312,7 @@ class ConsumerGroups:
     ) -> None:
         group = self._group(key.group_id, value)
         if group is not None:
-            topics = () if value is None else value.topic_partitions
-            found = assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
-            group.replay_target(key.member_id, None if value is None else found)
+            group.replay_target(key.member_id, None if value is None else assignment_in(value.topic_partitions))
 
     def _replay_current(
         self, key: ConsumerGroupCurrentMemberAssignmentKey, value: ConsumerGroupCurrentMemberAssignmentValue | None

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final
 
 from msgspec import Struct, field
 
-from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.assignors import Assignment, assignment_in, number
 from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
@@ -63,8 +62,8 @@ class MemberAssignment(Struct, frozen=True):
             value.member_epoch,
             value.previous_member_epoch,
             MemberState.of(value.state),
-            _from_topics(value.assigned_partitions),
-            _from_topics(value.partitions_pending_revocation),
+            assignment_in(value.assigned_partitions),
+            assignment_in(value.partitions_pending_revocation),
         )
 
     def record(self, group_id: str, member_id: str) -> CoordinatorRecord:
@@ -78,9 +77,5 @@ class MemberAssignment(Struct, frozen=True):
 _Topics = ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
 
 
-def _from_topics(topics: Iterable[_Topics]) -> Assignment:
-    return assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
-
-
 def _to_topics(assignment: Assignment) -> list[_Topics]:
-    return [_Topics(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment)]
+    return [_Topics(topic_id, sorted(assignment[topic_id])) for topic_id in sorted(assignment, key=number)]

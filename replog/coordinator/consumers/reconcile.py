@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from replog.coordinator.assignors import Assignment, TopicPartition, assignment_of, partitions_of
+from replog.coordinator.assignors import Assignment, TopicPartition, is_apart, together, without
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.errors import FencedMemberEpochError
 
@@ -50,46 +50,51 @@ def reconcile(
             if epoch == target_epoch:
                 return current
         case MemberState.UNREVOKED_PARTITIONS:
-            if owned is None or partitions_of(owned) & partitions_of(current.revoked):
+            if owned is None or not is_apart(owned, current.revoked):
                 return current
             epoch += 1  # it is done with what it had in the epoch before; the commits of that are stale
         case MemberState.UNRELEASED_PARTITIONS:
             pass
         case MemberState.UNKNOWN:
-            if owned is None or partitions_of(owned):
+            if owned is None or any(owned.values()):
                 raise FencedMemberEpochError(
                     "the member is in a state of a newer release; it has to join the group anew"
                 )
             epoch = target_epoch
-    return _next(current, epoch, partitions_of(target), target_epoch, owned, is_free)
+    return _next(current, epoch, target, target_epoch, owned, is_free)
 
 
 def _next(
     current: MemberAssignment,
     epoch: int,
-    wanted: frozenset[TopicPartition],
+    wanted: Assignment,
     target_epoch: int,
     owned: Assignment | None,
     is_free: Callable[[TopicPartition], bool],
 ) -> MemberAssignment:
-    has = partitions_of(current.assigned)
-    kept, revoked = has & wanted, has - wanted
-    if revoked and (owned is None or revoked & partitions_of(owned)):
-        state = MemberState.UNREVOKED_PARTITIONS
-        return _changed(current, epoch, state, kept, revoked)
-    free = frozenset(filter(is_free, wanted - has))
-    state = MemberState.STABLE if free == wanted - has else MemberState.UNRELEASED_PARTITIONS
-    return _changed(current, target_epoch, state, kept | free, frozenset())
+    revoked = without(current.assigned, wanted)
+    kept = without(current.assigned, revoked)
+    if revoked and (owned is None or not is_apart(revoked, owned)):
+        return _changed(current, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoked)
+    new = without(wanted, current.assigned)
+    free = _free(new, is_free)
+    state = MemberState.STABLE if free == new else MemberState.UNRELEASED_PARTITIONS
+    return _changed(current, target_epoch, state, together(kept, free), {})
+
+
+def _free(wanted: Assignment, is_free: Callable[[TopicPartition], bool]) -> Assignment:
+    """Returns the partitions that nobody has."""
+    found = {
+        topic_id: frozenset([each for each in partitions if is_free((topic_id, each))])
+        for topic_id, partitions in wanted.items()
+    }
+    return {topic_id: partitions for topic_id, partitions in found.items() if partitions}
 
 
 def _changed(
-    current: MemberAssignment,
-    epoch: int,
-    state: MemberState,
-    assigned: frozenset[TopicPartition],
-    revoked: frozenset[TopicPartition],
+    current: MemberAssignment, epoch: int, state: MemberState, assigned: Assignment, revoked: Assignment
 ) -> MemberAssignment:
     """Returns the new assignment; the same object where nothing is new."""
     previous = current.previous_epoch if epoch == current.epoch else current.epoch
-    found = MemberAssignment(epoch, previous, state, assignment_of(assigned), assignment_of(revoked))
+    found = MemberAssignment(epoch, previous, state, assigned, revoked)
     return current if found == current else found

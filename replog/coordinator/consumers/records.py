@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from replog.coordinator.assignors import Assignment
+from replog.coordinator.assignors import Assignment, number
 from replog.coordinator.messages import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
@@ -54,7 +54,7 @@ def pattern_removal(group_id: str, pattern: str) -> CoordinatorRecord:
 
 def target_record(group_id: str, member_id: str, target: Assignment) -> CoordinatorRecord:
     """Returns the record of what a member is to have."""
-    topics = [_TargetPartitions(topic_id, sorted(target[topic_id])) for topic_id in sorted(target)]
+    topics = [_TargetPartitions(topic_id, sorted(target[topic_id])) for topic_id in sorted(target, key=number)]
     key = ConsumerGroupTargetAssignmentMemberKey(group_id, member_id)
     return CoordinatorRecord(key, ConsumerGroupTargetAssignmentMemberValue(topics))
 

@@ -92,7 +92,9 @@ def hash_of_topics(members: Iterable[MemberMetadata], topics: TopicView, pattern
     """Returns a number of 64 bits that is another one once a topic that members read has come, gone or grown."""
     digest = hashlib.sha256()
     for name in _names(members, patterns):
-        digest.update(repr((name, topics.find(name))).encode())
+        place = topics.find(name)
+        digest.update(name.encode() if place is None else b"%b\0%b%d" % (name.encode(), place[0].bytes, place[1]))
+        digest.update(b"\0")
     return int.from_bytes(digest.digest()[:8], "big", signed=True)
 
 

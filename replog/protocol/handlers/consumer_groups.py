@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.assignors import Assignment, assignment_in
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -46,7 +46,7 @@ async def heartbeat(node: KafkaNode, request: Heartbeat, call: Call) -> Consumer
         None if names is None else tuple(names),
         request.subscribed_topic_regex,
         request.server_assignor,
-        None if owned is None else await beside(count, _owned, owned),
+        None if owned is None else await beside(count, assignment_in, owned),
         call.client_id,
         call.client_host,
     )
@@ -67,11 +67,6 @@ async def heartbeat(node: KafkaNode, request: Heartbeat, call: Call) -> Consumer
 def refuse_heartbeat(_request: Heartbeat, failure: Failure) -> ConsumerGroupHeartbeatResponse:
     """Returns the answer to a heartbeat that failed."""
     return ConsumerGroupHeartbeatResponse(error_code=group_code(failure.code), error_message=failure.message)
-
-
-def _owned(topics: Iterable[Heartbeat.TopicPartitions]) -> Assignment:
-    """Returns the partitions of a member, which may name a topic several times."""
-    return assignment_of((each.topic_id, partition) for each in topics for partition in each.partitions)
 
 
 def _assigned(assignment: Assignment) -> ConsumerGroupHeartbeatResponse.Assignment:

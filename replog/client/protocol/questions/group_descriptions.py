@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import lacking, refusal, require_answer
-from replog.coordinator.assignors import Assignment, assignment_of
+from replog.coordinator.assignors import assignment_in
 from replog.coordinator.consumers.requests import DeleteGroup, DeleteGroupResponse
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -176,8 +176,8 @@ def _consumer(member: ConsumerGroupDescribeResponse.Member) -> DescribedConsumer
         _host(member.client_host),
         tuple(member.subscribed_topic_names),
         member.subscribed_topic_regex or "",
-        _partitions(member.assignment.topic_partitions),
-        _partitions(member.target_assignment.topic_partitions),
+        assignment_in(member.assignment.topic_partitions),
+        assignment_in(member.target_assignment.topic_partitions),
         GroupType.CLASSIC if member.member_type == _CLASSIC_MEMBER else GroupType.CONSUMER,
     )
 
@@ -185,10 +185,6 @@ def _consumer(member: ConsumerGroupDescribeResponse.Member) -> DescribedConsumer
 def _host(told: str) -> str:
     """Returns an address without what Java puts before one that has no name: "/127.0.0.1"."""
     return told.removeprefix("/")
-
-
-def _partitions(topics: Iterable[ConsumerGroupDescribeResponse.TopicPartitions]) -> Assignment:
-    return assignment_of((each.topic_id, number) for each in topics for number in each.partitions)
 
 
 QUESTIONS: Final[Mapping[type, Question]] = {

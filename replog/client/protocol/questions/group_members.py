@@ -7,7 +7,7 @@ from typing import Final
 
 from replog.client.protocol.asking import Broker, Question
 from replog.client.protocol.questions.answered import lacking, require_answer
-from replog.coordinator.assignors import assignment_of
+from replog.coordinator.assignors import assignment_in
 from replog.coordinator.classic.requests import (
     ClassicHeartbeat,
     ClassicHeartbeatResponse,
@@ -88,9 +88,7 @@ async def heartbeat(broker: Broker, question: ConsumerHeartbeat, timeout_ms: int
         answer.member_id or question.member_id,
         answer.member_epoch,
         answer.heartbeat_interval_ms,
-        None
-        if told is None
-        else assignment_of((each.topic_id, number) for each in told.topic_partitions for number in each.partitions),
+        None if told is None else assignment_in(told.topic_partitions),
     )
 
 
