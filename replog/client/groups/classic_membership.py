@@ -84,8 +84,9 @@ class ClassicMembership(Membership):
         if self._is_asking or self._due_ms is None or now_ms < self._due_ms:
             return ()
         said = self._said()
-        if isinstance(said, LeaveGroup) and self.member_id == NO_MEMBER_ID:
-            self._due_ms = None  # nobody knows it
+        if isinstance(said, LeaveGroup) and not self._is_known:
+            self._due_ms = None
+            self._has_left()
             return ()
         self._under_way = said
         self._sent_ms = now_ms
@@ -96,7 +97,7 @@ class ClassicMembership(Membership):
         config = self._config
         if self.state in {State.AWAY, State.LEAVING}:
             reason = "it has left" if self.state is State.LEAVING else "its application asks for no records"
-            return LeaveGroup(config.group_id, (LeavingMember(self.member_id, config.instance_id, reason),))
+            return LeaveGroup(config.group_id, (LeavingMember(self.member_id, None, reason),))
         if self.state is State.MEMBER:
             return ClassicHeartbeat(config.group_id, self.member_id, self.epoch, config.instance_id)
         return self._join() if self._joined is None else self._sync(self._joined)

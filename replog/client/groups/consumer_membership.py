@@ -107,9 +107,7 @@ class ConsumerMembership(Membership):
         )
 
     def _spoken_epoch(self) -> int:
-        if self.state is State.AWAY:
-            return LEAVING_EPOCH
-        if self.state is State.LEAVING:
+        if self.state in {State.AWAY, State.LEAVING}:
             return LEAVING_EPOCH if self._config.instance_id is None else LEAVING_STATIC_EPOCH
         return self.epoch
 

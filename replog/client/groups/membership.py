@@ -7,7 +7,9 @@ OUT        nothing is subscribed yet, or the member has left
 JOINING    it asks the coordinator to take it in
 MEMBER     it has an assignment, and says at an interval that it is there
 FENCED     the coordinator has put the member out: what it read is lost, and it joins again once the application knows
-AWAY       the application was too slow: the member has left, and joins again when the application comes back
+AWAY       the application was too slow: the member has left, and joins again when the application comes back.  A static
+           member says that it leaves for a while (KIP-848), or nothing (the classic protocol), as Kafka's clients do: its
+           partitions are kept for it until its session ends
 LEAVING    it says that it leaves
 FAILED     the group does not take the member
 ========== ==============================================================================================================
@@ -313,10 +315,14 @@ class Membership(ABC):
         self.state = State.AWAY
         self._is_reader_back = False
         self._forget_membership()
+        if self._config.instance_id is None:
+            what = "has left for others to go on"
+        else:
+            what = "is silent, and others go on when its session ends"
         text = (
-            f"group {self._config.group_id!r}: no records were asked for in {late_ms} ms, so that this member has left for "
-            "others to go on; it joins again with the next read. If the work on one record, or on those of one poll, takes "
-            "so long, raise max_poll_interval_ms or ask for fewer records at once."
+            f"group {self._config.group_id!r}: no records were asked for in {late_ms} ms, so that this member {what}; it joins "
+            "again with the next read. If the work on one record, or on those of one poll, takes so long, raise "
+            "max_poll_interval_ms or ask for fewer records at once."
         )
         self._due_ms = now_ms
         return (*self._drop_request(), Say(text), *self._lose())

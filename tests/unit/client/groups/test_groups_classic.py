@@ -359,6 +359,26 @@ def test_an_application_that_is_too_slow_lets_others_go_on_and_joins_with_its_ne
     assert (member.core.state, member.reads) == (State.MEMBER, ALL)
 
 
+def test_a_static_member_that_is_too_slow_says_nothing_and_has_its_partitions_again() -> None:
+    """Kafka's `AbstractCoordinator.maybeLeaveGroup`: the coordinator hears of it when the session ends, if the reader stays away."""
+    host = coordinator()
+    first, slow = Member(host, instance_id="i"), Member(host, instance_id="j")
+    for member in (first, slow):
+        member.subscribe("t")
+    settle(host, first, slow)
+    had, epoch = slow.reads, first.core.epoch
+    slow.step(ReaderLate(5_000))
+    assert (slow.giving_back, slow.asking) == (Lose(had), None)
+    settle(host, first, slow, turns=10)  # half of a session
+    assert (slow.core.state, slow.reads, first.core.epoch) == (State.AWAY, frozenset(), epoch)
+    slow.step(ReaderBack())
+    settle(host, first, slow, turns=10)
+    assert (slow.core.state, slow.reads, first.core.epoch) == (State.MEMBER, had, epoch)
+    slow.step(ReaderLate(5_000))
+    settle(host, first, slow)  # two sessions
+    assert (slow.core.state, first.reads) == (State.AWAY, ALL)
+
+
 def test_nobody_hears_that_a_member_without_an_id_leaves() -> None:
     member = Member(coordinator())
     member.subscribe("t")

@@ -276,6 +276,19 @@ def test_a_late_reader_that_is_back_before_it_has_left_joins_after_that() -> Non
     assert member.said[-1].member_epoch == 0
 
 
+def test_a_static_member_with_a_late_reader_leaves_for_a_while_and_takes_its_place_again() -> None:
+    """Kafka's `ConsumerMembershipManager.leaveGroupEpoch`: its partitions are kept for it until its session ends."""
+    member = Member("m", instance_id="i")
+    member.step(Subscribe(("t",)), 0)
+    answer(member, 1, 10, 0)
+    member.step(ReaderLate(300_001), 300_001)
+    assert member.said[-1] == ConsumerHeartbeat("g", "m", -2, "i")
+    answer(member, -2, 300_002, is_news=False)
+    release(member, 300_003)
+    member.step(ReaderBack(), 400_000)
+    assert (member.said[-1].member_epoch, member.said[-1].instance_id) == (0, "i")
+
+
 @pytest.mark.parametrize(("instance_id", "epoch"), [(None, -1), ("i", -2)])
 def test_leaving_is_said_once_and_a_static_member_keeps_its_place(instance_id: str | None, epoch: int) -> None:
     member = Member("m", instance_id=instance_id)
