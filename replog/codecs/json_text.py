@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _thread
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, is_typeddict, overload
 
@@ -39,7 +41,7 @@ class Json(Generic[T]):
     def __init__(self, kind: Any = Any) -> None:
         self._kind = kind
         self._class = kind if isinstance(kind, type) and kind not in {Any, float} and not is_typeddict(kind) else object
-        self._decode = msgspec.json.Decoder(kind).decode
+        self._decode = _decoder_of(kind).decode
         if not _takes_null(self._decode):
             self.decode = self._decode  # type: ignore[method-assign]  # one call a record less
 
@@ -66,6 +68,39 @@ class Json(Generic[T]):
         if value is None:
             raise ValueError("it is the null of JSON, which cannot be told from a tombstone")
         return value
+
+
+_building = threading.Lock()
+
+
+def _decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Builds a decoder in a thread where no interrupt comes, one at a time.
+
+    msgspec 0.22 keeps what it knows of a class at the class before it knows all.  Another thread that meets it half done ends the
+    process by a segmentation fault, and so does whoever decodes after Ctrl-C has interrupted the build of a class that has itself in
+    a field.  So its caller waits on a bare lock, which Ctrl-C may interrupt, and the build goes on to its end.
+
+    Raises:
+        Exception: What msgspec raises for a type that it does not know.
+    """
+    made: list[msgspec.json.Decoder[Any] | Exception] = []
+    ended = threading.Lock()
+
+    def build() -> None:
+        try:
+            with _building:
+                made.append(msgspec.json.Decoder(kind))
+        except Exception as error:  # noqa: BLE001 -- the caller raises it
+            made.append(error)
+        ended.release()
+
+    ended.acquire()
+    _thread.start_new_thread(build, ())
+    ended.acquire()
+    (found,) = made
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _takes_null(decode: Callable[[bytes], object]) -> bool:

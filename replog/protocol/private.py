@@ -8,6 +8,7 @@ that a client uses them where a broker has them.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Final
@@ -108,11 +109,11 @@ class PrivateApi:
 
     @cached_property
     def _requests(self) -> msgspec.msgpack.Decoder[Any]:
-        return msgspec.msgpack.Decoder(self.request)
+        return _decoder_of(self.request)
 
     @cached_property
     def _answers(self) -> msgspec.msgpack.Decoder[Any]:
-        return msgspec.msgpack.Decoder(self.answer)
+        return _decoder_of(self.answer)
 
     def read(self, r: Reader, version: int) -> PrivateCall:  # noqa: ARG002 -- the shape of generated messages
         """Returns the request.  Raises: MalformedFrameError: The bytes are none, or too many."""
@@ -155,6 +156,19 @@ class PrivateRequest:
 def encoded(value: Struct) -> bytes:
     """Returns a struct as MessagePack."""
     return msgspec.msgpack.encode(value)
+
+
+_building = threading.Lock()
+
+
+def _decoder_of(kind: type[Struct]) -> msgspec.msgpack.Decoder[Any]:
+    """Builds a decoder, one at a time.
+
+    msgspec 0.22 keeps what it knows of a class at the class before it knows all: a second thread that meets it half done, for a class
+    that two messages have, ends the process by a segmentation fault.
+    """
+    with _building:
+        return msgspec.msgpack.Decoder(kind)
 
 
 def _decoded(decoder: msgspec.msgpack.Decoder[Any], data: bytes | memoryview) -> Any:
