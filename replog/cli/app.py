@@ -22,6 +22,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "doctor": "doctor",
     "produce": "produce",
     "consume": "consume",
+    "perf": "app",
     "capture": "capture",
     "export": "export",
     "import": "import_file",

@@ -153,6 +153,15 @@ def test_records_are_deleted_by_a_command(brokers: Broker, run: Run) -> None:
     assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err
 
 
+def test_a_load_is_measured(brokers: Broker, run: Run) -> None:
+    topic = brokers.topic()
+    for measure, records in (("produce", 300), ("consume", 300), ("e2e", 10)):
+        limit = () if measure == "consume" else ("--records", records)
+        found = json.loads(good(run, "perf", measure, topic, *limit, "--json"))
+        assert (found["records"], found["failed"]) == (records, {}), measure
+        assert found["latency_ms"]["p99"] > 0
+
+
 def test_lines_are_compressed_and_read_back(brokers: Broker, run: Run) -> None:
     topic = brokers.topic()
     lines = "".join(f"{n} the same words again and again\n" for n in range(500))

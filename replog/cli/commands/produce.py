@@ -18,6 +18,7 @@ import typer
 
 from replog.cli import common
 from replog.cli.errors import CommandFailedError, UsageError, tell
+from replog.cli.records.pace import Pace
 from replog.cli.records.record_lines import LINE_BYTES_MAX, LineFormat, LineRecord, Lines, WrongLineError, lines_of
 from replog.cli.terminal.standard_streams import ReaderGoneError
 from replog.errors import (
@@ -39,9 +40,6 @@ INTERRUPTED_FLUSH_S = 0.5
 
 READ_BYTES = 64 * 1024
 """What is read, and sent together, at once."""
-
-PACE_S = 0.1
-"""How long the records take that --rate lets go together."""
 
 
 class Compression(StrEnum):
@@ -186,29 +184,6 @@ class LineError(Exception):
         """Makes the error for the user, who must know what is written and what is not."""
         text = f"{self}. {common.counted(acknowledged_count, 'record')} before it acknowledged, nothing from it on sent"
         return UsageError("FILE", "", text) if self._is_usage else CommandFailedError(text)
-
-
-class Pace:
-    """Lets so many records go in a second, spread over it.
-
-    Args:
-        rate: Records a second.
-        now_s: The time of now, in seconds, by a clock that is never set.
-    """
-
-    def __init__(self, rate: float, now_s: float) -> None:
-        self._rate = rate
-        self._start_s = now_s
-        self._count = 0
-        self.together_max = max(1, int(rate * PACE_S))
-
-    def pause_s(self, count: int, now_s: float) -> float:
-        """Counts records that are to go, and returns how long they have to wait, in seconds; 0: not at all."""
-        due_s = self._start_s + self._count / self._rate
-        if now_s > due_s + PACE_S:  # what was not sent while there was nothing to send is not sent the faster now
-            self._start_s, self._count, due_s = now_s, 0, now_s
-        self._count += count
-        return max(0.0, due_s - now_s)
 
 
 class LineProducer:

@@ -1,0 +1,1 @@
+"""Loads of `replog perf`, and what is measured of them."""
