@@ -10,7 +10,8 @@ from typing import Any
 
 from replog.client.types import K, V
 from replog.codecs import ValueCodec
-from replog.worker.worker import Handler, Worker
+from replog.worker.handlers import Handler
+from replog.worker.worker import Worker
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 

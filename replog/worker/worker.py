@@ -41,11 +41,8 @@ from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.errors.texts import error_text
 from replog.worker.assigned import Assigned
 from replog.worker.dead_letters import DeadLetter, own_headers
+from replog.worker.handlers import CodecNotReadyError, Handler, check_handler, decoding, is_async
 from replog.worker.threads import DaemonThreads
-
-Handler: TypeAlias = Callable[[ConsumerRecord[K, V]], Awaitable[object]] | Callable[[ConsumerRecord[K, V]], object]
-"""What handles a record.  A function that is not `async` runs in a thread.  It is done with the record when it returns, or when
-what it returns to be awaited has ended."""
 
 Order: TypeAlias = Literal["partition", "key"]
 
@@ -134,7 +131,7 @@ class Worker(Generic[K, V]):
         **unknown: Never,
     ) -> None:
         refuse_unknown(type(self), unknown)
-        _check_handler(handler)
+        check_handler(handler)
         require_text("group", group)
         require_at_least("concurrency", concurrency, 1, 10_000)
         require_choice("order", order, get_args(Order))
@@ -156,8 +153,8 @@ class Worker(Generic[K, V]):
         self._decoder = RecordDecoder.of(key, value, is_skipping=False, next_step=next_step)
         self._handle: Callable[[ConsumerRecord], object] = cast("Handler", handler)
         if self._decoder is not None:
-            self._handle = _decoding(self._decoder, handler)
-        self._is_async = _is_async(handler)
+            self._handle = decoding(self._decoder, handler)
+        self._is_async = is_async(handler)
         self._group = group
         self._servers = bootstrap_servers
         self._order = order
@@ -339,7 +336,7 @@ class Worker(Generic[K, V]):
                 if isinstance(error, RecordDecodeError) and error.record is record:  # not one of the handler's own
                     await self._pass_over(assigned, record, error, attempts)
                     return
-                if isinstance(error, _CodecNotReadyError):
+                if isinstance(error, CodecNotReadyError):
                     pause_s, what = CODEC_PAUSE_S, f"its codec cannot work now ({error})"
                 else:
                     attempts += 1
@@ -476,10 +473,6 @@ class Worker(Generic[K, V]):
                 each.commit(offset)
 
 
-class _CodecNotReadyError(Exception):
-    """A codec has trouble that will pass and says nothing of the record, so that it is no attempt at it."""
-
-
 class _Listener(AssignmentListener):
     """Tells a worker of partitions that go."""
 
@@ -526,42 +519,8 @@ def _how_to_go_on(_: ConsumerRecord) -> str:
     )
 
 
-def _decoding(decoder: RecordDecoder, handler: Handler[Any, Any]) -> Callable[[ConsumerRecord], object]:
-    """Returns a handler of records that are not decoded: for each attempt the next one has values of its own."""
-
-    def decode_and_handle(record: ConsumerRecord) -> object:
-        try:
-            decoded = decoder.decode(record)
-        except RecordDecodeError:
-            raise
-        except Exception as error:
-            raise _CodecNotReadyError(error_text(error)) from error
-        return handler(decoded)
-
-    return decode_and_handle
-
-
 def _size(record: ConsumerRecord) -> int:
     return len(record.key or b"") + len(record.value or b"")
-
-
-def _check_handler(handler: object) -> None:
-    """Raises TypeError for what handles no record: a generator function would return at once, and have done nothing."""
-    if not callable(handler):
-        raise TypeError(f"handler must be a function of a record, not {handler!r}")
-    if any(is_kind(_function(handler)) for is_kind in (inspect.isgeneratorfunction, inspect.isasyncgenfunction)):
-        raise TypeError(f"handler {handler!r} has a yield: it would be called, and none of it would run")
-
-
-def _is_async(handler: object) -> bool:
-    return inspect.iscoroutinefunction(_function(handler))
-
-
-def _function(handler: object) -> object:
-    """Returns the function behind a handler: of a `partial`, or of an object that can be called."""
-    while isinstance(handler, partial):
-        handler = handler.func
-    return handler if inspect.isroutine(handler) else type(handler).__call__
 
 
 def _is_cancelled() -> bool:
