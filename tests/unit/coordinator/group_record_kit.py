@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -23,6 +24,7 @@ unhurried = settings(max_examples=30, deadline=None, suppress_health_check=list(
 CASES = [(key, value, version) for key, value in TYPES for version in value.VERSIONS]
 
 
+@cache
 def values(kind: Any) -> st.SearchStrategy[Any]:
     """Values of a field of the generated classes; numbers fit into the narrowest field."""
     origin, arms = typing.get_origin(kind), typing.get_args(kind)
@@ -41,12 +43,14 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
+@cache
 def parts(cls: Any) -> st.SearchStrategy[Any]:
     """Messages, or structs of them, with any value in every field."""
     hints = typing.get_type_hints(cls)
     return st.builds(cls, **{name: values(hints[name]) for name in cls.__struct_fields__})
 
 
+@cache
 def records(key: Any, value: Any, version: int) -> st.SearchStrategy[CoordinatorRecord]:
     """Records of one type, with values of one version."""
     return st.builds(CoordinatorRecord, parts(key), parts(value), st.just(version)) | st.builds(
