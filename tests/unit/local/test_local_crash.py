@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from local_kit import PATH, abandon, child_environment, open_simulated
+from power_cuts import Once, stops
 
 import replog
 from replog.errors import CorruptRecordError
 from replog.log.repair.repair import repair_log
-from replog.testing import PowerCutError, SimulatedFileSystem
+from replog.testing import SimulatedFileSystem
 from replog_checkpoints import OsFileSystem
 
 pytestmark = pytest.mark.exhaustive
@@ -160,41 +161,37 @@ def _check(disk: SimulatedFileSystem, acknowledged: dict[int, bytes], starts: li
         assert log.append(b"goes on") == log.log_end_offset - 1
 
 
+Stopped = tuple[SimulatedFileSystem, dict[int, bytes], list[int]]
+
+
+def _stopped_anywhere(flush: str) -> list[Stopped]:
+    """The machine, what was acknowledged and where it began, wherever a story can be stopped."""
+    disk, acknowledged, starts = SimulatedFileSystem(), dict[int, bytes](), list[int]()
+    return stops(
+        disk,
+        lambda: _story(disk, acknowledged, starts, flush),
+        lambda: (disk.copied(), dict(acknowledged), list(starts)),
+    )
+
+
 def test_a_power_cut_at_every_step() -> None:
-    step = 0
-    while True:
-        disk = SimulatedFileSystem()
-        acknowledged: dict[int, bytes] = {}
-        starts: list[int] = []
-        disk.faults.cut_power_after(step)
-        try:
-            _story(disk, acknowledged, starts, "always")
-        except PowerCutError:
-            disk.crash(random.Random(step))
+    stopped = _stopped_anywhere("always")
+    once = Once()
+    for step, (disk, acknowledged, starts) in enumerate(stopped):
+        disk.crash(random.Random(step))
+        if once.is_first(disk, *acknowledged, *starts):
             _check(disk, acknowledged, starts, step)
-            step += 1
-            continue
-        break
-    assert step > 80
+    assert len(stopped) > 80
 
 
 def test_a_kill_at_every_step_loses_nothing_with_flush_os_either() -> None:
-    step = 0
-    while True:
-        disk = SimulatedFileSystem()
-        acknowledged: dict[int, bytes] = {}
-        starts: list[int] = []
-        disk.faults.cut_power_after(step)
-        try:
-            _story(disk, acknowledged, starts, "os")
-        except PowerCutError:
-            disk.kill()
-            disk.faults.clear()
+    stopped = _stopped_anywhere("os")
+    once = Once()
+    for step, (disk, acknowledged, starts) in enumerate(stopped):
+        disk.kill()
+        if once.is_first(disk, *acknowledged, *starts):
             _check(disk, acknowledged, starts, step)
-            step += 1
-            continue
-        break
-    assert step > 50
+    assert len(stopped) > 50
 
 
 @pytest.mark.parametrize("seed", range(5))

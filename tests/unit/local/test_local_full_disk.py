@@ -21,11 +21,12 @@ from local_kit import (
     umount,
     values,
 )
+from power_cuts import Once, stops
 
 import replog
 from replog.errors import DiskFullError, ReplogError, StorageError, TooManyOpenFilesError
 from replog.local import LocalLog
-from replog.testing import Operation, PowerCutError, SimulatedFileSystem
+from replog.testing import Operation, SimulatedFileSystem
 
 pytestmark = pytest.mark.exhaustive
 
@@ -153,45 +154,33 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def test_a_kill_at_any_step_of_filling_the_disk_leaves_the_way_out() -> None:
-    steps = 0
-    while True:
-        disk = SimulatedFileSystem(capacity_bytes=CAPACITY_BYTES // 8)
-        acknowledged = _fill_until_cut(disk, steps)
-        if acknowledged is None:
-            break
-        disk.capacity_bytes = disk.used_bytes()
-        if disk.exists(f"{PARTITION}/leader-epoch-checkpoint") and acknowledged > 3:
-            with _open(disk) as log:
-                assert log.log_end_offset >= acknowledged, f"step {steps}"
+    disk = SimulatedFileSystem(capacity_bytes=CAPACITY_BYTES // 8)
+    high_watermarks = [0]
+    stopped = stops(disk, lambda: _fill(disk, high_watermarks), lambda: (disk.copied(), high_watermarks[-1]))
+    once = Once()
+    for step, (copy, acknowledged) in enumerate(stopped):
+        copy.kill()
+        copy.capacity_bytes = copy.used_bytes()
+        is_made = copy.exists(f"{PARTITION}/leader-epoch-checkpoint") and acknowledged > 3
+        if is_made and once.is_first(copy, acknowledged):
+            with _open(copy) as log:
+                assert log.log_end_offset >= acknowledged, f"step {step}"
                 assert log.truncate_before(log.high_watermark) >= acknowledged
                 assert len(values(log)) == 0
-        steps += 1
-    assert steps > 100
+    assert len(stopped) > 100
 
 
-def _fill_until_cut(disk: SimulatedFileSystem, steps: int) -> int | None:
-    """Cuts a filling process short after so many steps; returns the acknowledged records, None: it ended before."""
-    disk.faults.cut_power_after(steps)
-    acknowledged = 0
-    log = None
-    try:
-        log = open_simulated(disk, segment_bytes=1 << 14)
+def _fill(disk: SimulatedFileSystem, high_watermarks: list[int]) -> None:
+    """Appends until there is no room any more, and truncates on the way; notes what was acknowledged."""
+    with open_simulated(disk, segment_bytes=1 << 14) as log:
         for number in range(75):
             try:
                 log.append(VALUE[:2_000])
-                acknowledged = log.high_watermark
+                high_watermarks.append(log.high_watermark)
             except DiskFullError:
                 log.maintain()
             if number == 40:
                 log.truncate_before(20)
-    except PowerCutError:
-        disk.kill()
-        disk.faults.clear()
-        return acknowledged
-    finally:
-        if log is not None:
-            abandon(log)
-    return None
 
 
 def test_no_room_at_any_step_of_opening_and_truncating_is_told_and_the_same_works_later() -> None:
