@@ -16,16 +16,23 @@ from replog.log.repair.verification import Finding, FindingKind, LogVerifier
 from replog.records import scan
 from replog_checkpoints import OsFileSystem
 
-RECORDS = 300
+RECORDS = 200
 SEGMENT_BYTES = 1024
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    with replog.open_log(tmp_path / "log", segment_bytes=SEGMENT_BYTES, max_batch_bytes=512, flush="os") as log:
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed log in several segments, to be copied."""
+    path = tmp_path_factory.mktemp("sound") / "log"
+    with replog.open_log(path, segment_bytes=SEGMENT_BYTES, max_batch_bytes=512, flush="os") as log:
         for number in range(RECORDS):
             log.append(b"%03d" % number)
-    return tmp_path / "log"
+    return path
+
+
+@pytest.fixture
+def folder(sound: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sound, tmp_path / "log")
 
 
 def bases(folder: Path) -> list[int]:

@@ -23,8 +23,8 @@ T0 = 1_700_000_000_000
 
 
 def stopped(*, is_clean: bool) -> tuple[SimulatedFileSystem, list[bytes | None]]:
-    """A local log, and what is in it."""
-    fs, _ = killed(is_checkpointed=False)
+    """A local log in two segments, and what is in it."""
+    fs, _ = killed(is_checkpointed=False, records=6)
     with open_simulated(fs.copied()) as log:
         found = values(log)
     if is_clean:

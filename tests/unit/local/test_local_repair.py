@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import PurePosixPath
 
 import pytest
@@ -26,11 +27,19 @@ def opened(fs: SimulatedFileSystem) -> LocalLog:
     return open_simulated(fs, segment_bytes=1024, max_batch_bytes=512)
 
 
-def killed(start_offset: int = 0, *, is_checkpointed: bool = True) -> tuple[SimulatedFileSystem, list[int]]:
+def killed(
+    start_offset: int = 0, *, is_checkpointed: bool = True, records: int = RECORDS
+) -> tuple[SimulatedFileSystem, list[int]]:
     """A log in several segments after kill -9, and their base offsets."""
+    fs, bases = _killed(start_offset, is_checkpointed, records)
+    return fs.copied(), list(bases)
+
+
+@cache
+def _killed(start_offset: int, is_checkpointed: bool, records: int) -> tuple[SimulatedFileSystem, list[int]]:
     fs = SimulatedFileSystem()
     log = opened(fs)
-    for number in range(RECORDS):
+    for number in range(records):
         log.append(b"%03d" % number * 66)
     if start_offset:
         log.truncate_before(start_offset)
