@@ -60,7 +60,18 @@ _HOMES: Final[Mapping[str, str]] = {
     "tune_process": "replog.host.process_memory",
 }
 
-_MODULES: Final = ("client", "cluster", "codecs", "errors", "local", "records", "spark", "testing", "worker")
+_MODULES: Final = (
+    "client",
+    "cluster",
+    "codecs",
+    "errors",
+    "local",
+    "records",
+    "registry",
+    "spark",
+    "testing",
+    "worker",
+)
 """The modules with more public names."""
 
 # what a broker within this process tells its operator; what clients and logs warn of is seen also where logging is not set up

@@ -26,6 +26,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "capture": "capture",
     "export": "export",
     "import": "import_file",
+    "registry": "registry",
     "storage": "app",
     "server": "app",
     "cluster": "app",
@@ -44,7 +45,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 }
 """What stands under each name in its module of `replog.cli.commands`, in the order of the help: a group, `app`, or a function."""
 
-_MODULES: Final[Mapping[str, str]] = {"capture": "files", "export": "files", "import": "files"}
+_MODULES: Final[Mapping[str, str]] = {"capture": "files", "export": "files", "import": "files", "registry": "server"}
 """Where a command is that has no module of its name."""
 
 _LOOKS: Final[Mapping[str, Any]] = {

@@ -21,6 +21,7 @@ RUN_BY = {
     "docs/OPERATIONS.md": "tests/unit/test_pages.py",
     "docs/PYTEST.md": "tests/cluster/test_pytest_page.py",
     "docs/RECORDS.md": "tests/cluster/test_typed_records.py",
+    "docs/REGISTRY.md": "tests/cluster/test_registry_server.py",
     "docs/SIMULATION.md": "tests/sim/test_simulation_page.py",
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
     "docs/TABLES.md": "tests/cluster/test_tables_page.py",

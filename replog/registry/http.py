@@ -1,0 +1,332 @@
+"""Confluent's REST interface of a schema registry: paths, parameters, bodies and errors, by aiohttp."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from replog._version import __version__
+from replog.registry.model import (
+    INVALID_LEVEL,
+    INVALID_MODE,
+    INVALID_VERSION,
+    LEVEL_NOT_SET,
+    MODE_NOT_SET,
+    CompatibilityLevel,
+    RegistryMode,
+    RegistryRefusedError,
+    SchemaContent,
+    SchemaKind,
+)
+from replog.registry.service import RegistryService, content_json, version_json
+from replog.registry.state import LATEST, RegistryState
+
+E = TypeVar("E", bound=StrEnum)
+
+BODY_BYTES_MAX: Final = 2 << 20
+"""Of a request: a schema is text in JSON, in which each byte may need two."""
+
+REQUESTS_MAX: Final = 256
+"""Requests that are answered at once; further ones are refused with 503."""
+
+_CONTENT_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+_log = logging.getLogger(__name__)
+
+
+class _Answer(NamedTuple):
+    value: object
+
+
+def application(service: RegistryService, cluster_id: str) -> web.Application:
+    """Returns the application that answers requests by a service."""
+    app = web.Application(middlewares=[_middleware()], client_max_size=BODY_BYTES_MAX)
+    app.add_routes(_Handlers(service, cluster_id).routes())
+    return app
+
+
+def _middleware() -> Any:
+    running_count = 0
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Callable[[web.Request], Awaitable[Any]]) -> web.StreamResponse:
+        nonlocal running_count
+        if running_count >= REQUESTS_MAX:
+            return _refusal(503, 50301, f"{REQUESTS_MAX} requests are under way: ask again later")
+        running_count += 1
+        try:
+            answered = await handler(request)
+            return answered if isinstance(answered, web.StreamResponse) else _told(200, answered.value)
+        except RegistryRefusedError as error:
+            return _refusal(error.status, error.rest_code, str(error))
+        except web.HTTPException as error:
+            return _refusal(error.status, error.status, f"HTTP {error.status} {error.reason}")
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- one request's; the others go on
+            _log.exception("a request of the registry failed: %s %s", request.method, request.path)
+            return _refusal(500, 50001, f"Internal Server Error: {type(error).__name__}")
+        finally:
+            running_count -= 1
+
+    return answer
+
+
+def _told(status: int, value: object) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(value), content_type=_CONTENT_TYPE)
+
+
+def _refusal(status: int, code: int, message: str) -> web.Response:
+    return _told(status, {"error_code": code, "message": message})
+
+
+class _Handlers:
+    """One method for each request; the comment of each section names its paths."""
+
+    def __init__(self, service: RegistryService, cluster_id: str) -> None:
+        self._service = service
+        self._cluster_id = cluster_id
+
+    def routes(self) -> list[web.RouteDef]:
+        """Returns which method answers which request."""
+        version = "/subjects/{subject}/versions/{version}"
+        compatibility = "/compatibility/subjects/{subject}/versions"
+        gets: dict[str, Any] = {
+            "/": self._root,
+            "/v1/metadata/id": self._metadata_id,
+            "/v1/metadata/version": self._metadata_version,
+            "/contexts": self._contexts,
+            "/subjects": self._subjects,
+            "/subjects/{subject}/versions": self._versions,
+            version: self._version,
+            f"{version}/schema": self._version_schema,
+            f"{version}/referencedby": self._referenced_by,
+            "/schemas/types": self._types,
+            "/schemas/ids/{id}": self._schema,
+            "/schemas/ids/{id}/schema": self._schema_text,
+            "/schemas/ids/{id}/subjects": self._schema_subjects,
+            "/schemas/ids/{id}/versions": self._schema_versions,
+            "/config": self._level,
+            "/config/{subject}": self._level,
+            "/mode": self._mode,
+            "/mode/{subject}": self._mode,
+        }
+        posts: dict[str, Any] = {
+            "/subjects/{subject}/versions": self._register,
+            "/subjects/{subject}": self._look_up,
+            compatibility: self._compatibility,
+            f"{compatibility}/{{version}}": self._compatibility,
+        }
+        puts: dict[str, Any] = {
+            "/config": self._set_level,
+            "/config/{subject}": self._set_level,
+            "/mode": self._set_mode,
+            "/mode/{subject}": self._set_mode,
+        }
+        deletes: dict[str, Any] = {
+            "/subjects/{subject}": self._delete_subject,
+            version: self._delete_version,
+            "/config": self._drop_level,
+            "/config/{subject}": self._drop_level,
+            "/mode": self._drop_mode,
+            "/mode/{subject}": self._drop_mode,
+        }
+        every = {"GET": gets, "POST": posts, "PUT": puts, "DELETE": deletes}
+        return [web.route(method, path, handler) for method, some in every.items() for path, handler in some.items()]
+
+    # ---- the server ------------------------------------------------------------------------------------------------
+
+    async def _root(self, _: web.Request) -> _Answer:
+        return _Answer({})
+
+    async def _metadata_id(self, _: web.Request) -> _Answer:
+        return _Answer({"scope": {"path": [], "clusters": {"kafka-cluster": self._cluster_id}}})
+
+    async def _metadata_version(self, _: web.Request) -> _Answer:
+        return _Answer({"version": f"replog {__version__}", "commitId": ""})
+
+    async def _contexts(self, _: web.Request) -> _Answer:
+        return _Answer(["."])
+
+    async def _types(self, _: web.Request) -> _Answer:
+        return _Answer([SchemaKind.JSON, SchemaKind.PROTOBUF, SchemaKind.AVRO])
+
+    # ---- subjects --------------------------------------------------------------------------------------------------
+
+    async def _subjects(self, request: web.Request) -> _Answer:
+        prefix = request.query.get("subjectPrefix", "")
+        deleted, only = _flag(request, "deleted"), _flag(request, "deletedOnly")
+        names = await self._service.read(lambda state: state.subjects(deleted=deleted, deleted_only=only))
+        return _Answer([name for name in names if name.startswith(prefix.removeprefix(":*:"))])
+
+    async def _versions(self, request: web.Request) -> _Answer:
+        subject, deleted = _subject(request), _flag(request, "deleted")
+        found = await self._service.read(lambda state: state.versions_or_raise(subject, deleted=deleted))
+        return _Answer([each.version for each in found])
+
+    async def _version(self, request: web.Request) -> _Answer:
+        subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
+        found = await self._service.read(lambda state: state.version(subject, number, deleted=deleted))
+        return _Answer(version_json(found) | await self._content(request, found.content))
+
+    async def _version_schema(self, request: web.Request) -> web.Response:
+        subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
+        found = await self._service.read(lambda state: state.version(subject, number, deleted=deleted))
+        return _text(found.content)
+
+    async def _referenced_by(self, request: web.Request) -> _Answer:
+        subject, number = _subject(request), _number(request)
+
+        def question(state: RegistryState) -> list[int]:
+            found = state.version(subject, number, deleted=True)
+            return sorted({each.id for each in state.referrers(subject, found.version)})
+
+        return _Answer(await self._service.read(question))
+
+    async def _register(self, request: web.Request) -> _Answer:
+        found = await self._service.register(_subject(request), await request.read())
+        return _Answer(version_json(found))
+
+    async def _look_up(self, request: web.Request) -> _Answer:
+        deleted = _flag(request, "deleted")
+        return _Answer(
+            version_json(await self._service.look_up(_subject(request), await request.read(), deleted=deleted))
+        )
+
+    async def _delete_subject(self, request: web.Request) -> _Answer:
+        permanent = _flag(request, "permanent")
+        return _Answer(await self._service.delete_subject(_subject(request), permanent=permanent))
+
+    async def _delete_version(self, request: web.Request) -> _Answer:
+        permanent = _flag(request, "permanent")
+        return _Answer(await self._service.delete_version(_subject(request), _number(request), permanent=permanent))
+
+    # ---- schemas by id ---------------------------------------------------------------------------------------------
+
+    async def _schema(self, request: web.Request) -> _Answer:
+        schema_id = _whole(request.match_info["id"])
+        content = await self._service.read(lambda state: state.content(schema_id))
+        return _Answer(await self._content(request, content))
+
+    async def _content(self, request: web.Request, content: SchemaContent) -> Any:
+        """Returns a schema as it is asked for; `format=serialized`: of Protocol Buffers, its descriptor."""
+        if request.query.get("format") == "serialized":
+            content = await self._service.serialized(content)
+        return content_json(content)
+
+    async def _schema_text(self, request: web.Request) -> web.Response:
+        schema_id = _whole(request.match_info["id"])
+        return _text(await self._service.read(lambda state: state.content(schema_id)))
+
+    async def _schema_subjects(self, request: web.Request) -> _Answer:
+        schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
+        users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
+        return _Answer(sorted({each.subject for each in users}))
+
+    async def _schema_versions(self, request: web.Request) -> _Answer:
+        schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")
+        users = await self._service.read(lambda state: state.users(schema_id, deleted=deleted))
+        return _Answer([{"subject": each.subject, "version": each.version} for each in users])
+
+    # ---- compatibility ---------------------------------------------------------------------------------------------
+
+    async def _compatibility(self, request: web.Request) -> _Answer:
+        number = _number(request) if "version" in request.match_info else None
+        problems = await self._service.compatibility(_subject(request), number, await request.read())
+        told: dict[str, Any] = {"is_compatible": not problems}
+        if _flag(request, "verbose"):
+            told["messages"] = problems[:100]
+        return _Answer(told)
+
+    async def _level(self, request: web.Request) -> _Answer:
+        subject, falls_back = request.match_info.get("subject"), _flag(request, "defaultToGlobal")
+
+        def question(state: RegistryState) -> CompatibilityLevel:
+            found = state.level(subject) or (state.level(None) if falls_back else None)
+            if found is None:
+                raise RegistryRefusedError(
+                    LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
+                )
+            return found
+
+        return _Answer({"compatibilityLevel": await self._service.read(question)})
+
+    async def _set_level(self, request: web.Request) -> _Answer:
+        level = _choice(await request.read(), "compatibility", CompatibilityLevel, INVALID_LEVEL)
+        return _Answer({"compatibility": await self._service.set_level(request.match_info.get("subject"), level)})
+
+    async def _drop_level(self, request: web.Request) -> _Answer:
+        return _Answer({"compatibilityLevel": await self._service.set_level(request.match_info.get("subject"), None)})
+
+    # ---- modes -----------------------------------------------------------------------------------------------------
+
+    async def _mode(self, request: web.Request) -> _Answer:
+        subject, falls_back = request.match_info.get("subject"), _flag(request, "defaultToGlobal")
+
+        def question(state: RegistryState) -> RegistryMode:
+            found = state.mode(subject) or (state.mode(None) if falls_back else None)
+            if found is None:
+                raise RegistryRefusedError(
+                    MODE_NOT_SET, f"Subject '{subject}' does not have subject-level mode configured"
+                )
+            return found
+
+        return _Answer({"mode": await self._service.read(question)})
+
+    async def _set_mode(self, request: web.Request) -> _Answer:
+        mode = _choice(await request.read(), "mode", RegistryMode, INVALID_MODE)
+        return _Answer({"mode": await self._service.set_mode(request.match_info.get("subject"), mode)})
+
+    async def _drop_mode(self, request: web.Request) -> _Answer:
+        return _Answer({"mode": await self._service.set_mode(request.match_info.get("subject"), None)})
+
+
+def _subject(request: web.Request) -> str:
+    """Returns the subject in a path; that of the default context may be written with it."""
+    return request.match_info["subject"].removeprefix(":.:")
+
+
+def _flag(request: web.Request, name: str) -> bool:
+    return request.query.get(name, "").lower() == "true"
+
+
+def _number(request: web.Request) -> int:
+    """Returns the version in a path.
+
+    Raises:
+        RegistryRefusedError: 42202: it is none.
+    """
+    text = request.match_info["version"]
+    if text in {"latest", "-1"}:
+        return LATEST
+    number = _whole(text)
+    if number < 1:
+        raise RegistryRefusedError(
+            INVALID_VERSION,
+            f"The specified version '{text[:20]}' is not a valid version id. Allowed values are between [1, 2^31-1] and the "
+            'string "latest"',
+        )
+    return number
+
+
+def _whole(text: str) -> int:
+    """Returns a whole number from 0 to 2^31-1; -1 where it is none, which nothing has."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) < 1 << 31 else LATEST - 1
+
+
+def _choice(body: bytes, name: str, kind: type[E], code: int) -> E:
+    try:
+        return kind(str(msgspec.json.decode(body)[name]).upper())
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, KeyError, TypeError):
+        raise RegistryRefusedError(
+            code, f"Invalid {name}: the body is an object with {name!r}, one of {', '.join(kind)}"
+        ) from None
+
+
+def _text(content: SchemaContent) -> web.Response:
+    return web.Response(body=content.text.encode(), content_type=_CONTENT_TYPE)

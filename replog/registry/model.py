@@ -1,0 +1,144 @@
+"""What a registry holds: contents of schemas, versions of subjects, and the changes of them."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from replog.errors import ReplogError
+
+
+class SchemaKind(StrEnum):
+    """What a schema is written in, by the name that Confluent's REST has for it."""
+
+    AVRO = "AVRO"
+    JSON = "JSON"
+    PROTOBUF = "PROTOBUF"
+
+
+class CompatibilityLevel(StrEnum):
+    """Which schemas a new one must get on with; `_TRANSITIVE`: all of the subject, else the last one."""
+
+    NONE = "NONE"
+    BACKWARD = "BACKWARD"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD = "FORWARD"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL = "FULL"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+
+class RegistryMode(StrEnum):
+    """Whether schemas may be registered and deleted."""
+
+    READWRITE = "READWRITE"
+    READONLY = "READONLY"
+
+
+DEFAULT_LEVEL: Final = CompatibilityLevel.BACKWARD
+DEFAULT_MODE: Final = RegistryMode.READWRITE
+
+
+class SchemaReference(msgspec.Struct, frozen=True):
+    """A name that a schema uses, and the version of a subject that defines it."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class SchemaContent(msgspec.Struct, frozen=True):
+    """A schema by what it says; equal contents have one id, in whatever subjects they are."""
+
+    kind: SchemaKind
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+
+
+class SchemaVersion(msgspec.Struct, frozen=True):
+    """A version of a subject.
+
+    Attributes:
+        subject: The name of the subject.
+        version: From 1 on.
+        id: The id of the content, from 1 on.
+        content: The schema.
+        deleted: It was deleted softly: it is found by its id, and where deleted ones are asked for.
+    """
+
+    subject: str
+    version: int
+    id: int
+    content: SchemaContent
+    deleted: bool = False
+
+
+class AddVersion(msgspec.Struct, frozen=True, tag="version"):
+    """Adds a version to a subject."""
+
+    subject: str
+    version: int
+    id: int
+    content: SchemaContent
+
+
+class DeleteVersions(msgspec.Struct, frozen=True, tag="delete"):
+    """Deletes versions of a subject, softly or for good."""
+
+    subject: str
+    versions: tuple[int, ...]
+    permanent: bool
+
+
+class SetLevel(msgspec.Struct, frozen=True, tag="level"):
+    """Sets the compatibility of a subject, or of all others; None as level: takes it back."""
+
+    subject: str | None
+    level: CompatibilityLevel | None
+
+
+class SetMode(msgspec.Struct, frozen=True, tag="mode"):
+    """Sets the mode of a subject, or of all others; None as mode: takes it back."""
+
+    subject: str | None
+    mode: RegistryMode | None
+
+
+Change = AddVersion | DeleteVersions | SetLevel | SetMode
+
+
+class RegistryRefusedError(ReplogError):
+    """A request that the registry does not carry out.
+
+    Attributes:
+        status: The status of HTTP.
+        rest_code: Confluent's `error_code`.
+    """
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.rest_code = code
+        self.status = code if code < 1_000 else code // 100
+
+
+INCOMPATIBLE: Final = 409
+SUBJECT_NOT_FOUND: Final = 40401
+VERSION_NOT_FOUND: Final = 40402
+SCHEMA_NOT_FOUND: Final = 40403
+SUBJECT_SOFT_DELETED: Final = 40404
+SUBJECT_NOT_SOFT_DELETED: Final = 40405
+VERSION_SOFT_DELETED: Final = 40406
+VERSION_NOT_SOFT_DELETED: Final = 40407
+LEVEL_NOT_SET: Final = 40408
+MODE_NOT_SET: Final = 40409
+INVALID_SCHEMA: Final = 42201
+INVALID_VERSION: Final = 42202
+INVALID_LEVEL: Final = 42203
+INVALID_MODE: Final = 42204
+NOT_PERMITTED: Final = 42205
+REFERENCE_EXISTS: Final = 42206
+INVALID_SUBJECT: Final = 42208
+LOG_FAILED: Final = 50001
+TIMED_OUT: Final = 50002

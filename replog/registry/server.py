@@ -1,0 +1,177 @@
+"""A registry of schemas over HTTP, whose state is a topic."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from replog.client import Admin
+from replog.config.kinds import Endpoint, parse_endpoint
+from replog.errors import ConfigError
+from replog.errors.choices import require_at_least, require_kind
+from replog.host.extras import install_command
+from replog.registry.change_log import DEFAULT_TOPIC, ChangeLog
+from replog.tcp.port import bind
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+DEFAULT_LISTEN: Final = "127.0.0.1:8081"
+TIMEOUT_MS: Final = 30_000
+STOP_TIMEOUT_S: Final = 5.0
+"""How long requests that are under way have at the end."""
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class RegistryServer:
+    """A registry of schemas with Confluent's REST interface; any number of them may run on one topic.
+
+    ::
+
+        async with RegistryServer("127.0.0.1:9092") as server:
+            print(server.url)  # http://127.0.0.1:8081
+            await server.wait_ended()
+
+    Args:
+        bootstrap_servers: The brokers to ask first, ours or Apache Kafka's.
+        listen: Where requests are taken, "host:port"; port 0: any that is free.
+        topic: The topic of the changes; made where it does not exist.
+        timeout_ms: How long a request waits for brokers, milliseconds.
+
+    Attributes:
+        url: Where it is, once it is entered.
+
+    Raises:
+        ConfigError: A setting is wrong, or the packages of the extra `registry` are not installed.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        listen: str = DEFAULT_LISTEN,
+        topic: str = DEFAULT_TOPIC,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> None:
+        require_kind("topic", topic, str)
+        require_at_least("timeout.ms", timeout_ms, 1)
+        self._make_application = _application_maker()
+        self._endpoint = _parsed_listen(listen)
+        self._servers = bootstrap_servers
+        self._log = ChangeLog(bootstrap_servers, topic=topic, timeout_ms=timeout_ms)
+        self._stack = AsyncExitStack()
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        """Reads the topic, and takes requests.
+
+        Raises:
+            ConfigError: The port is taken.
+            ReplogError: The brokers cannot be asked, or the topic is none for a registry.
+        """
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._log.close)
+            await self._log.start()
+            async with Admin(self._servers) as admin:
+                cluster_id = (await admin.describe_cluster()).cluster_id
+            await self._listen(stack, cluster_id)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Lets requests end that are under way, and closes everything."""
+        await self._stack.aclose()
+
+    async def wait_ended(self) -> None:
+        """Waits until the topic cannot be followed any more, because it was deleted or records in it were lost; raises why."""
+        await self._log.wait_ended()
+
+    async def _listen(self, stack: AsyncExitStack, cluster_id: str) -> None:
+        from aiohttp import web
+
+        port = bind(self._endpoint.host, self._endpoint.port, "listen")
+        stack.callback(port.close)
+        runner = web.AppRunner(
+            self._make_application(self._log, cluster_id),
+            access_log=None,
+            shutdown_timeout=STOP_TIMEOUT_S,
+            handle_signals=False,
+        )
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        await web.SockSite(runner, port.socket).start()
+        self.url = f"http://{Endpoint(*runner.addresses[0][:2])}"
+
+
+def serve(
+    bootstrap_servers: str | Sequence[str],
+    *,
+    listen: str = DEFAULT_LISTEN,
+    topic: str = DEFAULT_TOPIC,
+    told: Callable[[str], None] | None = None,
+) -> None:
+    """Runs a registry until the process is told to end (SIGTERM, or Ctrl-C).
+
+    Args:
+        bootstrap_servers, listen, topic: As `RegistryServer` takes them.
+        told: A function that is told the url, once requests are taken.
+
+    Raises:
+        ReplogError: As `RegistryServer`; also where its topic cannot be followed any more.
+    """
+    asyncio.run(_serve(RegistryServer(bootstrap_servers, listen=listen, topic=topic), told))
+
+
+async def _serve(server: RegistryServer, told: Callable[[str], None] | None) -> None:
+    stop = asyncio.Event()
+    for number in _SIGNALS:
+        with suppress(ValueError, RuntimeError, NotImplementedError):  # only the main thread hears of signals
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    stopping = asyncio.ensure_future(stop.wait())
+    running = asyncio.ensure_future(_run(server, told))
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stopping.cancel()
+        running.cancel()
+        await asyncio.wait([running])
+    if not running.cancelled():
+        running.result()
+
+
+async def _run(server: RegistryServer, told: Callable[[str], None] | None) -> None:
+    async with server:
+        if told is not None:
+            told(server.url)
+        await server.wait_ended()
+
+
+def _application_maker() -> Callable[[ChangeLog, str], web.Application]:
+    """Loads what the server needs beyond replog itself.
+
+    Raises:
+        ConfigError: It is not installed.
+    """
+    try:
+        import jsonschema  # noqa: F401 -- it is used when the first schema comes
+
+        from replog.registry.http import application
+        from replog.registry.service import RegistryService
+    except ModuleNotFoundError as error:
+        raise ConfigError("registry", "", f"a registry needs more packages: {install_command('registry')}") from error
+    return lambda log, cluster_id: application(RegistryService(log), cluster_id)
+
+
+def _parsed_listen(listen: str) -> Endpoint:
+    require_kind("listen", listen, str)
+    try:
+        return parse_endpoint(listen)
+    except ValueError as error:
+        raise ConfigError("listen", listen, f"listen is {listen!r}: {error}") from error

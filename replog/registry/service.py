@@ -1,0 +1,360 @@
+"""What a registry is asked for, beside how it is asked: answers as objects of JSON, by the state, and changes by its log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from replog.registry.change_log import ChangeLog
+from replog.registry.formats.protobuf import serialized
+from replog.registry.formats.table import FORMATS, ParsableSchema, incompatibilities, parsed
+from replog.registry.model import (
+    DEFAULT_LEVEL,
+    INCOMPATIBLE,
+    INVALID_SCHEMA,
+    INVALID_SUBJECT,
+    LEVEL_NOT_SET,
+    MODE_NOT_SET,
+    NOT_PERMITTED,
+    REFERENCE_EXISTS,
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    SUBJECT_NOT_SOFT_DELETED,
+    SUBJECT_SOFT_DELETED,
+    VERSION_NOT_FOUND,
+    VERSION_NOT_SOFT_DELETED,
+    VERSION_SOFT_DELETED,
+    AddVersion,
+    Change,
+    CompatibilityLevel,
+    DeleteVersions,
+    RegistryMode,
+    RegistryRefusedError,
+    SchemaContent,
+    SchemaKind,
+    SchemaReference,
+    SchemaVersion,
+    SetLevel,
+    SetMode,
+)
+from replog.registry.state import RegistryState
+
+T = TypeVar("T")
+
+SCHEMA_BYTES_MAX: Final = 512 << 10
+"""Of one schema; a record of the topic holds it, and brokers take a megabyte by default."""
+
+REFERENCES_MAX: Final = 100
+CLOSURE_MAX: Final = 1_000
+"""Schemas that one refers to, directly or not."""
+
+SUBJECT_LENGTH_MAX: Final = 255
+VERSIONS_MAX: Final = 50_000
+ALL_SCHEMAS_BYTES_MAX: Final = 256 << 20
+"""What a server keeps in memory; more are not registered."""
+
+CHECKS_MAX: Final = 4
+"""Requests whose schemas are parsed and compared at once, in threads."""
+
+_MISSING: Final = (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND, LEVEL_NOT_SET, MODE_NOT_SET)
+
+
+class _Body(msgspec.Struct):
+    """The body of a request that brings a schema."""
+
+    schema: str
+    schemaType: SchemaKind = SchemaKind.AVRO  # noqa: N815 -- as it stands in JSON
+    references: tuple[SchemaReference, ...] = ()
+
+
+class RegistryService:
+    """The operations of a registry on its log.
+
+    Args:
+        log: The log of changes, started.
+    """
+
+    def __init__(self, log: ChangeLog) -> None:
+        self._log = log
+        self._checks = asyncio.Semaphore(CHECKS_MAX)
+
+    async def read(self, question: Callable[[RegistryState], T]) -> T:
+        """Returns what a question to the state gives; what it does not find is looked for once more in the newest state.
+
+        Raises:
+            RegistryRefusedError: It is not there.
+        """
+        try:
+            return question(self._log.state)
+        except RegistryRefusedError as error:
+            if error.rest_code not in _MISSING:
+                raise
+        await self._log.refresh()
+        return question(self._log.state)
+
+    # ---- schemas ---------------------------------------------------------------------------------------------------
+
+    async def register(self, subject: str, body: bytes) -> SchemaVersion:
+        """Registers a schema, or finds it in the subject.
+
+        Raises:
+            RegistryRefusedError: It is none (42201), does not follow those before it (409), or nothing may be registered (42205).
+        """
+        _require_subject(subject)
+        content = _content(body)
+        found = self._log.state.with_content(subject, content)
+        if found is not None:
+            return found
+        made: list[SchemaVersion] = []
+
+        async def decide(state: RegistryState) -> Change | None:
+            made.clear()
+            if found := state.with_content(subject, content):
+                made.append(found)
+                return None
+            _require_writable(state, subject)
+            _require_room(state, content)
+            schema_id = state.id_of(content) or state.last_id + 1
+            numbers = [each.version for each in state.versions(subject, deleted=True)]
+            added = AddVersion(subject, max(numbers, default=0) + 1, schema_id, content)
+            if problems := await self._problems(state, subject, content, state.versions(subject)):
+                level = _level(state, subject)
+                told = "; ".join(problems[:20])
+                raise RegistryRefusedError(
+                    INCOMPATIBLE,
+                    f"Schema being registered is incompatible with an earlier schema for subject '{subject}' "
+                    f"(compatibility {level}): {told}",
+                )
+            made.append(SchemaVersion(subject, added.version, added.id, content))
+            return added
+
+        await self._log.change(decide)
+        return made[0]
+
+    async def look_up(self, subject: str, body: bytes, *, deleted: bool) -> SchemaVersion:
+        """Returns the version of a subject with this schema.
+
+        Raises:
+            RegistryRefusedError: 40401, 40403: there is no such subject, or none of its versions has it.
+        """
+        content = _content(body)
+
+        def question(state: RegistryState) -> SchemaVersion:
+            state.versions_or_raise(subject, deleted=deleted)
+            found = state.with_content(subject, content, deleted=deleted)
+            if found is None:
+                raise RegistryRefusedError(SCHEMA_NOT_FOUND, "Schema not found")
+            return found
+
+        return await self.read(question)
+
+    async def compatibility(self, subject: str, number: int | None, body: bytes) -> list[str]:
+        """Returns why a schema may not follow a version, or those of its subject (None); nothing: it may.
+
+        Raises:
+            RegistryRefusedError: It is no schema, or there is no such version.
+        """
+        content = _content(body)
+        await self._log.refresh()
+        state = self._log.state
+        earlier = state.versions(subject) if number is None else [state.version(subject, number)]
+        return await self._problems(state, subject, content, earlier)
+
+    async def _problems(
+        self, state: RegistryState, subject: str, content: SchemaContent, earlier: Iterable[SchemaVersion]
+    ) -> list[str]:
+        """Parses a schema and compares it with others, in a thread: large ones take longer than a loop should wait."""
+        new = _parsable(state, content)
+        others = [_parsable(state, each.content) for each in earlier]
+        level = _level(state, subject)
+        async with self._checks:
+            return await asyncio.to_thread(_parsed_problems, new, others, level)
+
+    async def serialized(self, content: SchemaContent) -> SchemaContent:
+        """Returns a schema of Protocol Buffers as the base64 of its descriptor; others as they are."""
+        if content.kind is not SchemaKind.PROTOBUF:
+            return content
+        schema = _parsable(self._log.state, content)
+        async with self._checks:
+            text = await asyncio.to_thread(lambda: serialized(parsed(schema)))
+        return SchemaContent(content.kind, text, content.references)
+
+    # ---- deletions -------------------------------------------------------------------------------------------------
+
+    async def delete_subject(self, subject: str, *, permanent: bool) -> list[int]:
+        """Deletes all versions of a subject, softly or for good; returns their numbers.
+
+        Raises:
+            RegistryRefusedError: It does not exist, is not deleted softly before, or others refer to it.
+        """
+
+        def choose(state: RegistryState) -> list[int]:
+            every = state.versions_or_raise(subject, deleted=True)
+            live = [each for each in every if not each.deleted]
+            if permanent and live:
+                raise RegistryRefusedError(
+                    SUBJECT_NOT_SOFT_DELETED,
+                    f"Subject '{subject}' was not deleted first before being permanently deleted",
+                )
+            if not permanent and not live:
+                raise RegistryRefusedError(
+                    SUBJECT_SOFT_DELETED,
+                    f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently",
+                )
+            return [each.version for each in (every if permanent else live)]
+
+        return await self._delete(subject, choose, permanent=permanent)
+
+    async def delete_version(self, subject: str, number: int, *, permanent: bool) -> int:
+        """Deletes one version, softly or for good; returns its number.  Raises: As `delete_subject`."""
+
+        def choose(state: RegistryState) -> list[int]:
+            found = state.version(subject, number, deleted=True)
+            if permanent and not found.deleted:
+                raise RegistryRefusedError(
+                    VERSION_NOT_SOFT_DELETED,
+                    f"Subject '{subject}' Version {found.version} was not deleted first before being permanently deleted",
+                )
+            if not permanent and found.deleted:
+                raise RegistryRefusedError(
+                    VERSION_SOFT_DELETED,
+                    f"Subject '{subject}' Version {found.version} was soft deleted. Set permanent=true to delete permanently",
+                )
+            return [found.version]
+
+        return (await self._delete(subject, choose, permanent=permanent))[0]
+
+    async def _delete(
+        self, subject: str, choose: Callable[[RegistryState], list[int]], *, permanent: bool
+    ) -> list[int]:
+        chosen: list[int] = []
+
+        async def decide(state: RegistryState) -> Change:
+            _require_writable(state, subject)
+            chosen[:] = choose(state)
+            for version in chosen:
+                if users := state.referrers(subject, version):
+                    raise RegistryRefusedError(
+                        REFERENCE_EXISTS,
+                        f"Version {version} of '{subject}' is referred to by version {users[0].version} of '{users[0].subject}'",
+                    )
+            return DeleteVersions(subject, tuple(chosen), permanent)
+
+        await self._log.change(decide)
+        return chosen
+
+    # ---- levels and modes ------------------------------------------------------------------------------------------
+
+    async def set_level(self, subject: str | None, level: CompatibilityLevel | None) -> CompatibilityLevel:
+        """Sets a compatibility level, or takes it back (None); returns the one that was set before, or holds.
+
+        Raises:
+            RegistryRefusedError: 40401: there is none to take back.
+        """
+        before: list[CompatibilityLevel] = []
+
+        async def decide(state: RegistryState) -> Change | None:
+            found = state.level(subject)
+            if level is None and found is None:
+                raise RegistryRefusedError(
+                    LEVEL_NOT_SET, f"Subject '{subject}' does not have subject-level compatibility configured"
+                )
+            before[:] = [found or DEFAULT_LEVEL]
+            return None if found == level else SetLevel(subject, level)
+
+        await self._log.change(decide)
+        return level or before[0]
+
+    async def set_mode(self, subject: str | None, mode: RegistryMode | None) -> RegistryMode:
+        """Sets a mode, or takes it back (None); returns the one that was set before, or holds.  Raises: As `set_level`."""
+        before: list[RegistryMode] = []
+
+        async def decide(state: RegistryState) -> Change | None:
+            found = state.mode(subject)
+            if found is None and mode is None:
+                raise RegistryRefusedError(
+                    MODE_NOT_SET, f"Subject '{subject}' does not have subject-level mode configured"
+                )
+            before[:] = [found or RegistryMode.READWRITE]
+            return None if found == mode else SetMode(subject, mode)
+
+        await self._log.change(decide)
+        return mode or before[0]
+
+
+def _content(body: bytes) -> SchemaContent:
+    try:
+        given = msgspec.json.decode(body, type=_Body)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RegistryRefusedError(
+            INVALID_SCHEMA, f"Invalid schema: the body is no request with one: {error}"
+        ) from error
+    size = len(given.schema.encode(errors="surrogatepass"))
+    if size > SCHEMA_BYTES_MAX:
+        raise RegistryRefusedError(
+            INVALID_SCHEMA, f"Invalid schema: it has {size} bytes, at most {SCHEMA_BYTES_MAX} are taken"
+        )
+    if len(given.references) > REFERENCES_MAX:
+        raise RegistryRefusedError(
+            INVALID_SCHEMA, f"Invalid schema: {len(given.references)} references, at most {REFERENCES_MAX}"
+        )
+    return SchemaContent(given.schemaType, FORMATS[given.schemaType].canonical(given.schema), given.references)
+
+
+def _parsable(state: RegistryState, content: SchemaContent) -> ParsableSchema:
+    try:
+        closure = state.closure(content)
+    except RegistryRefusedError as error:
+        raise RegistryRefusedError(INVALID_SCHEMA, f"Invalid schema: a reference leads nowhere: {error}") from error
+    if len(closure) > CLOSURE_MAX:
+        raise RegistryRefusedError(INVALID_SCHEMA, f"Invalid schema: it refers to more than {CLOSURE_MAX} others")
+    return ParsableSchema(content.kind, content.text, tuple((name, each.text) for name, each in closure))
+
+
+def _parsed_problems(new: ParsableSchema, others: list[ParsableSchema], level: CompatibilityLevel) -> list[str]:
+    parsed(new)  # also where nothing is compared, it must be a schema
+    return incompatibilities(new, others, level)
+
+
+def _level(state: RegistryState, subject: str) -> CompatibilityLevel:
+    return state.level(subject) or state.level(None) or DEFAULT_LEVEL
+
+
+def _require_subject(subject: str) -> None:
+    if not subject or len(subject) > SUBJECT_LENGTH_MAX or not subject.isprintable():
+        raise RegistryRefusedError(
+            INVALID_SUBJECT,
+            f"a subject is 1 to {SUBJECT_LENGTH_MAX} printable characters, not {subject[:SUBJECT_LENGTH_MAX]!r}",
+        )
+
+
+def _require_writable(state: RegistryState, subject: str) -> None:
+    if (state.mode(subject) or state.mode(None)) is not RegistryMode.READWRITE:
+        raise RegistryRefusedError(NOT_PERMITTED, f"Subject '{subject}' is in read-only mode")
+
+
+def _require_room(state: RegistryState, content: SchemaContent) -> None:
+    if state.versions_count >= VERSIONS_MAX or state.schema_bytes + len(content.text) > ALL_SCHEMAS_BYTES_MAX:
+        raise RegistryRefusedError(
+            NOT_PERMITTED,
+            f"the registry is full: it keeps {VERSIONS_MAX} versions and {ALL_SCHEMAS_BYTES_MAX >> 20} MiB of schemas; "
+            "delete what is not used, for good",
+        )
+
+
+def version_json(version: SchemaVersion) -> Mapping[str, Any]:
+    """Returns a version as clients get it."""
+    return {"subject": version.subject, "version": version.version, "id": version.id, **content_json(version.content)}
+
+
+def content_json(content: SchemaContent) -> Mapping[str, Any]:
+    """Returns a schema as clients get it: its kind is left out where it is Avro."""
+    told: dict[str, Any] = {"schema": content.text}
+    if content.kind is not SchemaKind.AVRO:
+        told["schemaType"] = content.kind
+    if content.references:
+        told["references"] = content.references
+    return told

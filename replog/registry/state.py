@@ -1,0 +1,227 @@
+"""The state of a registry: what the changes in its log come to, and what can be asked of it.  Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeVar
+
+from replog.registry.model import (
+    DEFAULT_LEVEL,
+    DEFAULT_MODE,
+    SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
+    VERSION_NOT_FOUND,
+    AddVersion,
+    Change,
+    CompatibilityLevel,
+    DeleteVersions,
+    RegistryMode,
+    RegistryRefusedError,
+    SchemaContent,
+    SchemaReference,
+    SchemaVersion,
+    SetLevel,
+    SetMode,
+)
+from replog.registry.records import LoggedChange
+
+T = TypeVar("T")
+
+LATEST = -1
+"""The version that stands for the last one."""
+
+
+class RegistryState:
+    """Subjects, schemas by id, levels and modes.
+
+    Attributes:
+        revision: The number of changes that counted.
+        last_id: The largest id that was ever given; none is given again, also when its schema is deleted for good.
+        schema_bytes: The characters of all schemas together.
+    """
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.last_id = 0
+        self.schema_bytes = 0
+        self._contents: dict[int, SchemaContent] = {}
+        self._ids: dict[SchemaContent, int] = {}
+        self._subjects: dict[str, dict[int, SchemaVersion]] = {}
+        self._users: dict[int, set[tuple[str, int]]] = {}
+        self._levels: dict[str | None, CompatibilityLevel] = {}
+        self._modes: dict[str | None, RegistryMode] = {}
+
+    # ---- changes ---------------------------------------------------------------------------------------------------
+
+    def apply(self, logged: LoggedChange) -> bool:
+        """Applies a change in the log; returns whether it counts, that is, follows the last one that did."""
+        if logged.revision != self.revision + 1:
+            return False
+        self.revision += 1
+        self._replay(logged.change)
+        return True
+
+    def _replay(self, change: Change) -> None:
+        match change:
+            case AddVersion(subject, version, schema_id, content):
+                self._add(SchemaVersion(subject, version, schema_id, content))
+            case DeleteVersions(subject, versions, permanent):
+                for version in versions:
+                    self._delete(subject, version, permanent=permanent)
+            case SetLevel(subject, level):
+                _set_or_drop(self._levels, subject, level)
+            case SetMode(subject, mode):
+                _set_or_drop(self._modes, subject, mode)
+
+    def _add(self, added: SchemaVersion) -> None:
+        self.last_id = max(self.last_id, added.id)
+        if added.id not in self._contents:
+            self._contents[added.id] = added.content
+            self._ids[added.content] = added.id
+            self.schema_bytes += len(added.content.text)
+        self._subjects.setdefault(added.subject, {})[added.version] = added
+        self._users.setdefault(added.id, set()).add((added.subject, added.version))
+
+    def _delete(self, subject: str, version: int, *, permanent: bool) -> None:
+        versions = self._subjects.get(subject, {})
+        found = versions.get(version)
+        if found is None:  # no server of ours writes that
+            return
+        if not permanent:
+            versions[version] = SchemaVersion(subject, version, found.id, found.content, deleted=True)
+            return
+        del versions[version]
+        if not versions:
+            del self._subjects[subject]
+        users = self._users[found.id]
+        users.discard((subject, version))
+        if not users:
+            del self._users[found.id], self._contents[found.id], self._ids[found.content]
+            self.schema_bytes -= len(found.content.text)
+
+    # ---- questions -------------------------------------------------------------------------------------------------
+
+    @property
+    def versions_count(self) -> int:
+        """The number of versions of all subjects."""
+        return sum(map(len, self._subjects.values()))
+
+    def subjects(self, *, deleted: bool = False, deleted_only: bool = False) -> list[str]:
+        """Returns the names of subjects, sorted: those with a version that is not deleted, or all, or only the deleted ones."""
+        found = []
+        for name, versions in self._subjects.items():
+            live = any(not each.deleted for each in versions.values())
+            if (not live) if deleted_only else (live or deleted):
+                found.append(name)
+        return sorted(found)
+
+    def versions(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Returns the versions of a subject in order; none where it does not exist."""
+        found = self._subjects.get(subject, {})
+        return [found[number] for number in sorted(found) if deleted or not found[number].deleted]
+
+    def versions_or_raise(self, subject: str, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Returns the versions of a subject, at least one.
+
+        Raises:
+            RegistryRefusedError: 40401: there is none.
+        """
+        found = self.versions(subject, deleted=deleted)
+        if not found:
+            raise RegistryRefusedError(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+        return found
+
+    def version(self, subject: str, number: int, *, deleted: bool = False) -> SchemaVersion:
+        """Returns one version; LATEST: the last one.
+
+        Raises:
+            RegistryRefusedError: 40401, 40402: there is no such subject, or version.
+        """
+        versions = self.versions_or_raise(subject, deleted=deleted)
+        if number == LATEST:
+            return versions[-1]
+        for each in versions:
+            if each.version == number:
+                return each
+        raise RegistryRefusedError(VERSION_NOT_FOUND, f"Version {number} not found.")
+
+    def content(self, schema_id: int) -> SchemaContent:
+        """Returns a schema by its id.
+
+        Raises:
+            RegistryRefusedError: 40403: there is none.
+        """
+        found = self._contents.get(schema_id)
+        if found is None:
+            raise RegistryRefusedError(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+        return found
+
+    def users(self, schema_id: int, *, deleted: bool = False) -> list[SchemaVersion]:
+        """Returns the versions that have a schema, by subject and number.
+
+        Raises:
+            RegistryRefusedError: 40403: there is no such schema.
+        """
+        self.content(schema_id)
+        found = (self._subjects[subject][version] for subject, version in sorted(self._users[schema_id]))
+        return [each for each in found if deleted or not each.deleted]
+
+    def id_of(self, content: SchemaContent) -> int | None:
+        """Returns the id of a schema; None where it has none yet."""
+        return self._ids.get(content)
+
+    def with_content(self, subject: str, content: SchemaContent, *, deleted: bool = False) -> SchemaVersion | None:
+        """Returns the last version of a subject with a schema; None: none has it."""
+        found = [each for each in self.versions(subject, deleted=deleted) if each.content == content]
+        return found[-1] if found else None
+
+    def referrers(self, subject: str, version: int) -> list[SchemaVersion]:
+        """Returns the versions, not deleted, that refer to this one."""
+        return [
+            each
+            for name in sorted(self._subjects)
+            for each in self.versions(name)
+            if any((one.subject, one.version) == (subject, version) for one in each.content.references)
+        ]
+
+    def closure(self, content: SchemaContent) -> list[tuple[str, SchemaContent]]:
+        """Returns what a schema refers to, with the names it has there, each after what it refers to itself.
+
+        Raises:
+            RegistryRefusedError: 40401, 40402: something does not exist.
+        """
+        found: dict[tuple[str, str, int], tuple[str, SchemaContent]] = {}
+        for each in self._referred(content.references):
+            found.setdefault(each[0], each[1])
+        return list(found.values())
+
+    def _referred(
+        self, references: tuple[SchemaReference, ...]
+    ) -> Iterator[tuple[tuple[str, str, int], tuple[str, SchemaContent]]]:
+        seen: set[tuple[str, str, int]] = set()
+        waiting = [(each, False) for each in reversed(references)]
+        while waiting:
+            reference, is_done = waiting.pop()
+            place = (reference.name, reference.subject, reference.version)
+            content = self.version(reference.subject, reference.version, deleted=True).content
+            if is_done:
+                yield place, (reference.name, content)
+            elif place not in seen:
+                seen.add(place)
+                waiting.append((reference, True))
+                waiting.extend((each, False) for each in reversed(content.references))
+
+    def level(self, subject: str | None) -> CompatibilityLevel | None:
+        """Returns the level that is set for a subject; None as subject: that of all others, which is always there."""
+        return self._levels.get(subject) or (DEFAULT_LEVEL if subject is None else None)
+
+    def mode(self, subject: str | None) -> RegistryMode | None:
+        """Returns the mode that is set for a subject; None as subject: that of all others, which is always there."""
+        return self._modes.get(subject) or (DEFAULT_MODE if subject is None else None)
+
+
+def _set_or_drop(table: dict[str | None, T], subject: str | None, given: T | None) -> None:
+    if given is None:
+        table.pop(subject, None)
+    else:
+        table[subject] = given

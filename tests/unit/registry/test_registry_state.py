@@ -1,0 +1,84 @@
+"""The state of a registry by its log: which of several changes counts, and what then is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.errors import UnsupportedVersionError
+from replog.registry.model import (
+    AddVersion,
+    Change,
+    CompatibilityLevel,
+    DeleteVersions,
+    RegistryRefusedError,
+    SchemaContent,
+    SchemaKind,
+    SchemaReference,
+    SetLevel,
+)
+from replog.registry.records import decode_change, encode_change
+from replog.registry.state import LATEST, RegistryState
+
+
+def content(text: str, *references: SchemaReference) -> SchemaContent:
+    return SchemaContent(SchemaKind.AVRO, text, references)
+
+
+def replayed(*changes: tuple[int, Change]) -> tuple[RegistryState, list[bool]]:
+    """The state after changes with their revisions, each through its record; and which of them counted."""
+    state, counted = RegistryState(), []
+    for revision, change in changes:
+        logged = decode_change(encode_change(revision, change))
+        assert logged is not None
+        counted.append(state.apply(logged))
+    return state, counted
+
+
+def test_of_two_servers_that_register_at_once_the_first_in_the_log_wins() -> None:
+    first, second = (AddVersion("s", 1, 1, content(text)) for text in ("a", "b"))
+    state, counted = replayed((1, first), (1, second), (1, first), (2, AddVersion("s", 2, 2, content("b"))))
+    assert counted == [True, False, False, True]
+    assert [(each.version, each.id, each.content.text) for each in state.versions("s")] == [(1, 1, "a"), (2, 2, "b")]
+    assert state.id_of(content("b")) == 2
+
+
+def test_an_id_is_never_given_again_and_a_soft_deletion_keeps_it() -> None:
+    added = AddVersion("s", 1, 1, content("a"))
+    soft, hard = (DeleteVersions("s", (1,), permanent) for permanent in (False, True))
+    state, _ = replayed((1, added), (2, soft))
+    assert (state.subjects(), state.subjects(deleted=True), state.content(1).text) == ([], ["s"], "a")
+    assert state.version("s", LATEST, deleted=True).deleted
+    state, _ = replayed((1, added), (2, soft), (3, hard), (4, hard))
+    assert (state.subjects(deleted=True), state.last_id, state.schema_bytes, state.id_of(content("a"))) == (
+        [],
+        1,
+        0,
+        None,
+    )
+    with pytest.raises(RegistryRefusedError, match="Schema 1 not found"):
+        state.content(1)
+
+
+def test_what_a_schema_refers_to_comes_before_it_once() -> None:
+    a = content("a")
+    b = content("b", SchemaReference("a", "sa", 1))
+    c = content("c", SchemaReference("b", "sb", 1), SchemaReference("a", "sa", 1))
+    state, _ = replayed(
+        *enumerate((AddVersion(f"s{each.text}", 1, 1 + n, each) for n, each in enumerate((a, b, c))), 1)
+    )
+    assert [name for name, _ in state.closure(c)] == ["a", "b"]
+    assert [each.subject for each in state.referrers("sa", 1)] == ["sb", "sc"]
+
+
+def test_a_level_that_is_taken_back_is_that_of_all_others() -> None:
+    full = CompatibilityLevel.FULL
+    state, _ = replayed(
+        (1, SetLevel("s", full)), (2, SetLevel(None, CompatibilityLevel.NONE)), (3, SetLevel("s", None))
+    )
+    assert (state.level("s"), state.level(None)) == (None, "NONE")
+
+
+def test_records_of_others_are_left_out_and_those_of_a_newer_server_are_not() -> None:
+    assert [decode_change(each) for each in (b"", b"\xff", b"7", b'{"format":1}')] == [None] * 4
+    with pytest.raises(UnsupportedVersionError, match="format 2"):
+        decode_change(b'{"format":2,"revision":1}')
