@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-import json
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
 import fastavro
 import msgspec
 
+from replog.codecs.plain_values import Schema, avro_schema, read_avro
 from replog.errors import ConfigError
 from replog.errors.texts import error_text
 
@@ -33,7 +32,7 @@ class Avro:
 
     def __init__(self, schema: str, kind: Any) -> None:
         try:
-            self._schema = _parsed(schema)
+            self._schema = avro_schema(schema)
         except Exception as error:
             raise ConfigError("schema", schema, f"the schema of Avro cannot be read: {error_text(error)}") from error
         self._kind = kind
@@ -48,20 +47,12 @@ class Avro:
         fastavro.schemaless_writer(out, self._schema, value, strict=True)
         return out.getvalue()
 
-    def decode(self, written_with: str, data: bytes, /) -> Any:
+    def decode(self, written_with: Schema, data: bytes, /) -> Any:
         """Returns the value of bytes.  Raises what fastavro does for such as are not of the schema.
 
         Args:
             written_with: The schema with which they were written.
             data: The bytes.
         """
-        source = io.BytesIO(data)
-        value = fastavro.schemaless_reader(source, _parsed(written_with), self._schema)
-        if left := len(data) - source.tell():
-            raise ValueError(f"{left} bytes are left behind the value")
+        value = read_avro(avro_schema(written_with.text, written_with.imports), data, self._schema)
         return value if self._kind is Any else msgspec.convert(value, self._kind, builtin_types=_AVROS)
-
-
-@lru_cache(maxsize=1_000)
-def _parsed(schema: str) -> Any:
-    return fastavro.parse_schema(json.loads(schema))

@@ -51,7 +51,7 @@ class Protobuf:
             ValueError: They are of another message, or of none.
         """
         path, position = decoded_path(data)
-        name = message_name(_file(written_with), path)
+        name = message_name(descriptor_of(written_with), path)
         if name != self._name:
             raise ValueError(f"it is a message {name}, not {self._name}")
         return parsed_message(self._kind, data[position:])
@@ -88,7 +88,8 @@ def imports_of(file: FileDescriptor) -> list[FileDescriptor]:
 
 
 @lru_cache(maxsize=1_000)
-def _file(text: str) -> FileDescriptorProto:
+def descriptor_of(text: str) -> FileDescriptorProto:
+    """Returns the descriptor of which a text is the base64; raises ValueError where it is none."""
     found = file_of(text)
     if found is None:
         raise ValueError("the registry does not tell its schema as a descriptor (format=serialized), only as text")

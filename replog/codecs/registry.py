@@ -1,6 +1,6 @@
 """Values whose schemas are in a registry: Confluent's wire format, and the HTTP interface that its registry and others have.
 
-The bytes of a value: 0, the id of its schema (4 bytes, big-endian), and the value itself as JSON or Avro.
+The bytes of a value: 0, the id of its schema (4 bytes, big-endian), and the value itself as JSON, Avro or Protocol Buffers.
 
 A schema is asked for once, in the thread that meets it first, which waits `timeout_ms` at most: in a client that is the thread of its
 event loop.  Who cannot have that calls `encode` of a codec once before, in a thread of its own.
@@ -12,7 +12,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
 from urllib.error import HTTPError
 from urllib.parse import quote, urlsplit
 from urllib.request import Request, urlopen
@@ -20,13 +20,17 @@ from urllib.request import Request, urlopen
 import msgspec
 
 from replog.codecs.chosen import codec_of
+from replog.codecs.plain_values import Reference, Schema, plain_bytes, plain_value, validate_json
 from replog.errors import ConfigError, RegistryNotAvailableError
 from replog.errors.choices import require_at_least, require_kind
 
 if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
     from replog.codecs.value_codec import ValueCodec
 
 T = TypeVar("T")
+M = TypeVar("M", bound="Message")
 
 MAGIC: Final = 0
 PREFIX_BYTES: Final = 5
@@ -38,21 +42,13 @@ PAUSE_S: Final = 1.0
 """How long nothing is asked for after a failure: whoever would wait is told of it."""
 
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+IMPORTS_DEPTH_MAX: Final = 100
+_SERIALIZED: Final = "format=serialized"
+"""What asks for a descriptor where the registry has the text of a .proto file."""
+
 _NOT_FOUND: Final = 404
 _REFUSED: Final = (409, 422)
 """What a registry answers about a schema that is none, or is not compatible with those before it."""
-
-
-class Schema(NamedTuple):
-    """A schema as the registry has it.
-
-    Attributes:
-        kind: "AVRO" or "JSON".
-        text: The schema.
-    """
-
-    kind: str
-    text: str
 
 
 class SchemaRegistry:
@@ -85,12 +81,13 @@ class SchemaRegistry:
         self._paused_until_s = 0.0
         self._failure = ""
 
-    def json(self, kind: type[T], *, subject: str) -> RegistryCodec[T]:
+    def json(self, kind: type[T], *, subject: str, validate: bool = False) -> RegistryCodec[T]:
         """Returns a codec of JSON; the schema is made of the type.
 
         Args:
             kind: A class with fields, or a pydantic model.
             subject: The name under which the schema is registered, such as "orders-value".
+            validate: Whether what is read must be of the schema with which it was written, beside being of the class (extra `registry`).
         """
         codec: ValueCodec[T] | None = codec_of("kind", kind)
         if codec is None or kind is str:
@@ -98,9 +95,34 @@ class SchemaRegistry:
         model_schema = getattr(kind, "model_json_schema", None)
         schema = msgspec.json.schema(kind) if model_schema is None else model_schema()
         decode = codec.decode
-        return RegistryCodec(
-            self, subject, Schema("JSON", json.dumps(schema)), codec.encode, lambda _, data: decode(data)
-        )
+
+        def load(written_with: Schema, data: bytes) -> T:
+            if validate:
+                validate_json(written_with, msgspec.json.decode(data))
+            return decode(data)
+
+        return self._codec(subject, Schema("JSON", json.dumps(schema)), codec.encode, load)
+
+    def json_schema(self, schema: str, *, subject: str, validate: bool = False) -> RegistryCodec[Any]:
+        """Returns a codec of JSON whose values are plain objects.
+
+        Args:
+            schema: The schema, as JSON.
+            subject: The name under which it is registered.
+            validate: Whether values must be of their schema, when they are written and when they are read (extra `registry`).
+        """
+        own = Schema("JSON", schema)
+
+        def dump(value: Any) -> bytes:
+            return plain_bytes(own, value) if validate else msgspec.json.encode(value)
+
+        def load(written_with: Schema, data: bytes) -> Any:
+            value = plain_value(written_with, data)
+            if validate:
+                validate_json(written_with, value)
+            return value
+
+        return self._codec(subject, own, dump, load)
 
     @overload
     def avro(self, schema: str, *, subject: str) -> RegistryCodec[Any]: ...
@@ -124,7 +146,61 @@ class SchemaRegistry:
         except ImportError as error:
             raise ConfigError("avro", schema, "Avro needs fastavro: pip install 'replog[registry]'") from error
         avro = Avro(schema, kind)
-        return RegistryCodec(self, subject, Schema("AVRO", schema), avro.encode, avro.decode)
+        return self._codec(subject, Schema("AVRO", schema), avro.encode, avro.decode)
+
+    def protobuf(self, kind: type[M], *, subject: str) -> RegistryCodec[M]:
+        """Returns a codec of messages of Protocol Buffers.
+
+        What the message's file imports is registered with it, each file under its own name; what comes with every implementation is not.
+
+        Args:
+            kind: The class of the messages.
+            subject: The name under which its file is registered.
+
+        Raises:
+            ConfigError: It is no class of messages.
+        """
+        from google.protobuf.message import Message
+
+        from replog.codecs.protobuf_binary import Protobuf
+
+        if not issubclass(kind, Message):
+            raise ConfigError("kind", kind, f"kind is {kind!r}; it must be a class that protoc has made of a message")
+        protobuf = Protobuf(kind)
+
+        def schema() -> Schema:
+            return self._file_schema(kind.DESCRIPTOR.file)
+
+        def load(written_with: Schema, data: bytes) -> Any:
+            return protobuf.decode(written_with.text, data)
+
+        return RegistryCodec(self, subject, "PROTOBUF", schema, protobuf.encode, load)
+
+    def plain(self, *, subject: str = "") -> PlainCodec:
+        """Returns a codec of plain objects, which reads values of any schema that the registry has (extra `registry`).
+
+        Args:
+            subject: The subject whose last schema values are written with; "": it only reads.
+        """
+        return PlainCodec(self, subject)
+
+    def _codec(
+        self, subject: str, schema: Schema, dump: Callable[[T], bytes], load: Callable[[Schema, bytes], T]
+    ) -> RegistryCodec[T]:
+        return RegistryCodec(self, subject, schema.kind, lambda: schema, dump, load)
+
+    def _file_schema(self, file: Any) -> Schema:
+        """Returns the schema of a file of Protocol Buffers, once what it imports is registered."""
+        from replog.codecs.protobuf_binary import file_text, imports_of
+
+        references = []
+        for imported in imports_of(file):
+            schema = self._file_schema(imported)
+            self.register(imported.name, schema)
+            path = f"/subjects/{quote(imported.name, safe='')}"
+            version = self._ask(path, _body(schema), lambda told: int(told["version"]))
+            references.append(Reference(imported.name, imported.name, version))
+        return Schema("PROTOBUF", file_text(file), tuple(references))
 
     def register(self, subject: str, schema: Schema) -> int:
         """Returns the id of a schema, which is registered if it is new.
@@ -133,11 +209,10 @@ class SchemaRegistry:
             ValueError: The registry does not take it.
             RegistryNotAvailableError: It does not answer, or cannot say.
         """
-        body = {"schema": schema.text} if schema.kind == "AVRO" else {"schema": schema.text, "schemaType": schema.kind}
-        return self._ask(f"/subjects/{quote(subject, safe='')}/versions", body, lambda told: int(told["id"]))
+        return self._ask(f"/subjects/{quote(subject, safe='')}/versions", _body(schema), lambda told: int(told["id"]))
 
     def schema(self, schema_id: int) -> Schema:
-        """Returns a schema by its id.
+        """Returns a schema by its id, with what it refers to.
 
         Raises:
             ValueError: There is none.
@@ -145,12 +220,51 @@ class SchemaRegistry:
         """
         found = self._schemas.get(schema_id)
         if found is None:
-            path = f"/schemas/ids/{schema_id}"
-            found = self._ask(path, None, lambda told: Schema(told.get("schemaType") or "AVRO", str(told["schema"])))
+            found = self._with_imports(self._told(f"/schemas/ids/{schema_id}")[1])
             while len(self._schemas) >= SCHEMAS_MAX:
                 del self._schemas[next(iter(self._schemas))]
             self._schemas[schema_id] = found
         return found
+
+    def latest(self, subject: str) -> tuple[int, Schema]:
+        """Returns the id and the schema of the last version of a subject; it is asked for anew each time.
+
+        Raises:
+            ValueError: There is none.
+            RegistryNotAvailableError: It does not answer, or cannot say.
+        """
+        schema_id, schema = self._told(f"/subjects/{quote(subject, safe='')}/versions/latest")
+        return schema_id, self._with_imports(schema)
+
+    def _told(self, path: str, more: str = "") -> tuple[int, Schema]:
+        """Returns id and schema as a path tells it; of Protocol Buffers that is the descriptor, whatever was registered."""
+        found = self._ask(f"{path}?{more}".rstrip("?"), None, lambda told: (int(told.get("id", 0)), _schema(told)))
+        if found[1].kind == "PROTOBUF" and not more.startswith(_SERIALIZED):
+            from replog.codecs.protobuf_binary import file_of
+
+            if file_of(found[1].text) is None:
+                return self._told(path, _SERIALIZED + more)
+        return found
+
+    def _with_imports(self, schema: Schema) -> Schema:
+        """Returns a schema with the texts of what it refers to, each after what it refers to itself."""
+        found: dict[str, str] = {}
+
+        def follow(references: tuple[Reference, ...], depth: int) -> None:
+            for name, subject, version in references:
+                if name in found:
+                    continue
+                if depth > IMPORTS_DEPTH_MAX or len(found) >= SCHEMAS_MAX:
+                    raise ValueError(
+                        f"its schema refers to more than {SCHEMAS_MAX} others, or deeper than {IMPORTS_DEPTH_MAX}"
+                    )
+                path = f"/subjects/{quote(subject, safe='')}/versions/{version}"
+                imported = self._told(path, "&deleted=true")[1]
+                follow(imported.references, depth + 1)
+                found[name] = imported.text
+
+        follow(schema.references, 0)
+        return schema._replace(imports=tuple(found.items()))
 
     def _ask(self, path: str, body: object, read: Callable[[Any], T]) -> T:
         """Returns what `read` makes of an answer; None as `body`: nothing is sent."""
@@ -179,13 +293,70 @@ class SchemaRegistry:
         return RegistryNotAvailableError(self._failure)
 
 
+def _body(schema: Schema) -> dict[str, object]:
+    body: dict[str, object] = {"schema": schema.text}
+    if schema.kind != "AVRO":
+        body["schemaType"] = schema.kind
+    if schema.references:
+        body["references"] = [each._asdict() for each in schema.references]
+    return body
+
+
+def _schema(told: Any) -> Schema:
+    references = (
+        Reference(str(each["name"]), str(each["subject"]), int(each["version"]))
+        for each in told.get("references") or ()
+    )
+    return Schema(told.get("schemaType") or "AVRO", str(told["schema"]), tuple(references))
+
+
+def _framed(data: bytes) -> int:
+    """Returns the id of the schema at the beginning of bytes; raises ValueError where there is none."""
+    if len(data) < PREFIX_BYTES or data[0] != MAGIC:
+        raise ValueError(f"it begins with {data[:PREFIX_BYTES]!r}, not with 0 and the id of a schema")
+    return int.from_bytes(data[1:PREFIX_BYTES], "big")
+
+
+class PlainCodec:
+    """A codec of plain objects by whatever schemas the registry has.
+
+    Args:
+        registry: What has the schemas.
+        subject: The subject whose last schema values are written with; "": none are written.
+    """
+
+    def __init__(self, registry: SchemaRegistry, subject: str) -> None:
+        self._registry = registry
+        self._subject = subject
+        self._written_with: tuple[int, Schema] | None = None
+
+    def encode(self, value: Any, /) -> bytes:
+        """Returns the bytes of a value, by the schema that was the last one when the first value was written.
+
+        Raises:
+            ValueError, TypeError, KeyError: It is not of the schema, or there is none.
+            RegistryNotAvailableError: The registry does not answer.
+        """
+        if not self._subject:
+            raise TypeError("this codec only reads: name the subject whose schema values are written with")
+        if self._written_with is None:
+            self._written_with = self._registry.latest(self._subject)
+        schema_id, schema = self._written_with
+        return bytes([MAGIC]) + schema_id.to_bytes(4, "big") + plain_bytes(schema, value)
+
+    def decode(self, data: bytes, /) -> Any:
+        """Returns the value of bytes.  Raises: As `plain_value`, and RegistryNotAvailableError where the registry does not answer."""
+        return plain_value(self._registry.schema(_framed(data)), data[PREFIX_BYTES:])
+
+
 class RegistryCodec(Generic[T]):
     """A codec whose bytes begin with the id of their schema.
 
     Args:
         registry: What has the schemas.
         subject: The name under which that of what is encoded is registered.
-        schema: That schema.
+        kind: The kind of that schema.
+        schema: The function that makes it, when the first value is written.
         dump: The function that makes bytes of a value.
         load: The function that makes a value of bytes, by the schema with which they were written.
     """
@@ -194,20 +365,22 @@ class RegistryCodec(Generic[T]):
         self,
         registry: SchemaRegistry,
         subject: str,
-        schema: Schema,
+        kind: str,
+        schema: Callable[[], Schema],
         dump: Callable[[T], bytes],
-        load: Callable[[str, bytes], T],
+        load: Callable[[Schema, bytes], T],
     ) -> None:
         require_kind("subject", subject, str)
         self._registry = registry
         self._subject = subject
+        self._kind = kind
         self._schema = schema
         self._dump = dump
         self._load = load
         self._prefix = b""  # once the id is known
 
     def __repr__(self) -> str:
-        return f"{self._schema.kind} of {self._subject}"
+        return f"{self._kind} of {self._subject}"
 
     def encode(self, value: T, /) -> bytes:
         """Returns the bytes of a value; the first call registers the schema.
@@ -218,7 +391,7 @@ class RegistryCodec(Generic[T]):
         """
         data = self._dump(value)
         if not self._prefix:
-            self._prefix = bytes([MAGIC]) + self._registry.register(self._subject, self._schema).to_bytes(4, "big")
+            self._prefix = bytes([MAGIC]) + self._registry.register(self._subject, self._schema()).to_bytes(4, "big")
         return self._prefix + data
 
     def decode(self, data: bytes, /) -> T:
@@ -228,10 +401,8 @@ class RegistryCodec(Generic[T]):
             ValueError: They do not begin with the id of a schema of the same kind, or are not of that.
             RegistryNotAvailableError: The registry does not answer.
         """
-        if len(data) < PREFIX_BYTES or data[0] != MAGIC:
-            raise ValueError(f"it begins with {data[:PREFIX_BYTES]!r}, not with 0 and the id of a schema")
-        schema_id = int.from_bytes(data[1:PREFIX_BYTES], "big")
+        schema_id = _framed(data)
         schema = self._registry.schema(schema_id)
-        if schema.kind != self._schema.kind:
-            raise ValueError(f"its schema {schema_id} is one of {schema.kind}, not of {self._schema.kind}")
-        return self._load(schema.text, data[PREFIX_BYTES:])
+        if schema.kind != self._kind:
+            raise ValueError(f"its schema {schema_id} is one of {schema.kind}, not of {self._kind}")
+        return self._load(schema, data[PREFIX_BYTES:])

@@ -71,6 +71,10 @@ def consume(
     grep: Annotated[
         str | None, typer.Option("--grep", metavar="TEXT", help="Only records whose key or value has this text in it.")
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option("--registry", metavar="URL", help="Print values as JSON, by their schemas in the registry there."),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more; Ctrl-C ends it.")] = False,
     timeout: Annotated[
         float | None,
@@ -90,7 +94,7 @@ def consume(
     With --group, --from counts where the group has committed nothing.
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    chosen = Chosen(show_of(form, key_separator, as_json=as_json), grep)
+    chosen = Chosen(_typed(show_of(form, key_separator, as_json=as_json), registry), grep)
     begins = common.place(start, "--from")
     ends = None if until is None else common.place(until, "--until")
     if follow and until is not None:
@@ -192,13 +196,24 @@ class Chosen:
 
     def print(self, records: Sequence[ConsumerRecord]) -> int:
         """Prints those of the records that have the text, and returns how many these are."""
-        lines = [self._show(record) for record in records if self._has_text(record)]
-        sys.stdout.buffer.write(b"".join(lines))
-        sys.stdout.buffer.flush()
+        lines: list[bytes] = []
+        try:
+            lines.extend(self._show(record) for record in records if self._has_text(record))
+        finally:  # those before one that cannot be shown
+            sys.stdout.buffer.write(b"".join(lines))
+            sys.stdout.buffer.flush()
         return len(lines)
 
     def _has_text(self, record: ConsumerRecord) -> bool:
         return self._text is None or self._text in (record.key or b"") or self._text in (record.value or b"")
+
+
+def _typed(show: Show, registry: str | None) -> Show:
+    if registry is None:
+        return show
+    from replog.cli.records.typed_values import typed_show
+
+    return typed_show(show, registry)
 
 
 def _counting(topic: str) -> AbstractContextManager[Callable[[str], None]]:

@@ -85,6 +85,15 @@ def produce(
         float | None,
         typer.Option("--rate", metavar="N", min=0.001, max=1e9, help="Records a second, at most. Default: no limit."),
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--registry", metavar="URL", help="Values are JSON, and are written by the last schema of --subject there."
+        ),
+    ] = None,
+    subject: Annotated[
+        str | None, typer.Option("--subject", help="A subject of the registry. Default: the topic's name, and -value.")
+    ] = None,
     acks: Annotated[Acks, typer.Option("--acks", help="Who must have the records.")] = Acks.ALL,
     compression: Annotated[
         Compression, typer.Option("--compression", help="How batches are compressed.")
@@ -94,9 +103,19 @@ def produce(
 ) -> None:
     """Write each line as a record, and print how many were acknowledged."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    lines = lines_of(form, key_separator)
+    lines = _typed(lines_of(form, key_separator), registry, subject, topic)
     with contextlib.nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as source:
         common.run(_produce(bootstrap_servers, topic, source, lines, partition, rate, acks, compression))
+
+
+def _typed(lines: Lines, registry: str | None, subject: str | None, topic: str) -> Lines:
+    if registry is None:
+        if subject is not None:
+            raise UsageError("--subject", subject, "--subject is of a registry: give --registry, too")
+        return lines
+    from replog.cli.records.typed_values import TypedLines
+
+    return TypedLines(lines, registry, subject or f"{topic}-value")
 
 
 async def _produce(
