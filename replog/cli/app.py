@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "dev": "dev",
     "status": "status",
     "doctor": "doctor",
+    "console": "console",
     "produce": "produce",
     "consume": "consume",
     "perf": "app",
@@ -43,10 +44,17 @@ COMMANDS: Final[Mapping[str, str]] = {
     "metadata": "app",
     "chaos": "app",
 }
-"""What stands under each name in its module of `replog.cli.commands`, in the order of the help: a group, `app`, or a function."""
+"""What stands under each name in its module, in the order of the help: a group, `app`, or a function."""
 
-_MODULES: Final[Mapping[str, str]] = {"capture": "files", "export": "files", "import": "files", "registry": "server"}
-"""Where a command is that has no module of its name."""
+_COMMANDS: Final = "replog.cli.commands"
+_MODULES: Final[Mapping[str, str]] = {
+    "capture": f"{_COMMANDS}.files",
+    "export": f"{_COMMANDS}.files",
+    "import": f"{_COMMANDS}.files",
+    "registry": f"{_COMMANDS}.server",
+    "console": "replog.console.command",
+}
+"""Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""
 
 _LOOKS: Final[Mapping[str, Any]] = {
     "no_args_is_help": True,
@@ -70,8 +78,8 @@ class _Commands(TyperGroup):
 
 @cache
 def _command(name: str) -> Any:
-    module = _MODULES.get(name, name.replace("-", "_"))
-    found = getattr(import_module(f"replog.cli.commands.{module}"), COMMANDS[name])
+    module = _MODULES.get(name, f"{_COMMANDS}.{name.replace('-', '_')}")
+    found = getattr(import_module(module), COMMANDS[name])
     parent = typer.Typer(callback=lambda: None, **_LOOKS)
     if isinstance(found, typer.Typer):
         parent.add_typer(found, name=name)

@@ -1,0 +1,168 @@
+"""What the handlers of one console share: the client, its bounds, and answers that are kept for some seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+from aiohttp import web
+
+from replog.client import Admin, Consumer, TopicPartition
+from replog.client.admin.group_descriptions import PartitionLag
+from replog.client.admin.group_health import GroupWatch
+from replog.client.types import OffsetAndTimestamp
+from replog.console.kept import KeptAnswer
+from replog.console.settings import ConsoleSettings
+from replog.coordinator.describing.requests import ListedGroup
+from replog.errors import ReplogError
+from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
+
+ASK_MS: Final = 5_000
+"""How long the brokers may take for one question."""
+
+STREAMS_MAX: Final = 8
+"""Searches and tails at a time: each has a consumer of its own."""
+
+READERS_MAX: Final = 4
+"""Reads of records at a time; others wait."""
+
+GROUPS_TOGETHER: Final = 10
+GROUPS_MAX: Final = 100
+"""Groups whose lags are asked for in one look, as in the health of the cluster."""
+
+SIZES_KEPT_S: Final = 15.0
+LAGS_KEPT_S: Final = 3.0
+
+BUFFER_BYTES: Final = 8 << 20
+"""What one consumer fetches ahead."""
+
+T = TypeVar("T")
+Lags = dict[str, tuple[PartitionLag, ...]]
+
+
+class Context:
+    """The client of one console, for `async with`.
+
+    Args:
+        settings: The settings of the console.
+    """
+
+    def __init__(self, settings: ConsoleSettings) -> None:
+        self.settings = settings
+        self.admin = Admin(settings.bootstrap_servers, client_id="replog-console", timeout_ms=ASK_MS)
+        self.groups = GroupWatch(self.admin)
+        self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
+        self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
+        self.readers = asyncio.Semaphore(READERS_MAX)
+        self._group_slots = asyncio.Semaphore(GROUPS_TOGETHER)
+        self._streams_count = 0
+
+    async def close(self) -> None:
+        """Ends what is under way, and the connections."""
+        await self.sizes.close()
+        await self.all_lags.close()
+        await self.admin.close()
+
+    async def metadata(self) -> ClusterMetadata:
+        """Returns the newest metadata.  Raises: RequestTimedOutError: No broker answers."""
+        return await self.admin.describe_cluster(timeout_ms=ASK_MS)
+
+    def consumer(self) -> Consumer:
+        """Makes a consumer without a group, which fetches little ahead."""
+        return Consumer(
+            self.settings.bootstrap_servers,
+            client_id="replog-console",
+            fetch_max_bytes=1 << 20,
+            max_partition_fetch_bytes=256 << 10,
+            buffer_memory_bytes=BUFFER_BYTES,
+            connect_timeout_ms=ASK_MS,
+            request_timeout_ms=ASK_MS,
+        )
+
+    @asynccontextmanager
+    async def stream(self) -> AsyncIterator[None]:
+        """Takes the place of a search or a tail.
+
+        Raises:
+            web.HTTPServiceUnavailable: All places are taken.
+        """
+        if self._streams_count >= STREAMS_MAX:
+            raise web.HTTPServiceUnavailable(text=f"{STREAMS_MAX} searches and tails run; end one of them")
+        self._streams_count += 1
+        try:
+            yield
+        finally:
+            self._streams_count -= 1
+
+    async def ask_leaders(
+        self, wanted: Mapping[int, Mapping[tuple[str, int], int]]
+    ) -> list[dict[TopicPartition, OffsetAndTimestamp]]:
+        """Asks leaders for offsets, all at once; one that does not answer holds up nobody else's, and is left out.
+
+        Args:
+            wanted: What to look for, as `Admin.list_offsets` takes it, by the id of the leader.
+        """
+        asked = (self.admin.list_offsets(each, timeout_ms=ASK_MS) for each in wanted.values())
+        return told(await asyncio.gather(*asked, return_exceptions=True))
+
+    async def offsets(self, topic: str, partitions: Iterable[PartitionInfo], timestamp: int) -> dict[int, int]:
+        """Returns an offset of each partition of a topic whose leader tells it."""
+        wanted: dict[int, dict[tuple[str, int], int]] = {}
+        for each in partitions:
+            if each.leader >= 0:
+                wanted.setdefault(each.leader, {})[topic, each.partition_id] = timestamp
+        answers = await self.ask_leaders(wanted)
+        return {partition.partition: one.offset for answer in answers for partition, one in answer.items()}
+
+    async def lags_of(self, names: Iterable[str]) -> Lags:
+        """Returns the lags of groups; those that are gone or not told are left out."""
+        names = list(names)
+        return {
+            name: lags
+            for name, lags in zip(names, await asyncio.gather(*map(self._lag, names)), strict=True)
+            if lags is not None
+        }
+
+    async def listed_groups(self) -> tuple[ListedGroup, ...]:
+        """Returns all groups.  Raises: RequestTimedOutError: A broker does not tell its groups."""
+        return await self.admin.list_groups(timeout_ms=ASK_MS)
+
+    async def _lag(self, name: str) -> tuple[PartitionLag, ...] | None:
+        async with self._group_slots:
+            try:
+                return await self.admin.group_lag(name, timeout_ms=ASK_MS)
+            except ReplogError:
+                return None
+
+    async def _all_lags(self) -> tuple[int, Lags]:
+        """Returns how many groups there are, and the lags of the first of them."""
+        groups = await self.listed_groups()
+        return len(groups), await self.lags_of(group.group_id for group in groups[:GROUPS_MAX])
+
+    async def _sizes(self) -> dict[TopicPartition, int]:
+        """Returns the bytes of the biggest replica of each partition, of the brokers that tell."""
+        brokers = (await self.metadata()).brokers
+        asked = (self.admin.describe_log_dirs(each.broker_id, timeout_ms=ASK_MS) for each in brokers if not each.fenced)
+        found: dict[TopicPartition, int] = {}
+        for answer in told(await asyncio.gather(*asked, return_exceptions=True)):
+            for replica in (replica for directory in answer for replica in directory.replicas):
+                name = TopicPartition(replica.topic, replica.partition_id)
+                found[name] = max(found.get(name, 0), replica.size_bytes)
+        return found
+
+
+def told(answers: Iterable[T | BaseException]) -> list[T]:
+    """Returns the answers among the outcomes of several questions; an error of a broker is none, any other is raised."""
+    found = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            if not isinstance(answer, ReplogError):
+                raise answer
+        else:
+            found.append(answer)
+    return found
+
+
+CONTEXT: Final = web.AppKey("context", Context)

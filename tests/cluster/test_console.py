@@ -1,0 +1,169 @@
+"""The endpoints of the console, with a broker in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from cli_runs import command
+from console_kit import PATIENCE_S, Asked, console_of
+
+from replog import Admin, Producer, embedded
+
+TOPIC = "orders"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers() -> AsyncIterator[str]:
+    """A broker with a topic of three partitions, 300 records of JSON, a group that has read 10 of partition 0."""
+    async with embedded() as broker:
+        at = broker.bootstrap_servers
+        async with Admin(at) as admin:
+            await admin.create_topic(TOPIC, num_partitions=3, replication_factor=1)
+        async with Producer(at) as producer:
+            for number in range(300):
+                await producer.send(
+                    TOPIC,
+                    json.dumps({"id": number, "city": "Köln"}, ensure_ascii=False).encode(),
+                    b"key-%d" % number,
+                    partition=number % 3,
+                    timestamp_ms=1_700_000_000_000 + number * 1_000,
+                    headers=[("trace", b"t-%d" % number)],
+                )
+            await producer.send(TOPIC, b"\xff\xfe", None, partition=0, timestamp_ms=1_700_000_300_000)
+        async with Admin(at) as admin:
+            await admin.alter_group_offsets("billing", {(TOPIC, 0): 10, (TOPIC, 1): 100})
+        yield at
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def asked(servers: str) -> AsyncIterator[Asked]:
+    async with console_of(servers) as found:
+        yield found
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_health_is_what_status_says(asked: Asked) -> None:
+    health = await asked.get("health")
+    assert health["is_healthy"]
+    assert "in sync" in health["sentence"]
+    assert [name for name, _ in health["facts"]][:2] == ["cluster", "controller"]
+    assert health["brokers"][0]["is_controller"]
+    assert (await asked.get("quorum"))["leader_id"] == 1
+
+
+async def test_topics_are_paged_and_one_shows_its_groups(asked: Asked) -> None:
+    page = await asked.get("topics", search="ORD")
+    (row,) = page["topics"]
+    assert (row["name"], row["partitions_count"], row["end"], page["matching_count"]) == (TOPIC, 3, 301, 1)
+    assert row["size_bytes"] > 0
+    assert (await asked.get("topics", page=7))["topics"] == []
+    topic = await asked.get("topic", topic=TOPIC)
+    assert [(each["start"], each["end"]) for each in topic["partitions"]] == [(0, 101), (0, 100), (0, 100)]
+    (group,) = topic["groups"]
+    assert group["group_id"] == "billing"
+    assert (group["lag"], group["partitions_count"], group["members_count"]) == (91, 2, 0)
+    assert group["lag_ms"] > 0
+    assert any(each["name"] == "retention.ms" for each in topic["configs"])
+    assert "there is no topic" in (await asked.get("topic", status=400, topic="orderz"))["error"]
+
+
+async def test_newest_records_come_page_by_page_and_all_of_them(asked: Asked) -> None:
+    page = await asked.get("messages", topic=TOPIC, limit=120)
+    assert [row["timestamp"] for row in page["rows"]] == sorted((r["timestamp"] for r in page["rows"]), reverse=True)
+    assert page["rows"][0]["value"] == {"size": 2, "base64": "//4="}
+    assert "key" in page["rows"][0]
+    assert page["rows"][0]["key"] is None
+    seen = {(row["partition"], row["offset"]) for row in page["rows"]}
+    while page["has_more"]:
+        before = ",".join(f"{number}:{offset}" for number, offset in page["bounds"].items())
+        page = await asked.get("messages", topic=TOPIC, limit=120, before=before)
+        found = {(row["partition"], row["offset"]) for row in page["rows"]}
+        assert found.isdisjoint(seen)
+        seen |= found
+    assert len(seen) == 301
+
+
+async def test_records_from_a_time_on_and_further(asked: Asked) -> None:
+    page = await asked.get("messages", topic=TOPIC, limit=5, **{"from": "2023-11-14T22:18:00Z"})  # 280 s after the first
+    assert [row["timestamp"] // 1000 - 1_700_000_000 for row in page["rows"]] == [280, 281, 282, 283, 284]
+    at = ",".join(f"{number}:{offset}" for number, offset in page["bounds"].items())
+    page = await asked.get("messages", topic=TOPIC, limit=100, at=at)
+    assert [row["timestamp"] // 1000 - 1_700_000_000 for row in page["rows"]] == list(range(285, 301))
+    assert not page["has_more"]
+    assert "is no place" in (await asked.get("messages", status=400, topic=TOPIC, **{"from": "soon"}))["error"]
+
+
+async def test_a_record_is_shown_whole_with_lines_that_write_it_again(asked: Asked, servers: str) -> None:
+    async with Producer(servers) as producer, Admin(servers) as admin:
+        await admin.create_topic("copies", num_partitions=1, replication_factor=1)
+        value = ("it's \\ " + "ü" * 3_000).encode()
+        await producer.send("copies", value, b"k", headers=[("h", b"\xff"), ("n", None)])
+    (row,) = (await asked.get("messages", topic="copies"))["rows"]
+    assert (row["value"]["is_cut"], row["value"]["size"]) == (True, len(value))
+    assert value.decode().startswith(row["value"]["text"])
+    whole = await asked.get("message", topic="copies", partition=0, offset=0)
+    assert whole["value"]["text"] == value.decode()
+    names = f'replog() {{ {" ".join(command())} "$@"; }}\n'
+    for run in (["bash", "-c", names + whole["as_command"]], [sys.executable, "-c", whole["as_python"]]):
+        process = await asyncio.create_subprocess_exec(*run, stdout=subprocess.DEVNULL)
+        assert await process.wait() == 0
+    again = [await asked.get("message", topic="copies", partition=0, offset=offset) for offset in (1, 2)]
+    assert [(each["value"], each["key"], each["headers"]) for each in again] == [
+        (whole["value"], whole["key"], whole["headers"])
+    ] * 2
+    assert "no record at offset 9" in (await asked.get("message", status=400, topic="copies", partition=0, offset=9))["error"]
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [({"word": "KöLN", "in": "key"}, 0), ({"word": "KöLN", "in": "value"}, 300), ({"word": '"ID": 29'}, 11)]
+    + [({"word": "T-29", "in": "headers"}, 11), ({"word": "T-29", "case": "exact"}, 0), ({"word": "key-7"}, 11)],
+)
+async def test_a_search_finds_ends_and_says_so(asked: Asked, query: dict[str, str], count: int) -> None:
+    lines = await asked.lines("search", topic=TOPIC, **query)
+    assert len([line for line in lines if "record" in line]) == count
+    assert lines[-1]["end"] == {"reason": "end", "read": 301, "matches": count, "leaderless": []}
+
+
+async def test_a_tail_begins_now_and_ends_with_its_browser(asked: Asked, servers: str) -> None:
+    async with Admin(servers) as admin, Producer(servers) as producer:
+        await admin.create_topic("ticks", num_partitions=2, replication_factor=1)
+        await producer.send("ticks", b"before", partition=0)
+        async with asyncio.timeout(PATIENCE_S), asked.session.get(f"{asked.address}api/tail?topic=ticks") as response:
+            assert json.loads(await response.content.readline())["begun"] == {"0": 1, "1": 0}
+            await producer.send("ticks", b"after", partition=1)
+            found: list[str] = []
+            while not found:
+                found = [row["value"]["text"] for row in json.loads(await response.content.readline())["records"]]
+            assert found == ["after"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"Host": "evil.example"}, 403), ({"Host": "evil.example:80"}, 403), ({"Host": "localhost:1"}, 200)],
+)
+async def test_only_names_of_this_machine_are_answered(asked: Asked, headers: dict[str, str], status: int) -> None:
+    async with asked.session.get(f"{asked.address}api/about", headers=headers) as response:
+        assert response.status == status
+        assert response.headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in response.headers
+
+
+async def test_the_page_and_its_files_carry_the_policy(asked: Asked) -> None:
+    for path in ("", "static/console.js", "static/console.css", "static/nothing.js", "api/nothing"):
+        async with asked.session.get(asked.address + path) as response:
+            assert "default-src 'none'" in response.headers["Content-Security-Policy"]
+            assert response.status == (404 if path.endswith("nothing.js") or path.endswith("nothing") else 200)
+
+
+async def test_a_cluster_that_is_gone_is_told_and_not_waited_for(unused_tcp_port: int) -> None:
+    async with console_of(f"127.0.0.1:{unused_tcp_port}") as asked:
+        assert "error" in await asked.get("topics", status=503)
