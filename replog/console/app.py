@@ -21,7 +21,7 @@ from typing import Final
 from aiohttp import web
 
 from replog.config.kinds import Endpoint
-from replog.console import messages, overview, topics
+from replog.console import groups, letters, messages, overview, timeline, topics
 from replog.console.asking import BODY_BYTES_MAX, answered, refused, streamed
 from replog.console.context import CONTEXT, Context
 from replog.console.settings import ConsoleSettings
@@ -31,9 +31,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Lines = Callable[[web.Request], AsyncGenerator[Mapping[str, object]]]
 
 REQUEST_S: Final = 25.0
-REQUESTS_MAX: Final = 64
-"""At a time, streams among them; others are refused."""
-
 CHANGE_HEADER: Final = "X-Replog-Console"
 STATIC: Final = Path(__file__).parent / "static"
 
@@ -62,10 +59,18 @@ def console_app(settings: ConsoleSettings) -> web.Application:
         "topic": topics.topic,
         "messages": messages.messages,
         "message": messages.message,
+        "groups": groups.groups,
+        "group": groups.group,
+        "reset-preview": groups.preview,
+        "letters": letters.letters,
+        "timeline": timeline.timeline,
     }
+    changes: Mapping[str, Handler] = {"reset": groups.reset, "redrive": letters.redrive}
     streams: Mapping[str, Lines] = {"search": messages.search, "tail": messages.tail}
     for name, handler in asked.items():
         app.router.add_get(f"/api/{name}", handler)
+    for name, handler in changes.items():
+        app.router.add_post(f"/api/{name}", handler)
     for name, lines in streams.items():
         app.router.add_get(f"/api/{name}", _stream(lines))
     app.router.add_get("/", _page)
@@ -88,7 +93,7 @@ async def _page(_request: web.Request) -> web.FileResponse:
 
 def _stream(lines: Lines) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        async with request.app[CONTEXT].stream():
+        with request.app[CONTEXT].streams.taken():
             return await streamed(request, lines(request), HEADERS)
 
     return handle
@@ -102,8 +107,9 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
         if request.method not in {"GET", "HEAD"}:
             _require_allowed_change(request)
         is_stream = request.path in {"/api/search", "/api/tail"}
-        async with asyncio.timeout(None if is_stream else REQUEST_S):
-            response = await handler(request)
+        with request.app[CONTEXT].requests.taken():
+            async with asyncio.timeout(None if is_stream else REQUEST_S):
+                response = await handler(request)
     except web.HTTPException as error:
         response = answered({"error": error.text or error.reason}, error.status)
     except (ReplogError, TimeoutError) as error:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from replog.errors import InvalidRequestError, ReplogError
+from replog.errors import ConfigError, InvalidRequestError, ReplogError
 
 TEXT_MAX: Final = 1_000
 """Characters of a name or a place; a group's name has no more than 32,767 by Kafka, and nobody has that."""
@@ -83,7 +83,7 @@ def refused(error: BaseException) -> web.Response:
     """Returns the answer that tells of an error: 400 where the question is wrong, 503 where the cluster does not answer."""
     if isinstance(error, TimeoutError):
         return answered({"error": "the brokers take too long to answer; ask for less, or again"}, 504)
-    status = 400 if isinstance(error, InvalidRequestError) or not isinstance(error, ReplogError) else 503
+    status = 400 if isinstance(error, (InvalidRequestError, ConfigError)) else 503
     return answered({"error": str(error) or type(error).__name__}, status)
 
 

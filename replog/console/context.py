@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from aiohttp import web
@@ -21,6 +21,9 @@ from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo
 
 ASK_MS: Final = 5_000
 """How long the brokers may take for one question."""
+
+REQUESTS_MAX: Final = 64
+"""At a time, streams among them."""
 
 STREAMS_MAX: Final = 8
 """Searches and tails at a time: each has a consumer of its own."""
@@ -42,6 +45,31 @@ T = TypeVar("T")
 Lags = dict[str, tuple[PartitionLag, ...]]
 
 
+class Places:
+    """Places of which each is taken by one at a time; nobody waits for one.
+
+    Args:
+        count: The number of places.
+        why: The words behind the number, for whoever finds them all taken.
+    """
+
+    def __init__(self, count: int, why: str) -> None:
+        self._count = count
+        self._why = why
+        self._taken = 0
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Takes a place for the length of a block.  Raises: web.HTTPServiceUnavailable: All are taken."""
+        if self._taken >= self._count:
+            raise web.HTTPServiceUnavailable(text=f"{self._count} {self._why}")
+        self._taken += 1
+        try:
+            yield
+        finally:
+            self._taken -= 1
+
+
 class Context:
     """The client of one console, for `async with`.
 
@@ -56,8 +84,10 @@ class Context:
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
         self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
         self.readers = asyncio.Semaphore(READERS_MAX)
+        self.metadata_reader = asyncio.Lock()
         self._group_slots = asyncio.Semaphore(GROUPS_TOGETHER)
-        self._streams_count = 0
+        self.requests = Places(REQUESTS_MAX, "questions are being answered; ask again")
+        self.streams = Places(STREAMS_MAX, "searches and tails run; end one of them")
 
     async def close(self) -> None:
         """Ends what is under way, and the connections."""
@@ -80,21 +110,6 @@ class Context:
             connect_timeout_ms=ASK_MS,
             request_timeout_ms=ASK_MS,
         )
-
-    @asynccontextmanager
-    async def stream(self) -> AsyncIterator[None]:
-        """Takes the place of a search or a tail.
-
-        Raises:
-            web.HTTPServiceUnavailable: All places are taken.
-        """
-        if self._streams_count >= STREAMS_MAX:
-            raise web.HTTPServiceUnavailable(text=f"{STREAMS_MAX} searches and tails run; end one of them")
-        self._streams_count += 1
-        try:
-            yield
-        finally:
-            self._streams_count -= 1
 
     async def ask_leaders(
         self, wanted: Mapping[int, Mapping[tuple[str, int], int]]

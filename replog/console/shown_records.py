@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from replog.cli.records.record_formats import json_line
 from replog.client import ConsumerRecord
+from replog.worker.dead_letters import DeadLetter
 
 VALUE_BYTES: Final = 2_048
 NAME_BYTES: Final = 256
@@ -47,6 +48,7 @@ class RecordRow(Struct, frozen=True, omit_defaults=True):
     Attributes:
         timestamp: The time, milliseconds since 1970; -1: it has none.
         headers: The first headers; `headers_count` says how many there are.
+        letter: Where the record came from, if it is a dead letter.
         as_python, as_command: Lines that write the record again; only of a record that is shown by itself.
     """
 
@@ -57,6 +59,7 @@ class RecordRow(Struct, frozen=True, omit_defaults=True):
     value: ShownData | None
     headers: list[tuple[str, ShownData | None]]
     headers_count: int
+    letter: DeadLetter | None = None
     as_python: str = ""
     as_command: str = ""
 
@@ -90,6 +93,7 @@ def row(record: ConsumerRecord) -> RecordRow:
         data(record.value, VALUE_BYTES),
         [(name[:NAME_BYTES], data(each, NAME_BYTES)) for name, each in record.headers[:HEADERS_COUNT]],
         len(record.headers),
+        DeadLetter.from_headers(record.headers),
     )
 
 

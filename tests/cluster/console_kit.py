@@ -102,7 +102,9 @@ class Browser:
         deadline_s = asyncio.get_running_loop().time() + PATIENCE_S
         while not await self.run(f"Boolean({script})"):
             if asyncio.get_running_loop().time() > deadline_s:
-                raise AssertionError(f"never true: {script}\n{await self.run('document.body.innerText.slice(0, 2000)')}\n{self.complaints}")
+                raise AssertionError(
+                    f"never true: {script}\n{await self.run('document.body.innerText.slice(0, 2000)')}\n{self.complaints}"
+                )
             await asyncio.sleep(0.05)
 
     async def key(self, key: str, **more: object) -> None:

@@ -14,6 +14,8 @@ from cli_runs import command
 from console_kit import PATIENCE_S, Asked, console_of
 
 from replog import Admin, Producer, embedded
+from replog.client import TopicPartition
+from replog.worker import DeadLetter
 
 TOPIC = "orders"
 
@@ -92,7 +94,9 @@ async def test_newest_records_come_page_by_page_and_all_of_them(asked: Asked) ->
 
 
 async def test_records_from_a_time_on_and_further(asked: Asked) -> None:
-    page = await asked.get("messages", topic=TOPIC, limit=5, **{"from": "2023-11-14T22:18:00Z"})  # 280 s after the first
+    page = await asked.get(
+        "messages", topic=TOPIC, limit=5, **{"from": "2023-11-14T22:18:00Z"}
+    )  # 280 s after the first
     assert [row["timestamp"] // 1000 - 1_700_000_000 for row in page["rows"]] == [280, 281, 282, 283, 284]
     at = ",".join(f"{number}:{offset}" for number, offset in page["bounds"].items())
     page = await asked.get("messages", topic=TOPIC, limit=100, at=at)
@@ -119,13 +123,21 @@ async def test_a_record_is_shown_whole_with_lines_that_write_it_again(asked: Ask
     assert [(each["value"], each["key"], each["headers"]) for each in again] == [
         (whole["value"], whole["key"], whole["headers"])
     ] * 2
-    assert "no record at offset 9" in (await asked.get("message", status=400, topic="copies", partition=0, offset=9))["error"]
+    assert (
+        "no record at offset 9"
+        in (await asked.get("message", status=400, topic="copies", partition=0, offset=9))["error"]
+    )
 
 
 @pytest.mark.parametrize(
     ("query", "count"),
-    [({"word": "KöLN", "in": "key"}, 0), ({"word": "KöLN", "in": "value"}, 300), ({"word": '"ID": 29'}, 11)]
-    + [({"word": "T-29", "in": "headers"}, 11), ({"word": "T-29", "case": "exact"}, 0), ({"word": "key-7"}, 11)],
+    [
+        ({"word": "KöLN", "in": "key"}, 0),
+        ({"word": "KöLN", "in": "value"}, 300),
+        ({"word": "T-29", "in": "headers"}, 11),
+        ({"word": "T-29", "case": "exact"}, 0),
+        ({"word": "key-7"}, 11),
+    ],
 )
 async def test_a_search_finds_ends_and_says_so(asked: Asked, query: dict[str, str], count: int) -> None:
     lines = await asked.lines("search", topic=TOPIC, **query)
@@ -161,7 +173,80 @@ async def test_the_page_and_its_files_carry_the_policy(asked: Asked) -> None:
     for path in ("", "static/console.js", "static/console.css", "static/nothing.js", "api/nothing"):
         async with asked.session.get(asked.address + path) as response:
             assert "default-src 'none'" in response.headers["Content-Security-Policy"]
-            assert response.status == (404 if path.endswith("nothing.js") or path.endswith("nothing") else 200)
+            assert response.status == (404 if path.endswith(("nothing.js", "nothing")) else 200)
+
+
+async def test_a_group_goes_exactly_where_its_preview_says(asked: Asked, servers: str) -> None:
+    async with Admin(servers) as admin, console_of(servers, allow_changes=True) as changing:
+        await admin.alter_group_offsets("moves", {(TOPIC, 0): 10, (TOPIC, 1): 100})
+        assert {"moves", "billing"} <= {each["group_id"] for each in (await asked.get("groups"))["groups"]}
+        preview = await asked.get("reset-preview", group="moves", topics=f"{TOPIC}:0,2", to="offset:500")
+        told = [(each["partition"], each["current"], each["new"]) for each in preview["changes"]]
+        assert told == [(0, 10, 101), (2, None, 100)]
+        assert preview["changes"][0]["note"] == "500 is past the end of the log"
+        offsets = [{"topic": TOPIC, "partition": partition, "offset": new} for partition, _, new in told]
+        refused = await asked.post("reset", {"group": "moves", "offsets": offsets}, status=403)
+        assert "--allow-changes" in refused["error"]
+        assert (await admin.group_offsets("moves"))[TopicPartition(TOPIC, 0)] == 10
+        await changing.post("reset", {"group": "moves", "offsets": offsets})
+        assert set((await admin.group_offsets("moves")).values()) == {101, 100}
+        group = await asked.get("group", group="moves")
+        assert (group["lag"], group["group"]["members"], group["partitions_count"]) == (0, [], 3)
+    assert "none of earliest" in (await asked.get("reset-preview", status=400, group="moves", to="up"))["error"]
+    shift = await asked.get("reset-preview", status=400, group="billing", topics=f"{TOPIC}:2", to="shift:-1")
+    assert "no committed offset" in shift["error"]
+
+
+async def test_dead_letters_are_counted_by_reason_and_sent_back_each_once(servers: str) -> None:
+    async with Admin(servers) as admin, Producer(servers) as producer:
+        for name in ("paid", "paid.dlq"):
+            await admin.create_topic(name, num_partitions=1, replication_factor=1)
+        for number in range(3):
+            letter = DeadLetter("paid", 0, number, 1_700_000_000_000, "billing", f"ValueError: {number % 2}", 3)
+            await producer.send("paid.dlq", b"%d" % number, headers=[*letter.headers(), ("own", b"1")])
+        await producer.send("paid.dlq", b"strange")
+    async with console_of(servers, allow_changes=True) as asked:
+        found = await asked.get("letters", topic="paid.dlq")
+        assert [(each["error"], each["count"]) for each in found["reasons"]] == [
+            ("ValueError: 0", 2),
+            ("ValueError: 1", 1),
+        ]
+        assert (found["strange_count"], found["rows"][1]["letter"]["attempts"]) == (1, 3)
+        one = {"topic": "paid.dlq", "partition": 0, "offset": 1}
+        assert (await asked.post("redrive", one))["sent"] == {"paid": 1}
+        assert "no dead letter" in (await asked.post("redrive", one | {"offset": 3}, status=400))["error"]
+        assert (await asked.post("redrive", {"topic": "paid.dlq", "dry_run": True}))["sent"] == {"paid": 3}
+        assert (await asked.post("redrive", {"topic": "paid.dlq"})) == {
+            "sent": {"paid": 3},
+            "strange_count": 1,
+            "may_be_more": False,
+        }
+        assert (await asked.post("redrive", {"topic": "paid.dlq"}))["sent"] == {}
+        rows = (await asked.get("messages", topic="paid", **{"from": "earliest"}))["rows"]
+    assert [row["value"]["text"] for row in rows] == ["1", "0", "1", "2"]
+    assert all([name for name, _ in row["headers"]] == ["own"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X-Replog-Console": "1", "Sec-Fetch-Site": "cross-site"},
+        {"X-Replog-Console": "1", "Content-Type": "text/plain"},
+    ],
+)
+async def test_a_change_that_another_site_could_make_is_refused(servers: str, headers: dict[str, str]) -> None:
+    async with console_of(servers, allow_changes=True) as asked:
+        body = json.dumps({"group": "billing", "offsets": [{"topic": TOPIC, "partition": 0, "offset": 0}]})
+        given = {"Content-Type": "application/json", **headers}
+        async with asked.session.post(f"{asked.address}api/reset", data=body, headers=given) as response:
+            assert response.status == 403
+        assert (await asked.get("group", group="billing"))["lag"] == 91
+
+
+async def test_without_a_metadata_log_there_is_no_timeline_and_it_says_what_to_do(asked: Asked) -> None:
+    told = await asked.get("timeline", status=400, topic=TOPIC, partition=0)
+    assert "console.listener" in told["error"]
 
 
 async def test_a_cluster_that_is_gone_is_told_and_not_waited_for(unused_tcp_port: int) -> None:

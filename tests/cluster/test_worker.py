@@ -17,10 +17,9 @@ import pytest
 import replog
 from replog import Admin, Consumer, Producer, Worker
 from replog.cli.app import run
-from replog.cli.commands import dlq
 from replog.client import ConsumerRecord, TopicPartition
 from replog.errors import ConfigError, GroupIdNotFoundError, HandlerFailedError, UnknownTopicOrPartitionError
-from replog.worker import DeadLetter
+from replog.worker import DeadLetter, replaying
 from replog.worker.threads import DaemonThreads
 from tests.lint import page_examples
 from tests.quiet import quiet_for
@@ -348,10 +347,10 @@ async def test_a_replay_of_dead_letters_that_gets_none_ends_with_the_reason(
     servers: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Trap: where another member of its group had all partitions, it waited for ever, without a word."""
-    monkeypatch.setattr(dlq, "GROUP_TIMEOUT_S", 0.0)
+    monkeypatch.setattr(replaying, "GROUP_TIMEOUT_S", 0.0)
     async with (
         Admin(servers) as admin,
-        Consumer(servers, group_id=dlq.REPLAY_GROUP, auto_offset_reset="earliest") as other,
+        Consumer(servers, group_id=replaying.REPLAY_GROUP, auto_offset_reset="earliest") as other,
     ):
         await admin.create_topic("orders-dead")
         await other.subscribe(["orders-dead"])
@@ -364,9 +363,9 @@ async def test_a_replay_of_dead_letters_that_gets_none_ends_with_the_reason(
 
 def test_a_replay_names_the_partitions_that_give_nothing() -> None:
     unread = [TopicPartition("dead", number) for number in (4, 0, 2, 1)]
-    assert dlq._silence("dead", unread, unread, dlq.TIMEOUT_S) == ""
-    assert dlq._silence("dead", unread, (), 10 * dlq.TIMEOUT_S) == ""
-    told = dlq._silence("dead", unread, unread, dlq.TIMEOUT_S + 1)
+    assert replaying._silence("dead", unread, unread, replaying.TIMEOUT_S) == ""
+    assert replaying._silence("dead", unread, (), 10 * replaying.TIMEOUT_S) == ""
+    told = replaying._silence("dead", unread, unread, replaying.TIMEOUT_S + 1)
     assert told.startswith("no dead letter of dead-0, dead-1, dead-2 and others came for 11 s")
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -16,24 +15,17 @@ from replog.cli import common
 from replog.cli.errors import CommandFailedError, tell
 
 if TYPE_CHECKING:
-    from replog.client import ConsumerRecord, TopicPartition
+    from replog.client import ConsumerRecord
     from replog.worker import DeadLetter
 
 app = typer.Typer(help="Look at records that workers have given up, and send them back.", no_args_is_help=True)
-
-REPLAY_GROUP = "replog-dlq-replay"
-"""Keeps, for each topic of dead letters, up to where they have been sent back."""
 
 NO_LETTER = "no dead letter of a worker"
 
 TIMEOUT_S = 10.0
 """How long a partition may give nothing."""
 
-GROUP_TIMEOUT_S = 60.0
-"""How long another member of the group may have all partitions: a little more than the session of one that was killed."""
-
 POLL_RECORDS = 1_000
-POLL_MS = 300
 
 Topic = Annotated[str, typer.Argument(help="The topic of dead letters.")]
 Max = Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after N dead letters.")]
@@ -116,80 +108,26 @@ async def _show(bootstrap_servers: str, topic: str, max_records: int | None, as_
 
 
 async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, dry_run: bool) -> None:
-    from replog.client import Consumer, Producer
-    from replog.worker.dead_letters import own_headers
+    from replog.worker.replaying import replay as send_back
 
-    sent: Counter[str] = Counter()
-    strange_count, silence = 0, ""
     await common.require_listener(bootstrap_servers)
-    settings = {"group_id": REPLAY_GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
-    async with Consumer(bootstrap_servers, **settings) as consumer, Producer(bootstrap_servers) as producer:  # type: ignore[arg-type]
-        await consumer.subscribe([topic])
-        ends: dict[TopicPartition, int] = {}
-        progress_s = time.monotonic()
-        with common.waiting(f"reading {topic}") as say:
-            while max_records is None or sent.total() < max_records:
-                left = POLL_RECORDS if max_records is None else min(POLL_RECORDS, max_records - sent.total())
-                records = await consumer.poll(left, POLL_MS)
-                done: dict[tuple[str, int], int] = {}
-                for record in records:
-                    letter = _letter_of(record)
-                    if letter is None:
-                        strange_count += 1
-                    else:
-                        if not dry_run:
-                            await producer.send(
-                                letter.topic, record.value, record.key, headers=own_headers(record.headers)
-                            )
-                        sent[letter.topic] += 1
-                    done[record.topic, record.partition] = record.offset + 1
-                if done and not dry_run:
-                    await producer.flush()
-                    await consumer.commit(done)
-                say(f"{common.counted(sent.total(), 'record')} of {topic} read")
-                if records:
-                    progress_s = time.monotonic()
-                    continue
-                assigned = consumer.assignment()
-                ends = ends or (await consumer.end_offsets(assigned) if assigned else {})
-                unread = [each for each in assigned if consumer.position(each) < ends.get(each, 0)]
-                silence = _silence(topic, assigned, unread, time.monotonic() - progress_s)
-                if silence or (assigned and not unread):
-                    break
+    with common.waiting(f"reading {topic}") as say:
+        done = await send_back(
+            bootstrap_servers,
+            topic,
+            max_records=max_records,
+            dry_run=dry_run,
+            say=lambda count: say(f"{common.counted(count, 'record')} of {topic} read"),
+        )
     verb = "would be written" if dry_run else "written"
-    for origin, count in sorted(sent.items()):
+    for origin, count in sorted(done.sent.items()):
         typer.echo(f"{common.counted(count, 'record')} {verb} to {origin}")
-    if not sent and not silence:
+    if not done.sent and not done.silence:
         typer.echo(f"{topic} has no dead letters that were not replayed before")
-    if strange_count:
-        typer.echo(f"{common.counted(strange_count, 'record')} passed over: no worker wrote them", err=True)
-    if silence:
-        raise CommandFailedError(silence)
-
-
-def _silence(
-    topic: str, assigned: Collection[TopicPartition], unread: Collection[TopicPartition], silent_s: float
-) -> str:
-    """Returns why dead letters are waited for no longer; "" where they are.
-
-    Args:
-        topic: The topic of dead letters.
-        assigned: The partitions that this member of the group reads.
-        unread: Those of them that are not read up to their end.
-        silent_s: The seconds since the last record.
-    """
-    if not assigned and silent_s > GROUP_TIMEOUT_S:
-        return (
-            f"another member of group {REPLAY_GROUP} has had all partitions of {topic} for {silent_s:.0f} s: "
-            "another 'replog dlq replay' may be running; end it, or wait for it"
-        )
-    if unread and silent_s > TIMEOUT_S:
-        names = ", ".join(sorted(map(str, unread))[:3]) + (" and others" if len(unread) > 3 else "")
-        return (
-            f"no dead letter of {names} came for {silent_s:.0f} s, and there are some: "
-            f"see 'replog topics describe {topic}' for a partition without a leader, then replay again"
-        )
-    return ""
+    if done.strange_count:
+        typer.echo(f"{common.counted(done.strange_count, 'record')} passed over: no worker wrote them", err=True)
+    if done.silence:
+        raise CommandFailedError(done.silence)
 
 
 async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[ConsumerRecord, DeadLetter | None]]:

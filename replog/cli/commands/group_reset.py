@@ -1,4 +1,4 @@
-"""`replog groups reset`: which offsets a group is to go to, worked out before anything is changed.  Without I/O but a file's.
+"""`replog groups reset`: which offsets a group is to go to, worked out before anything is changed.
 
 An offset that is wanted and not there becomes the nearest one that is, as with Kafka's tool, and each such row says so.
 """
@@ -22,6 +22,7 @@ from replog.client.types import TopicPartition
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from replog.client import Admin
     from replog.errors import ReplogError
 
 LINES_MAX: Final = 1_000_000
@@ -345,3 +346,71 @@ def require_existing(partitions: Iterable[TopicPartition], counts: Mapping[str, 
             raise UnknownTopicOrPartitionError(
                 f"{topic} has {common.counted(count, 'partition')}, numbered from 0; there is no partition {partition}"
             )
+
+
+# ---- asking -----------------------------------------------------------------------------------------------------------
+
+
+async def standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int] | None]:
+    """Returns how many members a group has, and its offsets; None for those of a group that there is not, if it may be new."""
+    from replog.errors import GroupIdNotFoundError
+
+    try:
+        members = (await admin.describe_groups([name]))[name].members
+        return len(members), await admin.group_offsets(name)
+    except GroupIdNotFoundError:
+        if not may_be_new:
+            raise
+        return 0, None
+
+
+async def planned(
+    admin: Admin,
+    name: str,
+    target: Target,
+    topics: Sequence[str],
+    committed: Mapping[TopicPartition, int],
+    *,
+    all_topics: bool,
+) -> list[OffsetChange]:
+    """Asks where a group is to go in each partition, and changes nothing.
+
+    Args:
+        admin: The client that asks.
+        name: The name of the group.
+        target: The place to go to.
+        topics: The partitions: TOPIC, or TOPIC:0,2 for some of its partitions.
+        committed: The offsets of the group.
+        all_topics: Whether all partitions of these are meant.
+
+    Raises:
+        UsageError: A text cannot be understood, or an offset is to be shifted, and there is none.
+        UnknownTopicOrPartitionError: There is no such topic or partition.
+        InvalidRequestError: Nothing is named, and the group has committed nothing.
+    """
+    from replog.errors import InvalidRequestError
+    from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+
+    metadata = await admin.describe_cluster()
+    counts = {topic.name: len(topic.partitions) for topic in metadata.topics}
+    if target.offsets is not None:
+        partitions = sorted(target.offsets)
+        require_existing(partitions, counts)
+    else:
+        partitions = chosen_partitions(topics, counts, committed, all_topics=all_topics)
+    if not partitions:
+        raise InvalidRequestError(f'group "{name}" has committed no offsets; name a topic with --topic')
+    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
+    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
+    is_by_time = target.where is Where.TIME
+    times = await admin.list_offsets(dict.fromkeys(partitions, target.number)) if is_by_time else {}
+    found = {
+        each: KnownOffsets(
+            committed.get(each),
+            starts[each].offset,
+            ends[each].offset,
+            times[each].offset if each in times and times[each].offset >= 0 else None,
+        )
+        for each in partitions
+    }
+    return [change_of(each, target, found[each]) for each in partitions]

@@ -15,7 +15,7 @@ from replog.cli import common
 from replog.cli.errors import FAILED, UsageError, tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from replog.cli.commands.group_reset import OffsetChange, Target
     from replog.client import Admin, GroupDescription, PartitionLag, TopicPartition
@@ -269,10 +269,10 @@ async def _reset(
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
-            members_count, committed = await _standing(admin, name, may_be_new=not all_topics)
+            members_count, committed = await group_reset.standing(admin, name, may_be_new=not all_topics)
             if execute and members_count:
                 raise group_reset.members_error(name, members_count)
-            changes = await _changes(admin, name, target, topics, committed or {}, all_topics=all_topics)
+            changes = await group_reset.planned(admin, name, target, topics, committed or {}, all_topics=all_topics)
         if committed is None:
             begins = "begins" if execute else "would begin"
             typer.echo(f'there is no group "{name}" yet; it {begins} with these offsets', err=True)
@@ -280,57 +280,6 @@ async def _reset(
             with common.waiting("committing offsets"):
                 await admin.alter_group_offsets(name, {(each.topic, each.partition): each.new for each in changes})
         return changes, members_count
-
-
-async def _standing(admin: Admin, name: str, *, may_be_new: bool) -> tuple[int, dict[TopicPartition, int] | None]:
-    """Returns how many members a group has, and its offsets; None for those of a group that there is not, if it may be new."""
-    from replog.errors import GroupIdNotFoundError
-
-    try:
-        members = (await admin.describe_groups([name]))[name].members
-        return len(members), await admin.group_offsets(name)
-    except GroupIdNotFoundError:
-        if not may_be_new:
-            raise
-        return 0, None
-
-
-async def _changes(
-    admin: Admin,
-    name: str,
-    target: Target,
-    topics: Sequence[str],
-    committed: Mapping[TopicPartition, int],
-    *,
-    all_topics: bool,
-) -> list[OffsetChange]:
-    from replog.cli.commands import group_reset
-    from replog.errors import InvalidRequestError
-    from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-
-    metadata = await admin.describe_cluster()
-    counts = {topic.name: len(topic.partitions) for topic in metadata.topics}
-    if target.offsets is not None:
-        partitions = sorted(target.offsets)
-        group_reset.require_existing(partitions, counts)
-    else:
-        partitions = group_reset.chosen_partitions(topics, counts, committed, all_topics=all_topics)
-    if not partitions:
-        raise InvalidRequestError(f'group "{name}" has committed no offsets; name a topic with --topic')
-    starts = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
-    ends = await admin.list_offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
-    is_by_time = target.where is group_reset.Where.TIME
-    times = await admin.list_offsets(dict.fromkeys(partitions, target.number)) if is_by_time else {}
-    found = {
-        each: group_reset.KnownOffsets(
-            committed.get(each),
-            starts[each].offset,
-            ends[each].offset,
-            times[each].offset if each in times and times[each].offset >= 0 else None,
-        )
-        for each in partitions
-    }
-    return [group_reset.change_of(each, target, found[each]) for each in partitions]
 
 
 # ---- telling -----------------------------------------------------------------------------------------------------------

@@ -6,9 +6,14 @@ import { health } from "./health.js";
 import { topics } from "./topics.js";
 import { topic } from "./topic.js";
 import { messages } from "./messages.js";
+import { groups } from "./groups.js";
+import { group } from "./group.js";
+import { letters } from "./letters.js";
+import { timeline } from "./timeline.js";
+import { quorum } from "./quorum.js";
 
-const PAGES = { "": health, topics, topic, messages };
-const TOP = [["", "Health"], ["topics", "Topics"]];
+const PAGES = { "": health, topics, topic, messages, groups, group, letters, timeline, quorum };
+const TOP = [["", "Health"], ["topics", "Topics"], ["groups", "Groups"], ["letters", "Dead letters"], ["timeline", "Timeline"], ["quorum", "Quorum"]];
 
 const main = document.getElementById("main");
 const notice = document.getElementById("notice");

@@ -39,5 +39,5 @@ function brokers(all) {
     each.rack || "–",
     each.version || "–",
   ]);
-  return [h("h2", {}, "Brokers"), table([">broker", "state", ">leads", ">follows", ">memory", "address", "rack", "version"], rows, "Brokers")];
+  return [h("h2", {}, "Brokers"), table(["broker", "state", ">leads", ">follows", ">memory", "address", "rack", "version"], rows, "Brokers")];
 }

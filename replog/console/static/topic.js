@@ -64,7 +64,7 @@ function partitions(found, about) {
     number(each.start), number(each.end), size(each.size_bytes),
   ]);
   const more = found.partitions_count - found.partitions.length;
-  return [table([">partition", "leader", ">epoch", "replicas", "eligible beside", ">start", ">end", ">size"], rows, "Partitions"),
+  return [table(["partition", "leader", ">epoch", "replicas", "eligible beside", ">start", ">end", ">size"], rows, "Partitions"),
     more > 0 && h("p", { class: "quiet" }, `and ${counted(more, "partition")} more`)];
 }
 
