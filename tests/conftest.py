@@ -18,6 +18,7 @@ from replog.log.segments.index_cache import INDEX_CACHE
 from tests import short_lived_java
 from tests.campaign.marks import CampaignMarks
 from tests.collecting import import_share
+from tests.report_bytes import ReportBytes
 from tests.run_costs import Costs, Processes
 from tests.run_report import RunReport
 
@@ -29,6 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _take_interrupts()
     _keep_bytecode(config)
     config.pluginmanager.register(CampaignMarks(), "campaign marks")
+    config.pluginmanager.register(ReportBytes(), ReportBytes.__name__)
     _measure_costs(config)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import short_lived_java
+from tests.report_bytes import BYTES
 from tests.run_costs import WORKER_OUTPUT, Costs, Processes
 from tests.run_report import Budgets, RunReport
 
@@ -134,3 +135,15 @@ def test_each_jvm_counts(tmp_path: Path) -> None:
     for process_id in (1, 2):
         (tmp_path / f"{short_lived_java.MARK}{process_id}").touch()
     assert short_lived_java.started_count(tmp_path) == 2
+
+
+@pytest.mark.parametrize("longrepr", [None, ("test_a.py", 3, "no Java"), "E  assert 1 == 2"])
+def test_a_report_travels_as_bytes_and_arrives_as_it_was(pytestconfig: pytest.Config, longrepr: Any) -> None:
+    sent = pytest.TestReport(
+        "test_a.py::test", ("test_a.py", 3, "test"), {"test": 1}, "skipped", longrepr, "call",
+        sections=[("log", "said")], duration=0.5, user_properties=[("served", "[1]")], cpu_s=0.25,
+    )  # fmt: skip
+    data = pytestconfig.hook.pytest_report_to_serializable(config=pytestconfig, report=sent)
+    assert list(data) == [BYTES]
+    arrived = pytestconfig.hook.pytest_report_from_serializable(config=pytestconfig, data=data | {"worker_id": "gw0"})
+    assert vars(arrived) == {**vars(sent), "$report_type": "TestReport", "worker_id": "gw0"}
