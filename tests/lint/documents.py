@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for folder in (".", "docs", "bench", "timeline", "quorum", "checkpoints", "chaos")
+    for folder in (".", "docs", "docs/guides", "docs/concepts", "bench", "timeline", "quorum", "checkpoints", "chaos")
     for path in (ROOT / folder).glob("*.md")
 )
 FOLDERS = ("", "replog", "docs", "bench", "tests", "tests/unit", "tests/sim", "quorum", "timeline", "checkpoints")
@@ -18,7 +18,7 @@ FOLDERS = ("", "replog", "docs", "bench", "tests", "tests/unit", "tests/sim", "q
 TESTS = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
 """Tests by their names, of which there is one each."""
 
-OF_USERS = {"job.py", "app.py", "server.toml"}
+OF_USERS = {"job.py", "app.py", "first.py", "pipeline.py", "server.toml"}
 """Files that a reader has, not this repository."""
 
 _NAME = re.compile(r"[`(]([\w./-]*\w\.(?:py|md|pyx|proto|toml))[`)#]")
