@@ -16,7 +16,7 @@ BENCH_ARGS ?=
 unexport DEMO_ARGS TEST_ARGS TEST_WORKERS MINUTES CAMPAIGN_ARGS BENCH BENCH_ARGS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo examples test test-quick test-exhaustive test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
+.PHONY: help demo examples docs-site test test-quick test-exhaustive test-sim test-cluster test-deploy test-client-suites campaign lint format bench proto docs clean
 
 define install
 @command -v "$(PYTHON)" >/dev/null 2>&1 || { \
@@ -39,6 +39,7 @@ help:
 	@echo "make bench  one measurement                                                        (BENCH=log-append)"
 	@echo "make proto  write replog/pb from proto/"
 	@echo "make docs   write the generated pages"
+	@echo "make docs-site  the pages of docs/ and a reference as a site in build/site"
 	@echo "make clean  remove .venv and everything that was made"
 	@echo "PYTHON=/path/to/python3.11 chooses the interpreter."
 
@@ -92,7 +93,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
+		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/python -m tests.lint
@@ -122,6 +123,12 @@ docs:
 	mv docs/CONFIGURATION.md.new docs/CONFIGURATION.md
 	.venv/bin/python tools/quorum_roles.py
 	.venv/bin/python tools/spark_options.py
+
+# strict: a broken link or an unknown name ends it; what it prints of MkDocs's future is known
+docs-site:
+	$(call install,docs-site)
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html; with search: .venv/bin/python -m http.server -d build/site"
 
 clean:
 	rm -rf .venv .venv-oldest-spark build dist *.egg-info spark-warehouse artifacts metastore_db derby.log

@@ -105,7 +105,7 @@ def with_included(extras: set[str]) -> set[str]:
             continue
         found.add(extra)
         for requirement in requirements.get(extra, ()):
-            if match := re.fullmatch(r"replog\[([a-z,]+)\]", requirement):
+            if match := re.fullmatch(r"replog\[([a-z,-]+)\]", requirement):
                 waiting += match[1].split(",")
     return found
 

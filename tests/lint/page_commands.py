@@ -14,14 +14,15 @@ from replog.cli.app import app
 from replog.cli.errors import FAILED, INTERRUPTED, READER_GONE, WRONG_USAGE
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "CONTRIBUTING.md", "docs/*.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md")
 STATUSES = [0, FAILED, WRONG_USAGE, INTERRUPTED, READER_GONE]
 
 
 def commands_in(text: str) -> Iterator[str]:
     """Yields lines of code blocks, and inline code, that begin with the command's name."""
     for block in re.findall(r"```(?:\w*)\n(.*?)```", text, flags=re.DOTALL):
-        yield from (line for line in block.splitlines() if line.startswith("replog "))
+        lines = (line.removeprefix("venv/bin/") for line in block.splitlines())
+        yield from (line for line in lines if line.startswith("replog "))
     yield from re.findall(r"(?<!`)`(replog [^`]+)`(?!`)", text)
 
 

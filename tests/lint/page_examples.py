@@ -11,11 +11,23 @@ from pathlib import Path
 import replog_quorum
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = (".", "docs", "bench", "chaos", "examples", "quorum", "timeline", "checkpoints")
+FOLDERS = (
+    ".",
+    "docs",
+    "docs/guides",
+    "docs/concepts",
+    "bench",
+    "chaos",
+    "examples",
+    "quorum",
+    "timeline",
+    "checkpoints",
+)
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 RUN_BY = {
     "README.md": "tests/cluster/test_readme.py",
     "docs/GROUPS.md": "tests/cluster/test_groups_page.py",
+    "docs/INSTALL.md": "tests/cluster/test_guides.py",
     "docs/KAFKA_CLIENTS.md": "tests/kafka/test_kafka_examples.py",
     "docs/OPEN_LOG.md": "tests/unit/local/test_local_docs.py",
     "docs/OPERATIONS.md": "tests/unit/test_pages.py",
@@ -27,6 +39,10 @@ RUN_BY = {
     "docs/TABLES.md": "tests/cluster/test_tables_page.py",
     "docs/TESTING.md": "tests/unit/test_pages.py",
     "docs/WORKERS.md": "tests/cluster/test_worker.py",
+    "docs/guides/FASTAPI.md": "tests/cluster/test_guides.py",
+    "docs/guides/FROM_OTHER_CLIENTS.md": "tests/cluster/test_guides.py",
+    "docs/guides/NOTEBOOK.md": "tests/cluster/test_guides.py",
+    "docs/guides/SPARK_PIPELINE.md": "tests/spark/test_spark_sink.py",
     "checkpoints/README.md": "tests/unit/checkpoints/test_checkpoints_readme.py",
     "timeline/README.md": "tests/unit/timeline/test_timeline_readme.py",
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.lint import page_examples
 from tests.spark.spark_kit import SparkCluster, wait_until
 
 pytestmark = pytest.mark.spark
@@ -245,3 +246,26 @@ def test_a_stream_that_is_started_again_goes_on(
     with pytest.raises(Exception) as caught:
         run(2000, "complete")
     assert 'mode "complete" is refused' in str(caught.value)
+
+
+def test_the_pipeline_of_the_guide_goes_on_where_it_was(
+    spark: Any, spark_cluster: SparkCluster, read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program of docs/guides/SPARK_PIPELINE.md, twice, in this session."""
+    (program,) = page_examples.blocks("docs/guides/SPARK_PIPELINE.md")
+    rides, by_city = spark_cluster.topic(2), spark_cluster.topic()
+    for name, here in (('"rides"', rides), ('"rides-by-city"', by_city), ('"state"', str(tmp_path / "state"))):
+        assert name in program
+        program = program.replace(name, f'"{here}"')
+    monkeypatch.setattr("sys.argv", ["pipeline.py", spark_cluster.bootstrap_servers])
+    monkeypatch.setattr("replog.spark.prepare", lambda *, is_local: None)  # it is done: there is a session
+    cities: list[tuple[bytes, bytes]] = []
+    for batch, expected in (
+        (["Bern", "Basel", "Bern"], [(b"Basel", b"1"), (b"Bern", b"2")]),
+        (["Bern"], [(b"Bern", b"3")]),
+    ):
+        spark_cluster.send_values(rides, [b'{"city":"%s"}' % city.encode() for city in batch])
+        exec(compile(program, "SPARK_PIPELINE.md", "exec"), {})
+        found = [(key, value) for key, value, *_ in rows_of(read(by_city, includeHeaders=True))]
+        assert sorted(found[len(cities) :]) == expected
+        cities = found
