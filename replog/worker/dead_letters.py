@@ -1,4 +1,4 @@
-"""Dead letters: records whose handler has failed for good, in a topic of their own, with where they came from and why."""
+"""Dead letters: records whose handler has failed, in a topic of their own or of retries, with where they came from and why."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from replog.client.types import ConsumerRecord
 from replog.errors.texts import error_text
@@ -36,8 +36,21 @@ class DeadLetter(Struct, frozen=True):
     attempts: int
 
     @classmethod
-    def of(cls, record: ConsumerRecord, group: str, error: BaseException, attempts: int) -> DeadLetter:
-        """Returns what is to be said of a record that is given up."""
+    def of(
+        cls, record: ConsumerRecord, group: str, error: BaseException, attempts: int, *, is_retry: bool = False
+    ) -> DeadLetter:
+        """Returns what is to be said of a record that is given up.
+
+        Args:
+            record: The record, as it was read.
+            group: The group whose worker gives it up.
+            error: The last error.
+            attempts: The number of times that the handler was called for this record.
+            is_retry: Whether it stood in a topic of retries: where it came from, and earlier attempts, stand in its headers.
+        """
+        before = cls.from_headers(record.headers) if is_retry else None
+        if before is not None:
+            return replace(before, group=group, error=error_text(error), attempts=before.attempts + attempts)
         place = (record.topic, record.partition, record.offset, record.timestamp)
         return cls(*place, group, error_text(error), attempts)
 

@@ -11,6 +11,7 @@ import asyncio
 import inspect
 import logging
 import random
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,8 +23,6 @@ from replog.client.arguments import require_text, texts_of
 from replog.client.backoff import Backoff
 from replog.client.consumer.consumer import Consumer
 from replog.client.consumer.group_settings import MAX_POLL_INTERVAL_MS, AssignmentListener
-from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
-from replog.client.producer.producer import Producer
 from replog.client.settings import refuse_unknown
 from replog.client.typed_records import RecordDecoder
 from replog.client.types import ConsumerRecord, K, TopicPartition, V
@@ -31,7 +30,6 @@ from replog.codecs import ValueCodec
 from replog.errors import (
     CommitStaleError,
     ConfigError,
-    HandlerFailedError,
     InvalidRequestError,
     RecordDecodeError,
     ReplogError,
@@ -40,9 +38,11 @@ from replog.errors import (
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.errors.texts import error_text
 from replog.worker.assigned import Assigned
-from replog.worker.dead_letters import DeadLetter, own_headers
+from replog.worker.failed_records import FailedRecords
 from replog.worker.handlers import CodecNotReadyError, Handler, check_handler, decoding, is_async
+from replog.worker.observer import WorkerObserver
 from replog.worker.threads import DaemonThreads
+from replog.worker.tracing import Spans
 
 Order: TypeAlias = Literal["partition", "key"]
 
@@ -102,7 +102,10 @@ class Worker(Generic[K, V]):
             are, and records without a key in any order.
         retries: How often a record is handled again before it counts as failed.
         retry_backoff_ms: The pause before the first of them; it doubles up to a minute.
-        dead_letter_topic: The topic for records that have failed; it must exist.  None: the worker ends.
+        retry_delays: Seconds; a record that has failed is written to the topic `NAME.retry.1`, which must exist, and handled again
+            after the first of them, then to `NAME.retry.2`, and so on.  Later records do not wait for it: order is given up.
+        dead_letter_topic: The topic for records that have failed after that; it must exist.  None: the worker ends.
+        observer: What hears what becomes of records, to count and measure.
         drain_timeout_ms: How long handlers may go on working when the worker stops, or a partition goes to another member.
         consumer_settings: Further settings of the `Consumer`, such as `client_rack`; `auto_offset_reset` is "earliest".
 
@@ -125,7 +128,9 @@ class Worker(Generic[K, V]):
         order: Order = "partition",
         retries: int = RETRIES,
         retry_backoff_ms: int = BACKOFF_MS,
+        retry_delays: Iterable[float] = (),
         dead_letter_topic: str | None = None,
+        observer: WorkerObserver | None = None,
         drain_timeout_ms: int = DRAIN_MS,
         consumer_settings: Mapping[str, Any] | None = None,
         **unknown: Never,
@@ -138,15 +143,9 @@ class Worker(Generic[K, V]):
         require_at_least("retries", retries, 0)
         require_at_least("retry.backoff.ms", retry_backoff_ms, 0, BACKOFF_MAX_MS)
         require_at_least("drain.timeout.ms", drain_timeout_ms, 0)
-        self._topics = [topics] if isinstance(topics, str) else texts_of("topics", topics)
-        if dead_letter_topic is not None:
-            require_kind("dead.letter.topic", dead_letter_topic, str)
-            if dead_letter_topic in self._topics:
-                raise ConfigError(
-                    "dead.letter.topic",
-                    dead_letter_topic,
-                    "dead.letter.topic is one of the topics: what fails would come back at once",
-                )
+        self._topics = [topics] if isinstance(topics, str) else list(texts_of("topics", topics))
+        self._failed = FailedRecords(bootstrap_servers, group, self._topics, retry_delays, dead_letter_topic)
+        self._topics += self._failed.retry_topics
         self._settings = _own_settings(consumer_settings or {})
         self._on_undecodable = _undecodable_or_default(on_undecodable, dead_letter_topic)
         next_step = _how_to_go_on if self._on_undecodable == "raise" else None
@@ -155,16 +154,18 @@ class Worker(Generic[K, V]):
         if self._decoder is not None:
             self._handle = decoding(self._decoder, handler)
         self._is_async = is_async(handler)
+        require_kind("observer", observer := WorkerObserver() if observer is None else observer, WorkerObserver)
+        self._observer = observer
+        self._spans = Spans(group)
         self._group = group
         self._servers = bootstrap_servers
         self._order = order
         self._retries = retries
         self._backoff_ms = retry_backoff_ms
-        self._dead_letter_topic = dead_letter_topic
         self._drain_s = drain_timeout_ms / 1_000
         self._attendance_s = ATTENDANCE_S
         self._consumer: Consumer
-        self._producer: Producer | None = None
+        self._held_back: dict[TopicPartition, asyncio.TimerHandle] = {}  # whose next record is a retry that is not due
         self._threads = DaemonThreads(concurrency)
         self._rng = random.Random()  # noqa: S311 -- spreads pauses
         self._slots = asyncio.Semaphore(concurrency)
@@ -210,8 +211,7 @@ class Worker(Generic[K, V]):
         committing: asyncio.Task[None] | None = None
         try:
             async with self._consumer:
-                if self._dead_letter_topic is not None:
-                    self._producer = await self._dead_letter_producer(self._dead_letter_topic)
+                await self._failed.start()
                 await self._consumer.subscribe(self._topics, listener=_Listener(self))
                 committing = asyncio.create_task(self._commit_now_and_then())
                 try:
@@ -229,30 +229,16 @@ class Worker(Generic[K, V]):
                     await self._commit(self._assigned.values())
                     self._assigned.clear()
         finally:
+            for timer in self._held_back.values():
+                timer.cancel()
             self._threads.close()
             for task in self._tasks:
                 task.cancel()
             if self._tasks:  # each may put its things in order, and none hold up the end
                 await asyncio.wait(self._tasks, timeout=ENDING_S)
-            if self._producer is not None:  # what is not written is not committed, and will be done again
-                await self._producer.close(timeout_ms=0)
+            await self._failed.close()
         if self._failure is not None:
             raise self._failure
-
-    async def _dead_letter_producer(self, topic: str) -> Producer:
-        """Returns a producer that has found the topic, so that a misspelt one is told before any record fails."""
-        producer = Producer(  # how large a record may be is for the topic to say
-            self._servers,
-            max_request_bytes=MAX_REQUEST_BYTES_MAX,
-            buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
-        )
-        try:
-            await producer.start()
-            await producer.partitions_for(topic)
-        except BaseException:
-            await producer.close()
-            raise
-        return producer
 
     # ---- records -------------------------------------------------------------------------------------------------------
 
@@ -270,19 +256,21 @@ class Worker(Generic[K, V]):
 
     async def _attend(self) -> None:
         """Asks the consumer for nothing, so that it is counted as alive, and its partitions may come and go."""
-        held = self._consumer.assignment()
+        held = [each for each in self._consumer.assignment() if each not in self._held_back]
         if held:
             self._consumer.pause(*held)
         try:
             self._take_all(await self._consumer.poll(1, 0))  # of a partition that has just come
         finally:
-            if kept := [each for each in self._consumer.assignment() if each in held]:
+            if kept := [each for each in self._consumer.assignment() if each in held and each not in self._held_back]:
                 self._consumer.resume(*kept)
 
     def _take_all(self, records: Sequence[ConsumerRecord]) -> None:
         """Puts records into their lanes, unless no handler begins any more."""
         for record in () if self._stopping.is_set() else records:
             place = TopicPartition(record.topic, record.partition)
+            if place in self._held_back or self._hold_back(place, record):
+                continue
             assigned = self._assigned.get(place)
             if assigned is None:
                 assigned = self._assigned[place] = Assigned(place)
@@ -290,6 +278,21 @@ class Worker(Generic[K, V]):
             self._waiting_count += 1
             self._waiting_bytes += _size(record)
             self._queue(place, assigned, record)
+
+    def _hold_back(self, place: TopicPartition, record: ConsumerRecord) -> bool:
+        """Leaves a partition of retries alone until its next record is due, which is read again then; False: it is due."""
+        wait_s = self._failed.wait_s(record)
+        if wait_s <= 0:
+            return False
+        self._consumer.seek(place, record.offset)
+        self._consumer.pause(place)
+        self._held_back[place] = asyncio.get_running_loop().call_later(wait_s, self._read_on, place)
+        return True
+
+    def _read_on(self, place: TopicPartition) -> None:
+        del self._held_back[place]
+        if place in self._consumer.assignment():
+            self._consumer.resume(place)
 
     def _queue(self, place: TopicPartition, assigned: Assigned, record: ConsumerRecord) -> None:
         if self._order == "key" and record.key is None:
@@ -341,7 +344,7 @@ class Worker(Generic[K, V]):
                 else:
                     attempts += 1
                     if attempts > self._retries:
-                        await self._give_up(assigned, record, error, attempts)
+                        await self._give_up(assigned, record, error, attempts, is_final=False)
                         return
                     pause_s = backoff.next_s()
                     what = f"the handler failed ({error_text(error)}), attempt {attempts} of {self._retries + 1}"
@@ -360,26 +363,37 @@ class Worker(Generic[K, V]):
             if assigned.is_gone.is_set():
                 return None
             assigned.begin()
+            begun_s = time.monotonic()
             try:
-                if self._is_async:
-                    await cast("Awaitable[object]", self._handle(record))
-                else:
-                    found = await self._threads.run(partial(copy_context().run, self._handle, record))
-                    if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
-                        await found
+                with self._spans.around(record):
+                    await self._call(record)
             except asyncio.CancelledError as error:
                 if _is_cancelled():
                     raise
-                return error  # the handler has waited for something that was cancelled
+                return self._failed_after(begun_s, record, error)  # it has waited for something that was cancelled
             except (SystemExit, KeyboardInterrupt) as error:  # out of a task it would end the loop at once
                 self._fail(error)
                 return None
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
-                return error
+                return self._failed_after(begun_s, record, error)
             finally:
                 assigned.end()
+            self._tell(self._observer.on_handled, record, time.monotonic() - begun_s)
             assigned.finish(record.offset)
             return None
+
+    async def _call(self, record: ConsumerRecord) -> None:
+        if self._is_async:
+            await cast("Awaitable[object]", self._handle(record))
+            return
+        found = await self._threads.run(partial(copy_context().run, self._handle, record))
+        if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
+            await found
+
+    def _failed_after(self, begun_s: float, record: ConsumerRecord, error: BaseException) -> BaseException:
+        if not isinstance(error, CodecNotReadyError):  # else the handler was not called
+            self._tell(self._observer.on_failed, record, error, time.monotonic() - begun_s)
+        return error
 
     async def _pass_over(
         self, assigned: Assigned, record: ConsumerRecord, error: RecordDecodeError, attempts: int
@@ -391,47 +405,39 @@ class Worker(Generic[K, V]):
             ReplogError: As `_give_up`.
         """
         if self._on_undecodable == "dead_letter":
-            await self._give_up(assigned, record, error, attempts)
+            await self._give_up(assigned, record, error, attempts, is_final=True)
             return
         if self._on_undecodable == "raise" or self._decoder is None:
             raise error
         self._decoder.note_skipped(error)
         assigned.finish(record.offset)
 
-    async def _give_up(self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int) -> None:
-        """Writes a record to the topic of dead letters.
-
-        Raises:
-            HandlerFailedError: There is none.
-            ReplogError: It could not be written.
-        """
-        if self._producer is None or self._dead_letter_topic is None:
-            raise HandlerFailedError(
-                f"the handler failed on {record.topic}-{record.partition} offset {record.offset}, {attempts} times, last with "
-                f"{error_text(error)}. Mend the handler and start the worker again, which begins there; or give "
-                "it a dead_letter_topic",
-                record.topic,
-                record.partition,
-                record.offset,
-                attempts=attempts,
-            ) from error
-        headers = [*own_headers(record.headers), *DeadLetter.of(record, self._group, error, attempts).headers()]
+    async def _give_up(
+        self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int, *, is_final: bool
+    ) -> None:
+        """Writes a record to where it goes after it has failed.  Raises: As `FailedRecords.hand_over`."""
         assigned.begin()  # a partition that goes waits for this
         try:
-            delivery = await self._producer.send(self._dead_letter_topic, record.value, record.key, headers=headers)
-            await delivery
+            topic = await self._failed.hand_over(record, error, attempts, is_final=is_final)
         finally:
             assigned.end()
-        _log.error(
-            "%s-%d offset %d: given up after %d attempts (%s), and written to %s",
-            record.topic, record.partition, record.offset, attempts, error_text(error), self._dead_letter_topic,
-        )  # fmt: skip
+        self._tell(self._observer.on_moved, record, error, topic)
         assigned.finish(record.offset)
+
+    def _tell(self, hear: Callable[..., None], *facts: object) -> None:
+        """Tells the observer."""
+        try:
+            hear(*facts)
+        except Exception:  # noqa: BLE001 -- whatever it raises is no matter of the record's
+            _log.exception("the worker's observer failed, which changes nothing for the record")
 
     # ---- partitions that go, and the end -------------------------------------------------------------------------------
 
     async def release(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
         """Ends the work on partitions that go: no handler begins, those that run may end, what is done is committed."""
+        for each in partitions:
+            if (timer := self._held_back.pop(each, None)) is not None:
+                timer.cancel()
         going = [assigned for each in partitions if (assigned := self._assigned.pop(each, None)) is not None]
         for assigned in going:
             assigned.is_gone.set()

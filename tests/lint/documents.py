@@ -1,4 +1,4 @@
-"""Every document names files that exist."""
+"""Every document names files, and tests in them, that exist."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ TESTS = {path.name: path for path in (ROOT / "tests").rglob("test_*.py")}
 OF_USERS = {"job.py", "app.py", "first.py", "pipeline.py", "server.toml"}
 """Files that a reader has, not this repository."""
 
+_TEST = re.compile(r"`(test_\w+\.py)`(?: `(?=test_)|::)(test_\w+)`")
 _NAME = re.compile(r"[`(]([\w./-]*\w\.(?:py|md|pyx|proto|toml))[`)#]")
 
 
@@ -38,7 +39,18 @@ def missing(document: Path) -> list[str]:
     return found
 
 
+def missing_tests(document: Path) -> list[str]:
+    """Returns each test that a line of the document names behind its file, and that is not in that file."""
+    return [
+        f"{document.name}:{number}: {file} {test}"
+        for number, line in enumerate(document.read_text(encoding="utf-8").splitlines(), 1)
+        for file, test in _TEST.findall(line)
+        if file in TESTS and f"def {test}(" not in TESTS[file].read_text(encoding="utf-8")
+    ]
+
+
 def violations() -> Iterator[str]:
-    """Yields each name in a document that stands for no file."""
+    """Yields each name in a document that stands for no file, and each test in a line that is not in its file."""
     for document in DOCUMENTS:
         yield from (f"{line} is not there" for line in missing(ROOT / document))
+        yield from (f"{line} is not there" for line in missing_tests(ROOT / document))
