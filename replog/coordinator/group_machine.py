@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from replog.coordinator.all_groups import AllGroups
 from replog.coordinator.classic.group import ClassicGroup
@@ -382,6 +383,16 @@ class GroupMachine:
                 raise InvariantViolationError(f"{type(request).__name__} is no request to a coordinator of groups")
         return records, response
 
+    def take_done(self, key: TimerKey, result: Any, moment: Moment) -> None:
+        """Takes in the targets of a group that were decided beside the loop; None: that has failed.
+
+        Raises:
+            InvariantViolationError: Nobody has wanted such a thing.
+        """
+        if not isinstance(key, TargetsTimer):
+            raise InvariantViolationError(f"{key!r} was not wanted")
+        self._consumers.take_decided(key, result, moment)
+
     def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
         """Puts out a member, goes on with a group, or makes a step of a pass over the offsets.
 
@@ -394,7 +405,8 @@ class GroupMachine:
             case ConsumerSessionTimer() | RebalanceTimer() | LateJoinTimer() | LateSyncTimer():
                 return Outcome(self._put_out(key, moment), self._forget_stale(key.group_id, moment))
             case TargetsTimer():
-                return Outcome(self._consumers.decide(key, moment), self._forget_stale(key.group_id, moment))
+                decided = self._consumers.decide(key, moment)
+                return replace(decided, answers=self._forget_stale(key.group_id, moment))
             case SecondLook() | PatternTimer() | PassTimer():
                 self._handle_silent_timer(key, moment)
                 return Outcome()

@@ -8,6 +8,8 @@ can commit before the one in front of it.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +24,8 @@ from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import (
     AppendRecords,
     AppendRefused,
+    DoBeside,
+    Done,
     Effect,
     Lead,
     Message,
@@ -33,6 +37,7 @@ from replog.coordinator.runtime.messages import (
 )
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.errors import (
+    BrokerClosedError,
     BrokerNotAvailableError,
     DiskFullError,
     ErrorCode,
@@ -143,6 +148,7 @@ class ShardHost:
         self._on_run = on_run
         self._inbox: deque[Message] = deque()
         self._is_running = False
+        self._beside: set[asyncio.Task[None]] = set()
         self._unwritten: list[AppendRecords] = []
         self._unwritten_bytes = 0
         self._start_offset = replica.log.log_start_offset
@@ -231,6 +237,8 @@ class ShardHost:
                 self._unwritten_bytes += _size_bytes(effect)
             case ReadLog():
                 self._read_turns.add(partial(self._read, effect), goes_on=effect.offset > self._start_offset)
+            case DoBeside():
+                self._do_beside(effect)
             case Reply():
                 self._answer(effect.request_id, effect.response)
             case ReplyError():
@@ -253,6 +261,22 @@ class ShardHost:
                 )
             case _:
                 pass
+
+    # ---- beside the loop ----------------------------------------------------------------------------------------------
+
+    def _do_beside(self, effect: DoBeside) -> None:
+        task = asyncio.create_task(self._done_beside(effect), name="decide-targets")
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _done_beside(self, effect: DoBeside) -> None:
+        with contextlib.suppress(BrokerClosedError):  # a node that is stopping decides nothing any more
+            done = await self._stepper.decisions.run(partial(_done, effect))
+            self._stepper.driver.submit(partial(self._take_done, done))
+
+    def _take_done(self, done: Done) -> None:
+        self.tell(done)
+        self.run()
 
     # ---- reading ------------------------------------------------------------------------------------------------------
 
@@ -346,6 +370,14 @@ class ShardHost:
         if replica.log.is_behind_write_back:
             return ThrottledError(f"the disk is behind with {replica.name}")
         return None
+
+
+def _done(effect: DoBeside) -> Done:
+    """Does the work, in any thread."""
+    try:
+        return Done(effect.epoch, effect.key, effect.work())
+    except Exception as error:  # noqa: BLE001 - the shard counts it, and tries it again
+        return Done(effect.epoch, effect.key, None, error)
 
 
 def _batches(appends: Sequence[AppendRecords], bytes_max: int) -> list[list[AppendRecords]]:

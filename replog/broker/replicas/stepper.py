@@ -68,6 +68,9 @@ SEARCHES_MAX = 2
 BATCH_CHECKS_MAX = 2
 """How many threads work for clients at a time: most of a large batch needs no lock of the interpreter."""
 
+DECISIONS_MAX = 1
+"""How many threads decide for groups at a time: all of that needs the lock of the interpreter."""
+
 
 class ProduceWaiters(Protocol):
     """The produces that wait for a replica of this broker."""
@@ -171,6 +174,7 @@ class ReplicaStepper:
         cold_reads: The reads that wait for the disk.
         searches: The searches for offsets by time.
         batch_checks: The looks into compressed batches that are produced.
+        decisions: What coordinators decide for large groups.
         isr_changes: The changes of in-sync replicas, counted.
         leader_throttle: The rate at which this broker gives records to replicas that are being added.
         follower_throttle: The rate at which its own replicas that are being added take records.
@@ -217,6 +221,7 @@ class ReplicaStepper:
         self.cold_reads = ColdReads(self.driver.submit)
         self.searches = SideWork("replog-search", SEARCHES_MAX)
         self.batch_checks = SideWork("replog-batch-check", BATCH_CHECKS_MAX)
+        self.decisions = SideWork("replog-decision", DECISIONS_MAX)
         self.trouble = DiskTrouble(config.node_id, logs, self.replicas, lambda: self.image, self.leave_role, on_offline)
         self.flushes = ReplicaFlushes(
             config, clock, self.driver, flusher, self.replicas, self.flushed, self.written_back, self.trouble.log_failed
@@ -476,6 +481,7 @@ class ReplicaStepper:
         await self.flushes.stop()
         await self.searches.stop()
         await self.batch_checks.stop()
+        await self.decisions.stop()
         await self.cold_reads.stop()
 
 

@@ -7,34 +7,52 @@ A decision is one change, which has a bound.  Where that may be reached, a membe
 at once, and is refused if the targets are too large.  Nobody can be refused where topics have grown.  Then members keep the
 targets that they have, which is told in the broker's log, and the decision is tried again now and then, and with each change:
 a member that comes, goes, or wants something else may make the targets small enough.
+
+The decision of a large group is made beside the loop: of a question that does not change, and it counts only if the same question
+stands when it comes back.  Until then members are told the targets of before; the first one of a group is told that it has nothing,
+in an epoch of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
 
-from replog.coordinator.assignors import Assignment
+from replog.coordinator.assignors import Assignment, Assignor
 from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment
 from replog.coordinator.consumers.pattern_keeper import PatternKeeper
 from replog.coordinator.consumers.records import epoch_record, target_epoch_record, target_record
-from replog.coordinator.consumers.targets import decide_targets, hash_of_topics, pause_ms, targets_bytes_max
+from replog.coordinator.consumers.targets import (
+    Question,
+    decide_targets,
+    hash_of_topics,
+    pause_ms,
+    places_of,
+    targets_bytes_max,
+)
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
-from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.runtime.machine import Beside, Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
 from replog.errors import RecordTooLargeError
 
 TOO_LARGE_PAUSE_MS: Final = 30_000
 """How long a group waits whose targets are too large for one change before they are decided again, unless it changes."""
 
+DECIDED_AT_ONCE: Final = 2_000
+"""Members and partitions that are decided on within a heartbeat: some ten milliseconds."""
+
 _SHARES_TOLD: Final = 3
 """How often a partition may stand in the records of one heartbeat: in targets, in what a member has, in what it gives back."""
+
+_SHARES_TOLD_LATER: Final = 2
+"""As above, where targets are decided by themselves."""
 
 NOTHING_TOLD: Final = MemberMetadata(None, None, subscribed_topic_regex="", server_assignor=None)
 """The words of a member that has said nothing yet."""
@@ -44,6 +62,20 @@ class TargetsTimer(Struct, frozen=True):
     """The pause behind a decision is over, and a group has changed in it."""
 
     group_id: str
+
+
+class Decided(Struct, frozen=True):
+    """A decision.
+
+    Attributes:
+        question: What it was made of.
+        targets: The targets of all members.
+        records: The records of those that are others than before, and of the epoch in which they were decided.
+    """
+
+    question: Question
+    targets: Mapping[str, Assignment]
+    records: tuple[CoordinatorRecord, ...]
 
 
 class Change(Struct):
@@ -83,6 +115,13 @@ class Decisions:
         self._timers = timers
         self._patterns = patterns
         self._counts = rebalances
+        self._asked: set[str] = set()  # groups of which something is decided beside the loop
+        self._decided: dict[str, Decided] = {}  # what has come back, for the timer of the group
+
+    def stop(self) -> None:
+        """Forgets what is no part of the log."""
+        self._asked.clear()
+        self._decided.clear()
 
     def target_of(
         self,
@@ -123,7 +162,8 @@ class Decisions:
             records.append(target_record(group_id, change.member_id, targets[change.member_id]))
         pattern = told.subscribed_topic_regex or ""
         patterns = self._patterns.of_members(group_id, group.patterns, members, pattern, records, moment)
-        topics_hash = self._topics_hash(group, change, told, members, patterns)
+        question = Question(epoch, members, targets, patterns, places_of(members.values(), self._topics, patterns))
+        topics_hash = self._topics_hash(group, change, told, question)
         leaves_own_place = bool(change.replaced_id) and change.member_id in group.members  # and its target to others
         wants_the_same = _wishes(change.old or NOTHING_TOLD, group.patterns) == _wishes(told, patterns)
         is_as_before = wants_the_same and not leaves_own_place
@@ -133,13 +173,19 @@ class Decisions:
             records.append(epoch_record(group_id, epoch, topics_hash))
         if epoch == target_epoch:
             return targets.get(change.member_id, {}), target_epoch
-        fits = self._fits(group_id, members, patterns)
+        if self._is_large(question) and classic_of(told) is None and self._fits(group_id, question, _SHARES_TOLD_LATER):
+            self._decide_later(group_id, moment.now_ms if epoch != group.epoch.get() else group.pause_ends_ms)
+            if target_epoch == 0:
+                target_epoch = epoch
+                records += (target_epoch_record(group_id, epoch), epoch_record(group_id, epoch + 1, topics_hash))
+            return targets.get(change.member_id, {}), target_epoch
+        fits = self._fits(group_id, question)
         is_none_of_its_doing = (change.old is not None and is_as_before) or group.is_too_large
         if (is_pause and fits) or (is_none_of_its_doing and (is_pause or not fits)):
             is_new_epoch = epoch != group.epoch.get()
             self._decide_later(group_id, group.decides_again_ms if is_new_epoch else group.pause_ends_ms)
             return targets.get(change.member_id, {}), target_epoch
-        decided = decide_targets(members, targets, self._topics, self._config.assignors, patterns)
+        decided = decide_targets(question, self._config.assignors)
         changed = _target_records(group_id, targets, decided, epoch)
         if not fits:
             self._check_size(group_id, decided, changed)
@@ -147,27 +193,53 @@ class Decisions:
         group.decides_again_ms = moment.now_ms + pause_ms(decided)
         return decided[change.member_id], epoch
 
-    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
-        """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
+    def decide(self, timer: TargetsTimer, moment: Moment) -> Outcome:
+        """Decides new targets of a group that has changed in a pause; of a large one, has them decided beside the loop.
+
+        Returns:
+            The records of the targets; none where they are decided, or will be.
 
         Raises:
             RecordTooLargeError: They are not one change: the members keep those that they have, and the timer is set again.
         """
-        group = self._groups.find(timer.group_id)
+        group_id, ready = timer.group_id, self._decided.pop(timer.group_id, None)
+        group = self._groups.find(group_id)
         if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
-            return ()
-        targets = dict(group.targets.items())
-        decided = decide_targets(group.members, targets, self._topics, self._config.assignors, group.patterns)
-        changed = _target_records(timer.group_id, targets, decided, group.epoch.get())
-        group.decides_again_ms = moment.now_ms + pause_ms(decided)
-        if not self._fits(timer.group_id, group.members, group.patterns):
+            return Outcome()
+        question = self._question(group)
+        if not self._is_large(question):
+            ready = _decided(group_id, question, self._config.assignors)
+        elif ready is None or ready.question != question:
+            return self._begin(timer, question)
+        group.decides_again_ms = moment.now_ms + pause_ms(ready.targets)
+        if not self._fits(group_id, question):
             try:
-                self._check_size(timer.group_id, decided, changed)
+                self._check_size(group_id, ready.targets, ready.records)
             except RecordTooLargeError:
                 group.too_large_epoch, group.tries_again_ms = group.epoch.get(), moment.now_ms + TOO_LARGE_PAUSE_MS
-                self._decide_later(timer.group_id, group.pause_ends_ms)
+                self._decide_later(group_id, group.pause_ends_ms)
                 raise
-        return changed
+        return Outcome(ready.records)
+
+    def _question(self, group: ConsumerGroup) -> Question:
+        members, patterns = dict(group.members.items()), dict(group.patterns.items())
+        places = places_of(members.values(), self._topics, patterns)
+        return Question(group.epoch.get(), members, dict(group.targets.items()), patterns, places)
+
+    def _begin(self, timer: TargetsTimer, question: Question) -> Outcome:
+        """Has a question decided beside the loop, unless an older one of the group is: its answer begins this again."""
+        if timer.group_id in self._asked:
+            return Outcome()
+        self._asked.add(timer.group_id)
+        decide = partial(_decided, timer.group_id, question, self._config.assignors)
+        return Outcome(beside=(Beside(timer, decide),))
+
+    def take_decided(self, timer: TargetsTimer, decided: Decided | None, moment: Moment) -> None:
+        """Takes in what was decided beside the loop, for the timer of the group; None: it has failed."""
+        self._asked.discard(timer.group_id)
+        if decided is not None:
+            self._decided[timer.group_id] = decided
+            self._timers.set(timer, moment.now_ms)
 
     def _decide_later(self, group_id: str, deadline_ms: int) -> None:
         timer = TargetsTimer(group_id)
@@ -177,14 +249,15 @@ class Decisions:
 
     # ---- the size of a decision -------------------------------------------------------------------------------------
 
-    def _fits(
-        self, group_id: str, members: Mapping[str, MemberMetadata], patterns: Mapping[str, frozenset[str]]
-    ) -> bool:
+    def _is_large(self, question: Question) -> bool:
+        return question.visits() > DECIDED_AT_ONCE
+
+    def _fits(self, group_id: str, question: Question, shares_told: int = _SHARES_TOLD) -> bool:
         """Whether a decision for these members is one change for certain, also within a heartbeat and what that leads to.
 
         Where it is not, the member that makes it too large hears of it now, and for others it is decided by itself.
         """
-        bytes_max = _SHARES_TOLD * targets_bytes_max(group_id, members, self._topics, patterns)
+        bytes_max = shares_told * targets_bytes_max(group_id, question)
         return bytes_max <= self._config.max_change_bytes
 
     def _check_size(
@@ -210,19 +283,12 @@ class Decisions:
         is_as_it_was = told == change.old and not change.replaced_id
         return is_as_it_was and group.topics_seen == (self._topics.version, group.metadata_hash.get())
 
-    def _topics_hash(
-        self,
-        group: ConsumerGroup,
-        change: Change,
-        told: MemberMetadata,
-        members: Mapping[str, MemberMetadata],
-        patterns: Mapping[str, frozenset[str]],
-    ) -> int:
+    def _topics_hash(self, group: ConsumerGroup, change: Change, told: MemberMetadata, question: Question) -> int:
         """Returns the hash of the topics that a group reads, counted anew only where it may be another one."""
         known_hash = group.metadata_hash.get()
         if self._is_news_free(group, change, told):
             return known_hash
-        found = hash_of_topics(members.values(), self._topics, patterns)
+        found = hash_of_topics(question.places)
         if found == known_hash:  # else it is looked at again, for the records of the new epoch may be refused
             group.topics_seen = (self._topics.version, known_hash)
         return found
@@ -242,6 +308,12 @@ def _target_records(
     """Returns the records of those targets that are others than before, and that of the epoch in which they were decided."""
     changed = (each for each in decided if decided[each] != targets.get(each, {}))
     return (*(target_record(group_id, each, decided[each]) for each in changed), target_epoch_record(group_id, epoch))
+
+
+def _decided(group_id: str, question: Question, assignors: Mapping[str, Assignor]) -> Decided:
+    """Decides; needs only its arguments, so that any thread may."""
+    targets = decide_targets(question, assignors)
+    return Decided(question, targets, _target_records(group_id, question.targets, targets, question.epoch))
 
 
 def _wishes(

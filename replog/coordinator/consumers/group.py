@@ -7,7 +7,7 @@ the last of each key where it was.  So each kind is kept by itself, and a member
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from replog.coordinator.assignors import Assignment, TopicPartition, assignment_in
@@ -38,6 +38,10 @@ from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong
 
 MemberMetadata = ConsumerGroupMemberMetadataValue
 ClassicMetadata = ConsumerGroupMemberMetadataValue.ClassicMemberMetadata
+
+
+WISHES_KEPT: Final = 16
+"""Lists of topics of a group by which members that name the same are found."""
 
 
 def classic_of(told: MemberMetadata) -> ClassicMetadata | None:
@@ -83,6 +87,7 @@ class ConsumerGroup:
         self.too_large_epoch = 0
         self.tries_again_ms = 0
         self.emptied_ms = 0
+        self._wishes: dict[tuple[str, ...], list[str]] = {}
 
     # ---- when its targets are decided -------------------------------------------------------------------------------
 
@@ -187,9 +192,17 @@ class ConsumerGroup:
         if value is None:
             self.members.pop(member_id, None)
             return
+        self._share_names(value)
         self.members[member_id] = value
         if value.instance_id is not None:
             self.instances[value.instance_id] = member_id
+
+    def _share_names(self, value: MemberMetadata) -> None:
+        """Lets members that name the same topics, as most do, have one list in common, which is looked at once for all of them."""
+        if len(self._wishes) >= WISHES_KEPT:
+            self._wishes.clear()
+        names = value.subscribed_topic_names
+        value.subscribed_topic_names = self._wishes.setdefault(tuple(names), names)
 
     def replay_pattern(self, pattern: str, topics: frozenset[str] | None) -> None:
         """Keeps which topics match a pattern."""

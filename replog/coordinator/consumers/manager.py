@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from replog.coordinator.assignors import Assignment, TopicPartition
 from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.checks import check_heartbeat, check_member_epoch
-from replog.coordinator.consumers.decisions import NOTHING_TOLD, Change, Decisions, TargetsTimer
+from replog.coordinator.consumers.decisions import NOTHING_TOLD, Change, Decided, Decisions, TargetsTimer
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import (
     JOINING_EPOCH,
@@ -37,7 +37,7 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHea
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background
-from replog.coordinator.runtime.machine import Moment, Timers
+from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
     GroupIdNotFoundError,
@@ -132,6 +132,7 @@ class ConsumerManager:
     def stop(self) -> None:
         """Forgets what is no part of the log."""
         self._patterns.stop()
+        self._decisions.stop()
 
     def put_out_silent(self, timer: ConsumerSessionTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
         """Returns the records that put a member out whose session is over; none where it has gone."""
@@ -145,13 +146,17 @@ class ConsumerManager:
             return ()
         return self.remove(timer.group_id, (timer.member_id,), moment, RebalanceReason.SLOW)
 
-    def decide(self, timer: TargetsTimer, moment: Moment) -> tuple[CoordinatorRecord, ...]:
-        """Returns the records of new targets of a group that has changed in a pause; none where they are decided.
+    def decide(self, timer: TargetsTimer, moment: Moment) -> Outcome:
+        """Decides new targets of a group that has changed in a pause; see `Decisions.decide`.
 
         Raises:
             RecordTooLargeError: They are not one change.
         """
         return self._decisions.decide(timer, moment)
+
+    def take_decided(self, timer: TargetsTimer, decided: Decided | None, moment: Moment) -> None:
+        """Takes in what was decided beside the loop; None: it has failed."""
+        self._decisions.take_decided(timer, decided, moment)
 
     def refresh_patterns(self, timer: PatternTimer, moment: Moment) -> None:
         """Begins to look what the patterns of a group match now."""

@@ -18,7 +18,7 @@ from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
-from replog.coordinator.consumers.targets import hash_of_topics
+from replog.coordinator.consumers.targets import hash_of_topics, places_of
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
@@ -334,7 +334,7 @@ class PatternKeeper:
         ):
             return ()
         patterns = {**group.patterns, pattern: topics}
-        metadata_hash = hash_of_topics(group.members.values(), self._topics, patterns)
+        metadata_hash = hash_of_topics(places_of(group.members.values(), self._topics, patterns))
         epoch = epoch_record(group_id, group.epoch.get() + 1, metadata_hash)
         return (self._record(group_id, pattern, topics, self._background.moment), epoch)
 

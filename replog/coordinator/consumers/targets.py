@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
+
+from msgspec import Struct
 
 from replog.coordinator.assignors import AssignedMember, Assignment, Assignor
 from replog.coordinator.consumers.group import MemberMetadata
@@ -22,31 +24,62 @@ _TOPIC_BYTES = 20
 _PARTITION_BYTES = 4
 
 
-def decide_targets(
-    members: Mapping[str, MemberMetadata],
-    targets: Mapping[str, Assignment],
-    topics: TopicView,
-    assignors: Mapping[str, Assignor],
-    patterns: Mapping[str, frozenset[str]],
-) -> dict[str, Assignment]:
-    """Returns the new targets of all members.
+Place: TypeAlias = tuple[UUID, int]
+"""Id and number of partitions of a topic."""
+
+
+class Question(Struct, frozen=True):
+    """What a decision is made of; nothing of it changes.  An answer holds as long as the question is the same.
+
+    Attributes:
+        epoch: The epoch of the group.
+        members: The members.
+        targets: What they were to have before.
+        patterns: The topics that match each pattern of the members.
+        places: The topics that the members name or match, in order of their names; None: there is no such topic.
+    """
+
+    epoch: int
+    members: Mapping[str, MemberMetadata]
+    targets: Mapping[str, Assignment]
+    patterns: Mapping[str, frozenset[str]]
+    places: Mapping[str, Place | None]
+
+    def visits(self) -> int:
+        """Returns how many members and partitions a decision looks at."""
+        return len(self.members) + sum(place[1] for place in self.places.values() if place is not None)
+
+
+def places_of(
+    members: Iterable[MemberMetadata], topics: TopicView, patterns: Mapping[str, frozenset[str]]
+) -> dict[str, Place | None]:
+    """Returns the topics that members read, in order of their names.
 
     Args:
         members: The members of the group.
-        targets: What they were to have before.
         topics: The topics of the cluster.
-        assignors: The assignors by name; the one that most members want decides, the first where they want none.
         patterns: The topics that match each pattern of the members.
     """
-    found = {name: place for name in _names(members.values(), patterns) if (place := topics.find(name)) is not None}
-    matching = {pattern: frozenset(_ids(names, found)) for pattern, names in patterns.items()}
-    read: dict[object, frozenset[UUID]] = {}  # members that name the same have one set in common
+    return {name: topics.find(name) for name in _names(members, patterns)}
+
+
+def decide_targets(question: Question, assignors: Mapping[str, Assignor]) -> dict[str, Assignment]:
+    """Returns the new targets of all members.
+
+    Args:
+        question: What they are made of.
+        assignors: The assignors by name; the one that most members want decides, the first where they want none.
+    """
+    members = question.members
+    found = {name: place for name, place in question.places.items() if place is not None}
+    matching = {pattern: frozenset(_ids(names, found)) for pattern, names in question.patterns.items()}
+    read: dict[object, frozenset[UUID]] = {}  # members that share a list of names have one set in common
     specs: dict[str, AssignedMember] = {}
     for member_id, each in members.items():
-        wish = tuple(each.subscribed_topic_names), each.subscribed_topic_regex
+        wish = id(each.subscribed_topic_names), each.subscribed_topic_regex
         if wish not in read:
             read[wish] = _read_by(each, matching, found)
-        specs[member_id] = AssignedMember(read[wish], each.instance_id, targets.get(member_id, {}))
+        specs[member_id] = AssignedMember(read[wish], each.instance_id, question.targets.get(member_id, {}))
     assign = assignors[chosen_assignor(members.values(), assignors)]
     return assign(specs, dict(found.values()))
 
@@ -61,21 +94,15 @@ def pause_ms(decided: Mapping[str, Assignment]) -> int:
     return min((len(decided) + partitions) // VISITS_PER_PAUSE_MS, PAUSE_MS_MAX)
 
 
-def targets_bytes_max(
-    group_id: str,
-    members: Mapping[str, MemberMetadata],
-    topics: TopicView,
-    patterns: Mapping[str, frozenset[str]],
-) -> int:
+def targets_bytes_max(group_id: str, question: Question) -> int:
     """Returns the bytes that the records of a decision have at most, were every target another one.
 
     Args:
         group_id: The group.
-        members: Its members.
-        topics: The topics of the cluster.
-        patterns: The topics that match each pattern of the members.
+        question: What the decision is made of.
     """
-    counts = [place[1] for name in _names(members.values(), patterns) if (place := topics.find(name)) is not None]
+    members = question.members
+    counts = [place[1] for place in question.places.values() if place is not None]
     partitions = sum(counts)
     shares = min(partitions, len(members) * len(counts))  # of a topic, in the target of a member
     ids = sum(len(member_id.encode()) for member_id in members) + len(members) * len(group_id.encode())
@@ -88,11 +115,10 @@ def chosen_assignor(members: Iterable[MemberMetadata], assignors: Mapping[str, A
     return min(wanted, key=lambda each: (-wanted[each], each)) if wanted else next(iter(assignors))
 
 
-def hash_of_topics(members: Iterable[MemberMetadata], topics: TopicView, patterns: Mapping[str, frozenset[str]]) -> int:
+def hash_of_topics(places: Mapping[str, Place | None]) -> int:
     """Returns a number of 64 bits that is another one once a topic that members read has come, gone or grown."""
     digest = hashlib.sha256()
-    for name in _names(members, patterns):
-        place = topics.find(name)
+    for name, place in places.items():
         digest.update(name.encode() if place is None else b"%b\0%b%d" % (name.encode(), place[0].bytes, place[1]))
         digest.update(b"\0")
     return int.from_bytes(digest.digest()[:8], "big", signed=True)
@@ -119,6 +145,7 @@ def _ids(names: Iterable[str], found: Mapping[str, tuple[UUID, int]]) -> Iterabl
 
 def _names(members: Iterable[MemberMetadata], patterns: Mapping[str, frozenset[str]]) -> list[str]:
     members = tuple(members)
-    named = {name for each in members for name in each.subscribed_topic_names}
+    wishes = {id(each.subscribed_topic_names): each.subscribed_topic_names for each in members}
+    named = set[str]().union(*wishes.values())
     wanted = {each.subscribed_topic_regex for each in members}
     return sorted(named.union(*(names for pattern, names in patterns.items() if pattern in wanted)))

@@ -22,7 +22,7 @@ from replog.coordinator.config import ClassicConfig, ConversionConfig
 from replog.coordinator.consumers.group import ConsumerGroup, MemberMetadata, classic_of
 from replog.coordinator.consumers.member import MemberAssignment, MemberState
 from replog.coordinator.consumers.records import group_removal, member_removal, pattern_removal
-from replog.coordinator.consumers.targets import hash_of_topics
+from replog.coordinator.consumers.targets import hash_of_topics, places_of
 from replog.coordinator.conversion.translation import classic_member
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import CoordinatorRecord
@@ -113,7 +113,7 @@ class Downgrades:
         classic: ClassicGroup,
     ) -> bool:
         """Whether all is given out, and each member has been told the protocol of the classic group, with which it syncs."""
-        topics_hash = hash_of_topics((each.told for each in staying.values()), self._topics, {})
+        topics_hash = hash_of_topics(places_of([each.told for each in staying.values()], self._topics, {}))
         return (
             now.subscribed_topic_names == before.subscribed_topic_names
             and not before.subscribed_topic_regex

@@ -20,7 +20,7 @@ from replog.coordinator.consumers.manager import ConsumerManager
 from replog.coordinator.consumers.member import JOINING_EPOCH, MemberAssignment, MemberState
 from replog.coordinator.consumers.records import epoch_record, member_record, target_epoch_record, target_record
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse
-from replog.coordinator.consumers.targets import hash_of_topics
+from replog.coordinator.consumers.targets import hash_of_topics, places_of
 from replog.coordinator.conversion.translation import by_id, classic_metadata
 from replog.coordinator.group_records import size_of_records
 from replog.coordinator.records import CoordinatorRecord
@@ -98,7 +98,9 @@ class Upgrades:
         taken: set[TopicPartition] = set()
         has = {each.member_id: self._has(group, each, taken) for each in group.members.values()}
         is_settled = group.state is GroupState.STABLE and self._places(members.values()) <= taken
-        topics_hash = hash_of_topics(members.values(), self._topics, {}) if is_settled else 0  # 0: a new epoch is due
+        topics_hash = (
+            hash_of_topics(places_of(members.values(), self._topics, {})) if is_settled else 0
+        )  # 0: a new epoch is due
         current = {name: self._current(group, group.members[name], each, taken) for name, each in has.items()}
         return (
             group_removal(group_id),

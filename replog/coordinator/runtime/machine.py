@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -28,6 +28,18 @@ class Moment(NamedTuple):
     wall_ms: int
 
 
+class Beside(Struct, frozen=True):
+    """Work that takes long, and needs nothing that changes: it is done in a thread.
+
+    Attributes:
+        key: The timer that wants it: set again if the work fails.
+        work: The function; the machine takes in what it returns (`StateMachine.take_done`).
+    """
+
+    key: TimerKey
+    work: Callable[[], Any]
+
+
 class Outcome(Struct, frozen=True):
     """What one request, or one timer, leads to.
 
@@ -35,10 +47,12 @@ class Outcome(Struct, frozen=True):
         records: The records of one change, all of it or nothing, in order; empty when nothing changes.
         answers: The answers, to this request or to others that have waited for it; they leave once everything that was
             replayed before them has committed.
+        beside: The work that is to be done beside the loop; only of a timer.
     """
 
     records: tuple[CoordinatorRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
 
 class WantedTimer(NamedTuple):
@@ -203,4 +217,8 @@ class StateMachine(Protocol):
 
     def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
         """Makes records and answers of a timer that is due."""
+        ...
+
+    def take_done(self, key: TimerKey, result: Any, moment: Moment) -> None:
+        """Takes in what work beside the loop has given (`Outcome.beside`); None: it has failed."""
         ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -110,8 +111,34 @@ class Resumed(Struct, frozen=True):
     """Requests are handed over again: timers go on, each as much later as the pause was long."""
 
 
+class Done(Struct, frozen=True):
+    """Answers a `DoBeside`.
+
+    Attributes:
+        epoch: The leader epoch of the `DoBeside`.
+        key: Its key.
+        result: What the work has returned; None where it has failed.
+        error: What it has raised; None where it has not.
+    """
+
+    epoch: int
+    key: Hashable
+    result: Any
+    error: Exception | None = None
+
+
 Message: TypeAlias = (
-    Lead | LogRead | ReadFailed | Resigned | HighWatermarkMoved | AppendRefused | Submit | Tick | Paused | Resumed
+    Lead
+    | LogRead
+    | ReadFailed
+    | Resigned
+    | HighWatermarkMoved
+    | AppendRefused
+    | Submit
+    | Tick
+    | Paused
+    | Resumed
+    | Done
 )
 
 # ---- effects --------------------------------------------------------------------------------------------------------
@@ -155,5 +182,19 @@ class ReplyError(Struct, frozen=True):
     error: ReplogError
 
 
-Effect: TypeAlias = ReadLog | AppendRecords | Reply | ReplyError
+class DoBeside(Struct, frozen=True):
+    """Call `work` in a thread, and tell a `Done`.  It needs nothing that changes; many may wait for their turn.
+
+    Attributes:
+        epoch: The leader epoch; nobody wants the result in another one.
+        key: What the `Done` is to name.
+        work: The function.
+    """
+
+    epoch: int
+    key: Hashable
+    work: Callable[[], Any]
+
+
+Effect: TypeAlias = ReadLog | AppendRecords | DoBeside | Reply | ReplyError
 Answer: TypeAlias = Reply | ReplyError

@@ -17,6 +17,7 @@ Resigned              the state is forgotten, and all that waits fails: another 
 Tick                  requests past their deadline fail; timers that are due run
 Paused                no timers run: a silent member may be refused before it is heard; what needs more steps fails
 Resumed               they go on, put off by the pause
+Done                  the machine takes in what was worked out beside the loop; a failure is that of the timer behind it
 ===================== ==============================================================================================
 
 Nothing is kept of a leadership that is lost: the state would go on to be that of a log which another node writes.
@@ -46,6 +47,8 @@ from replog.coordinator.runtime.messages import (
     Answer,
     AppendRecords,
     AppendRefused,
+    DoBeside,
+    Done,
     Effect,
     HighWatermarkMoved,
     Lead,
@@ -194,10 +197,10 @@ class Shard:
                 self._handle_lead(message)
             case ReadFailed():
                 self._handle_read_failed(message)
-            case Paused():
-                self._handle_paused(message)
-            case Resumed():
-                self._handle_resumed(moment)
+            case Paused() | Resumed():
+                self._handle_pause(message, moment)
+            case Done():
+                self._handle_done(message, moment)
             case Resigned():
                 self._forget(NotCoordinatorError(f"{self._name} is led by another node now; the change may survive"))
             case _ as unreachable:
@@ -472,13 +475,12 @@ class Shard:
         expired = self._parked.expire(moment.now_ms)
         self._effects += [ReplyError(each.request_id, RequestTimedOutError(problem)) for each in expired]
 
-    def _handle_paused(self, message: Paused) -> None:
-        self._paused_since_ms = message.since_ms
-        error = CoordinatorNotAvailableError(f"{self._name} may not serve for now; ask again a little later")
-        self._effects += [ReplyError(request_id, error) for request_id in self._machine.pause()]
-
-    def _handle_resumed(self, moment: Moment) -> None:
-        if self._paused_since_ms is not None:
+    def _handle_pause(self, message: Paused | Resumed, moment: Moment) -> None:
+        if isinstance(message, Paused):
+            self._paused_since_ms = message.since_ms
+            error = CoordinatorNotAvailableError(f"{self._name} may not serve for now; ask again a little later")
+            self._effects += [ReplyError(request_id, error) for request_id in self._machine.pause()]
+        elif self._paused_since_ms is not None:
             self._timers.postpone(moment.now_ms - self._paused_since_ms)
             self._paused_since_ms = None
 
@@ -489,6 +491,20 @@ class Shard:
                 return
             self._run_timer(key, moment)
 
+    def _handle_done(self, message: Done, moment: Moment) -> None:
+        lead = self._lead
+        if lead is None or self._state is not ShardState.ACTIVE or message.epoch != lead.epoch:
+            return  # wanted by a leadership that has ended
+        self._machine.take_done(message.key, message.result, moment)
+        if message.error is not None:
+            self._note_failure(message.key, message.error, moment)
+
+    def _note_failure(self, key: TimerKey, cause: Exception, moment: Moment) -> None:
+        """Counts what a timer has failed with, which is tried again."""
+        self._timer_failures += 1
+        self._timer_failure = str(cause) if isinstance(cause, ReplogError) else f"a bug: {cause!r}"
+        self._timers.set_if_none(key, moment.now_ms + TIMER_RETRY_MS)
+
     def _run_timer(self, key: TimerKey, moment: Moment) -> None:
         outcome = Outcome()
         try:
@@ -497,12 +513,13 @@ class Shard:
         except InvariantViolationError:
             raise
         except Exception as cause:  # noqa: BLE001 - counted, shown by `status`, and tried again
-            self._timer_failures += 1
-            self._timer_failure = str(cause) if isinstance(cause, ReplogError) else f"a bug: {cause!r}"
-            self._timers.set_if_none(key, moment.now_ms + TIMER_RETRY_MS)
+            self._note_failure(key, cause, moment)
             self._timers.take_wanted()
             self._answer(_failed(outcome, cause).answers, None, moment)
             return
+        if self._lead is not None:
+            epoch = self._lead.epoch
+            self._effects += [DoBeside(epoch, each.key, each.work) for each in outcome.beside]
         next_offset = self._written.next_offset_or_raise()
         if next_offset > self._committed_offset:  # also where nothing was to be done: that may be taken back, too
             self._unsure_timers.note(key, next_offset)

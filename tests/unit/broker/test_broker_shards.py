@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import threading
 from collections.abc import AsyncIterator, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from broker_kit import KEY, TOPIC_ID, Rig, registered, rig, topic, wait_until
@@ -15,6 +17,7 @@ from replog.broker.coordinator.coordinators import ImageTopics
 from replog.broker.coordinator.shards import PAUSE_CHECK_MS, Shards
 from replog.broker.metrics.readings import read_coordinators
 from replog.coordinator.config import ConsumersConfig, ShardConfig
+from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, WaitForGroupNews
 from replog.coordinator.describing.requests import ListGroups
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
@@ -43,7 +46,7 @@ from replog.errors import (
     RecordTooLargeError,
     UnknownMemberIdError,
 )
-from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
+from replog.metadata.records import ConfigRecord, PartitionChangeRecord, PartitionRecord, ResourceType, TopicRecord
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.records import encode_batch, encode_end_transaction_marker, scan
 from replog.records.header import CONTROL_BIT
@@ -690,3 +693,30 @@ async def test_a_log_that_cannot_be_understood_is_told_and_led_by_nobody(caplog:
         with pytest.raises(CoordinatorNotAvailableError, match="could not be read"):
             await it.offset()
         assert "cannot be replayed" in caplog.text
+
+
+# ---- beside the loop --------------------------------------------------------------------------------------------------------
+
+
+async def test_the_targets_of_a_large_group_are_decided_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: an assignment of 9,900 topics held the loop for a fifth of a second, with all that the broker serves."""
+    threads: list[int] = []
+    decide = decisions.decide_targets
+
+    def noted(*question: Any) -> Any:
+        threads.append(threading.get_ident())
+        return decide(*question)
+
+    monkeypatch.setattr(decisions, "DECIDED_AT_ONCE", 0)
+    monkeypatch.setattr(decisions, "decide_targets", noted)
+    async with groups() as it:
+        await it.rig.apply(TopicRecord("t", UUID(int=70)), PartitionRecord(0, UUID(int=70), (1,), (1,), 1, 0, 0))
+        await it.active()
+        joining = ConsumerHeartbeat("g", "m", 0, rebalance_timeout_ms=9_000, subscribed_topics=("t",), owned={})
+        assert (await it.ask(joining)).assignment == {}
+        news = await it.ask(WaitForGroupNews("g", "m", 1, 60_000), None)
+        assert news is not None
+        answer = await it.ask(ConsumerHeartbeat("g", "m", 1, owned={}))
+        assert (answer.member_epoch, answer.assignment) == (2, {UUID(int=70): {0}})
+    assert len(threads) == 1
+    assert threads != [threading.get_ident()]

@@ -12,11 +12,13 @@ from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
 from replog.coordinator.records import CoordinatorRecord, EncodedRecord
-from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
+from replog.coordinator.runtime.machine import Beside, Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import (
     Answer,
     AppendRecords,
     AppendRefused,
+    DoBeside,
+    Done,
     Effect,
     HighWatermarkMoved,
     Lead,
@@ -81,6 +83,8 @@ class Table:
         self.taken_back: list[Moment] = []
         self.timers = timers
         self.broken_key = ""
+        self.done: list[tuple[TimerKey, Any]] = []
+        self.divisor = 1
 
     def replay(self, record: CoordinatorRecord, offset: int) -> None:
         key: Any = record.key
@@ -130,7 +134,12 @@ class Table:
                 return Outcome(answers=(Reply(request_id, None),))
         raise ZeroDivisionError("a bug")
 
+    def take_done(self, key: TimerKey, result: Any, moment: Moment) -> None:
+        self.done.append((key, result))
+
     def handle_timer(self, key: TimerKey, moment: Moment) -> Outcome:
+        if key == "beside":
+            return Outcome(beside=(Beside(key, lambda: 1 // self.divisor),))
         if key == "bug":
             raise ZeroDivisionError("a bug")
         answers = tuple(Reply(other, "removed") for other in self.waiting.pop(str(key), ()))
@@ -186,6 +195,7 @@ class Host:
         high_watermark: The end of what has committed.
         answers: The answers that have left, by request id.
         refuses: The error with which the log takes no records; None where it does.
+        beside: The work that is to be done beside the loop and has not been, as long as the test holds it back (`holds_beside`).
     """
 
     def __init__(self, make_machine: Any = Table, **config: int) -> None:
@@ -198,6 +208,8 @@ class Host:
         self.answers: dict[int, Answer] = {}
         self.appended: list[AppendRecords] = []
         self.refuses: ReplogError | None = None
+        self.beside: list[DoBeside] = []
+        self.holds_beside = False
         self.piece = 2
         self.now_ms = 0
         self.epoch = 0
@@ -218,6 +230,17 @@ class Host:
             refused = self._perform(effect, refused)
         if refused is not None:
             self.step(AppendRefused(refused.epoch, refused.base_offset, self.refuses or FULL, refused.request_id))
+        while self.beside and not self.holds_beside:
+            self.do_beside()
+
+    def do_beside(self) -> None:
+        """Does the oldest work that is to be done beside the loop, and tells the result."""
+        effect = self.beside.pop(0)
+        try:
+            done = Done(effect.epoch, effect.key, effect.work())
+        except ArithmeticError as error:
+            done = Done(effect.epoch, effect.key, None, error)
+        self.step(done)
 
     def _perform(self, effect: Effect, refused: AppendRecords | None) -> AppendRecords | None:
         match effect:
@@ -230,6 +253,8 @@ class Host:
                 self.appended.append(effect)
                 self.log += effect.records
                 self._ends[self._request_id] = len(self.log)
+            case DoBeside():
+                self.beside.append(effect)
             case Reply() | ReplyError():
                 assert effect.request_id not in self.answers
                 assert isinstance(effect, ReplyError) or self._ends.get(effect.request_id, 0) <= self.high_watermark

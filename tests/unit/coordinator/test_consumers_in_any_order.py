@@ -108,15 +108,19 @@ def check(host: Host, clients: dict[str, Client]) -> None:
 
 
 @unhurried
-@given(st.integers(0, 2**32), ACTIONS, st.sampled_from([0, SESSION_MS // 4]))
+@given(st.integers(0, 2**32), ACTIONS, st.sampled_from([0, SESSION_MS // 4]), st.booleans())
 def test_nobody_reads_what_another_one_reads_and_all_is_read_in_the_end(
-    seed: int, actions: list[tuple[str, str]], pause_ms: int
+    seed: int, actions: list[tuple[str, str]], pause_ms: int, is_beside: bool
 ) -> None:
     """Goal: lost answers, slow and silent members, full logs, other leaders: one reader a partition, and no standstill.
 
-    With a pause between two decisions, as large groups have it, and without.
+    With a pause between two decisions, as large groups have it, and without; decided at once, and beside the loop.
     """
-    with mock.patch.object(decisions, "pause_ms", return_value=pause_ms):
+    at_once = 0 if is_beside else decisions.DECIDED_AT_ONCE
+    with (
+        mock.patch.object(decisions, "pause_ms", return_value=pause_ms),
+        mock.patch.object(decisions, "DECIDED_AT_ONCE", at_once),
+    ):
         _check_any_order(seed, actions)
 
 
@@ -124,6 +128,7 @@ def _check_any_order(seed: int, actions: list[tuple[str, str]]) -> None:
     rng, topics = random.Random(seed), Topics(t=4)
     host = group_host(topics, CONFIG)
     host.lead()
+    host.holds_beside = True
     clients = {each: Client(each) for each in "abc"}
     for action, name in actions:
         client = clients[name]
@@ -146,11 +151,13 @@ def _check_any_order(seed: int, actions: list[tuple[str, str]]) -> None:
                 host.step(Resigned())
                 host.lead()
             case "wait":
+                if host.beside:
+                    host.do_beside()
                 pass_time(host, host.now_ms + SESSION_MS // 3)
                 for each in clients.values():
                     each.pass_time(host.now_ms)
         check(host, clients)
-    host.refuses = None
+    host.refuses, host.holds_beside = None, False
     for _ in range(24):
         for client in clients.values():
             heartbeat(host, client)

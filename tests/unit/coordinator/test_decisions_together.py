@@ -14,6 +14,7 @@ from shard_kit import FULL, Host, Topics, group_host, topic_id
 from replog.coordinator.assignors import assignment_of
 from replog.coordinator.classic.requests import ClassicHeartbeat, JoinGroupResponse, Protocol, SyncGroup
 from replog.coordinator.config import ClassicConfig, ConsumersConfig
+from replog.coordinator.consumers import decisions
 from replog.coordinator.consumers.decisions import TOO_LARGE_PAUSE_MS
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.targets import PAUSE_MS_MAX, pause_ms
@@ -23,6 +24,11 @@ from replog.errors import RecordTooLargeError
 PARTITIONS = 5_000
 PAUSE_MS = 100
 SMALL = 40
+
+
+@pytest.fixture(autouse=True)
+def nothing_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decisions, "DECIDED_AT_ONCE", 10 * PARTITIONS)
 
 
 @pytest.fixture

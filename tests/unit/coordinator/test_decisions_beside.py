@@ -1,0 +1,109 @@
+"""The targets of a large group are decided beside the loop, of a question that does not change; a stale answer does not count."""
+
+from __future__ import annotations
+
+import pytest
+from consumer_kit import CONFIG, beat, joining, parts, pass_time, told
+from shard_kit import FULL, Host, Topics, group_host
+
+from replog.coordinator.consumers import decisions
+from replog.coordinator.consumers.group import ConsumerGroup
+from replog.coordinator.runtime.messages import Done, Tick
+from replog.coordinator.runtime.shard import TIMER_RETRY_MS
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """A coordinator for which each group is large, and that has to wait for what is decided."""
+    monkeypatch.setattr(decisions, "DECIDED_AT_ONCE", 0)
+    found = group_host(Topics(t=PARTITIONS), CONFIG)
+    found.lead()
+    found.holds_beside = True
+    return found
+
+
+def epochs(host: Host) -> tuple[int, int]:
+    """That of the group, and that of its targets."""
+    group: ConsumerGroup = host.machine._groups.consumers.find("g")
+    return group.epoch.get(), group.target_epoch.get()
+
+
+def decided(host: Host) -> None:
+    """Lets all be decided that is to be."""
+    while host.beside:
+        host.do_beside()
+    host.commit()
+
+
+def test_the_first_member_has_an_epoch_at_once_and_its_partitions_later(host: Host) -> None:
+    """Trap: 9,900 topics were decided on within the heartbeat, a fifth of a second in which nobody else was answered."""
+    assert told(host, joining("a")) == (1, {})
+    assert (epochs(host), len(host.beside)) == ((2, 1), 1)
+    assert told(host, beat("a", 1)) == (1, None)
+    decided(host)
+    assert epochs(host) == (2, 2)
+    assert told(host, beat("a", 1)) == (2, parts(*range(PARTITIONS)))
+
+
+def test_what_was_decided_of_an_older_group_is_dropped_and_decided_anew(host: Host) -> None:
+    host.ask(joining("a"))
+    host.ask(joining("b"))
+    assert (epochs(host), len(host.beside)) == ((3, 1), 1), "one at a time for a group"
+    host.do_beside()
+    host.commit()
+    assert (epochs(host), len(host.beside)) == ((3, 1), 1), "the targets without the other one do not count"
+    decided(host)
+    assert epochs(host) == (3, 3)
+    shares = [told(host, beat(each, 1))[1] for each in "ab"]
+    assert sorted(sum(map(len, (share or {}).values())) for share in shares) == [PARTITIONS / 2] * 2
+
+
+def test_the_same_number_of_another_epoch_does_not_count(host: Host) -> None:
+    """Trap: the log refuses what an epoch was made of, and another change has the same number then."""
+    told(host, joining("a"))
+    decided(host)
+    end = len(host.log)
+    host.submit(joining("b"))
+    host.lose(end)
+    host.submit(joining("c"))
+    host.commit()
+    assert epochs(host) == (3, 2)
+    decided(host)
+    assert epochs(host) == (3, 3)
+    assert set(host.machine._groups.consumers.find("g").targets) == {"a", "c"}
+
+
+def test_targets_that_the_log_refuses_are_decided_again(host: Host) -> None:
+    told(host, joining("a"))
+    host.refuses = FULL
+    decided(host)
+    assert epochs(host) == (2, 1)
+    host.refuses = None
+    pass_time(host, TIMER_RETRY_MS)
+    decided(host)
+    assert epochs(host) == (2, 2)
+
+
+def test_a_decision_that_fails_is_counted_and_made_again(host: Host) -> None:
+    told(host, joining("a"))
+    wanted = host.beside.pop()
+    host.step(Done(wanted.epoch, wanted.key, None, ZeroDivisionError("a bug")))
+    assert host.shard.status().timer_failures == 1
+    assert "a bug" in host.shard.status().timer_failure
+    pass_time(host, TIMER_RETRY_MS)
+    decided(host)
+    assert epochs(host) == (2, 2)
+
+
+def test_what_a_leadership_wanted_that_has_ended_does_not_count(host: Host) -> None:
+    told(host, joining("a"))
+    host.lead()
+    assert told(host, beat("a", 1)) == (1, None)
+    host.do_beside()
+    host.commit()
+    assert epochs(host) == (2, 1)
+    host.step(Tick())
+    decided(host)
+    assert epochs(host) == (2, 2)
