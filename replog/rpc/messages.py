@@ -53,7 +53,7 @@ def client_hello(cluster_id: str, client_id: str) -> Hello:
 # ---- produce ---------------------------------------------------------------------------------------------------------
 
 
-class ProducePartition(Struct, frozen=True):
+class ProducePartition(Struct, frozen=True, gc=False):
     """Where one batch goes.  `leader_epoch` -1: not checked."""
 
     topic_id: UUID
@@ -72,7 +72,7 @@ class ProduceRequest(Struct, frozen=True):
     batches: tuple[Buffer, ...]
 
 
-class ProduceResult(Struct, frozen=True):
+class ProduceResult(Struct, frozen=True, gc=False):
     """What became of the batch of one partition.
 
     Attributes:
@@ -118,7 +118,7 @@ class InitProducerIdResponse(Struct, frozen=True):
 # ---- fetch -----------------------------------------------------------------------------------------------------------
 
 
-class FetchPartition(Struct, frozen=True):
+class FetchPartition(Struct, frozen=True, gc=False):
     """What a follower (all fields) or a consumer (the first three and `leader_epoch`) asks of one partition."""
 
     topic_id: UUID
@@ -182,7 +182,7 @@ class AbortedTransaction(Struct, frozen=True):
     first_offset: int
 
 
-class FetchResult(Struct, frozen=True):
+class FetchResult(Struct, frozen=True, gc=False):
     """One partition's answer.  `log_end_offset` is filled for followers only.
 
     What is IN_PROCESS is left out where the answer is sent.
@@ -223,7 +223,7 @@ class FetchResponse(Struct, frozen=True):
 # ---- offsets ---------------------------------------------------------------------------------------------------------
 
 
-class ListOffsetsPartition(Struct, frozen=True):
+class ListOffsetsPartition(Struct, frozen=True, gc=False):
     """What offset is asked for.
 
     Attributes:
@@ -247,7 +247,7 @@ class ListOffsetsRequest(Asks["ListOffsetsResponse"], frozen=True):
     partitions: tuple[ListOffsetsPartition, ...]
 
 
-class ListOffsetsResult(Struct, frozen=True):
+class ListOffsetsResult(Struct, frozen=True, gc=False):
     topic_id: UUID
     partition_id: int
     error: ErrorCode

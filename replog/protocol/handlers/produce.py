@@ -46,7 +46,7 @@ WrongRecord = ProduceResponse.BatchIndexAndErrorMessage
 _batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
 
 
-class _Batch(Struct, frozen=True):
+class _Batch(Struct, frozen=True, gc=False):
     """A partition's batch, and the place of its answer."""
 
     answer: ProduceResponse.PartitionProduceResponse

@@ -16,14 +16,14 @@ _ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-class AddRaftVoterRequest(Struct):
+class AddRaftVoterRequest(Struct, gc=False):
     """Kafka's AddRaftVoterRequest (API 80, versions 0 to 0)."""
 
     API_KEY: ClassVar = 80
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class Listener(Struct):
+    class Listener(Struct, gc=False):
         name: str = ""
         host: str = ""
         port: int = 0
@@ -69,7 +69,7 @@ class AddRaftVoterRequest(Struct):
         w.tagged()
 
 
-class AddRaftVoterResponse(Struct):
+class AddRaftVoterResponse(Struct, gc=False):
     """Kafka's AddRaftVoterResponse (API 80, versions 0 to 0)."""
 
     API_KEY: ClassVar = 80

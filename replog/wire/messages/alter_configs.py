@@ -15,14 +15,14 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class AlterConfigsRequest(Struct):
+class AlterConfigsRequest(Struct, gc=False):
     """Kafka's AlterConfigsRequest (API 33, versions 0 to 2)."""
 
     API_KEY: ClassVar = 33
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class AlterableConfig(Struct):
+    class AlterableConfig(Struct, gc=False):
         name: str = ""
         value: str | None = ""
 
@@ -43,7 +43,7 @@ class AlterConfigsRequest(Struct):
             if version >= 2:
                 w.tagged()
 
-    class AlterConfigsResource(Struct):
+    class AlterConfigsResource(Struct, gc=False):
         resource_type: int = 0
         resource_name: str = ""
         configs: list[AlterConfigsRequest.AlterableConfig] = field(default_factory=list)
@@ -101,14 +101,14 @@ class AlterConfigsRequest(Struct):
             w.tagged(tags)
 
 
-class AlterConfigsResponse(Struct):
+class AlterConfigsResponse(Struct, gc=False):
     """Kafka's AlterConfigsResponse (API 33, versions 0 to 2)."""
 
     API_KEY: ClassVar = 33
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class AlterConfigsResourceResponse(Struct):
+    class AlterConfigsResourceResponse(Struct, gc=False):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

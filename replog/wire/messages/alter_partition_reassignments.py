@@ -15,14 +15,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class AlterPartitionReassignmentsRequest(Struct):
+class AlterPartitionReassignmentsRequest(Struct, gc=False):
     """Kafka's AlterPartitionReassignmentsRequest (API 45, versions 0 to 1)."""
 
     API_KEY: ClassVar = 45
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class ReassignablePartition(Struct):
+    class ReassignablePartition(Struct, gc=False):
         partition_index: int = 0
         replicas: list[int] | None = None
 
@@ -40,7 +40,7 @@ class AlterPartitionReassignmentsRequest(Struct):
             w.numbers(self.replicas or (), "i")
             w.tagged()
 
-    class ReassignableTopic(Struct):
+    class ReassignableTopic(Struct, gc=False):
         name: str = ""
         partitions: list[AlterPartitionReassignmentsRequest.ReassignablePartition] = field(default_factory=list)
 
@@ -88,14 +88,14 @@ class AlterPartitionReassignmentsRequest(Struct):
         w.tagged()
 
 
-class AlterPartitionReassignmentsResponse(Struct):
+class AlterPartitionReassignmentsResponse(Struct, gc=False):
     """Kafka's AlterPartitionReassignmentsResponse (API 45, versions 0 to 1)."""
 
     API_KEY: ClassVar = 45
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class ReassignablePartitionResponse(Struct):
+    class ReassignablePartitionResponse(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -113,7 +113,7 @@ class AlterPartitionReassignmentsResponse(Struct):
             w.nullable_text(self.error_message, True)
             w.tagged()
 
-    class ReassignableTopicResponse(Struct):
+    class ReassignableTopicResponse(Struct, gc=False):
         name: str = ""
         partitions: list[AlterPartitionReassignmentsResponse.ReassignablePartitionResponse] = field(
             default_factory=list

@@ -13,14 +13,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class AlterReplicaLogDirsRequest(Struct):
+class AlterReplicaLogDirsRequest(Struct, gc=False):
     """Kafka's AlterReplicaLogDirsRequest (API 34, versions 1 to 2)."""
 
     API_KEY: ClassVar = 34
     VERSIONS: ClassVar = range(1, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class AlterReplicaLogDirTopic(Struct):
+    class AlterReplicaLogDirTopic(Struct, gc=False):
         name: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -42,7 +42,7 @@ class AlterReplicaLogDirsRequest(Struct):
             if version >= 2:
                 w.tagged()
 
-    class AlterReplicaLogDir(Struct):
+    class AlterReplicaLogDir(Struct, gc=False):
         path: str = ""
         topics: list[AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic] = field(default_factory=list)
 
@@ -87,14 +87,14 @@ class AlterReplicaLogDirsRequest(Struct):
             w.tagged()
 
 
-class AlterReplicaLogDirsResponse(Struct):
+class AlterReplicaLogDirsResponse(Struct, gc=False):
     """Kafka's AlterReplicaLogDirsResponse (API 34, versions 1 to 2)."""
 
     API_KEY: ClassVar = 34
     VERSIONS: ClassVar = range(1, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class AlterReplicaLogDirPartitionResult(Struct):
+    class AlterReplicaLogDirPartitionResult(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         error_message: str = ""
@@ -122,7 +122,7 @@ class AlterReplicaLogDirsResponse(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class AlterReplicaLogDirTopicResult(Struct):
+    class AlterReplicaLogDirTopicResult(Struct, gc=False):
         topic_name: str = ""
         partitions: list[AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult] = field(default_factory=list)
 

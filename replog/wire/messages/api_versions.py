@@ -17,7 +17,7 @@ _i = struct.Struct(">i")
 _q = struct.Struct(">q")
 
 
-class ApiVersionsRequest(Struct):
+class ApiVersionsRequest(Struct, gc=False):
     """Kafka's ApiVersionsRequest (API 18, versions 0 to 4)."""
 
     API_KEY: ClassVar = 18
@@ -47,14 +47,14 @@ class ApiVersionsRequest(Struct):
             w.tagged()
 
 
-class ApiVersionsResponse(Struct):
+class ApiVersionsResponse(Struct, gc=False):
     """Kafka's ApiVersionsResponse (API 18, versions 0 to 4)."""
 
     API_KEY: ClassVar = 18
     VERSIONS: ClassVar = range(0, 5)
     FLEXIBLE_FROM: ClassVar = 3
 
-    class ApiVersion(Struct):
+    class ApiVersion(Struct, gc=False):
         api_key: int = 0
         min_version: int = 0
         max_version: int = 0
@@ -72,7 +72,7 @@ class ApiVersionsResponse(Struct):
             if version >= 3:
                 w.tagged()
 
-    class SupportedFeatureKey(Struct):
+    class SupportedFeatureKey(Struct, gc=False):
         name: str = ""
         min_version: int = 0
         max_version: int = 0
@@ -90,7 +90,7 @@ class ApiVersionsResponse(Struct):
             w.fixed(_hh, self.min_version, self.max_version)
             w.tagged()
 
-    class FinalizedFeatureKey(Struct):
+    class FinalizedFeatureKey(Struct, gc=False):
         name: str = ""
         max_version_level: int = 0
         min_version_level: int = 0

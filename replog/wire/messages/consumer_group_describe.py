@@ -18,7 +18,7 @@ _ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-class ConsumerGroupDescribeRequest(Struct):
+class ConsumerGroupDescribeRequest(Struct, gc=False):
     """Kafka's ConsumerGroupDescribeRequest (API 69, versions 0 to 1)."""
 
     API_KEY: ClassVar = 69
@@ -44,14 +44,14 @@ class ConsumerGroupDescribeRequest(Struct):
         w.tagged()
 
 
-class ConsumerGroupDescribeResponse(Struct):
+class ConsumerGroupDescribeResponse(Struct, gc=False):
     """Kafka's ConsumerGroupDescribeResponse (API 69, versions 0 to 1)."""
 
     API_KEY: ClassVar = 69
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class Member(Struct):
+    class Member(Struct, gc=False):
         member_id: str = ""
         instance_id: str | None = None
         rack_id: str | None = None
@@ -103,7 +103,7 @@ class ConsumerGroupDescribeResponse(Struct):
                 w.fixed(_b, self.member_type)
             w.tagged()
 
-    class DescribedGroup(Struct):
+    class DescribedGroup(Struct, gc=False):
         error_code: int = 0
         error_message: str | None = None
         group_id: str = ""
@@ -141,7 +141,7 @@ class ConsumerGroupDescribeResponse(Struct):
             w.fixed(_i, self.authorized_operations)
             w.tagged()
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(Struct, gc=False):
         topic_id: UUID = ZERO_UUID
         topic_name: str = ""
         partitions: list[int] = field(default_factory=list)
@@ -162,7 +162,7 @@ class ConsumerGroupDescribeResponse(Struct):
             w.numbers(self.partitions, "i")
             w.tagged()
 
-    class Assignment(Struct):
+    class Assignment(Struct, gc=False):
         topic_partitions: list[ConsumerGroupDescribeResponse.TopicPartitions] = field(default_factory=list)
 
         @classmethod

@@ -16,14 +16,14 @@ _ii = struct.Struct(">ii")
 ZERO_UUID = UUID(int=0)
 
 
-class ConsumerGroupHeartbeatRequest(Struct):
+class ConsumerGroupHeartbeatRequest(Struct, gc=False):
     """Kafka's ConsumerGroupHeartbeatRequest (API 68, versions 0 to 1)."""
 
     API_KEY: ClassVar = 68
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(Struct, gc=False):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 
@@ -94,14 +94,14 @@ class ConsumerGroupHeartbeatRequest(Struct):
         w.tagged()
 
 
-class ConsumerGroupHeartbeatResponse(Struct):
+class ConsumerGroupHeartbeatResponse(Struct, gc=False):
     """Kafka's ConsumerGroupHeartbeatResponse (API 68, versions 0 to 1)."""
 
     API_KEY: ClassVar = 68
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class Assignment(Struct):
+    class Assignment(Struct, gc=False):
         topic_partitions: list[ConsumerGroupHeartbeatResponse.TopicPartitions] = field(default_factory=list)
 
         @classmethod
@@ -119,7 +119,7 @@ class ConsumerGroupHeartbeatResponse(Struct):
                 each_topic_partitions.write(w, version)
             w.tagged()
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(Struct, gc=False):
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
 

@@ -14,14 +14,14 @@ _i = struct.Struct(">i")
 _io = struct.Struct(">i?")
 
 
-class CreatePartitionsRequest(Struct):
+class CreatePartitionsRequest(Struct, gc=False):
     """Kafka's CreatePartitionsRequest (API 37, versions 0 to 3)."""
 
     API_KEY: ClassVar = 37
     VERSIONS: ClassVar = range(0, 4)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class CreatePartitionsAssignment(Struct):
+    class CreatePartitionsAssignment(Struct, gc=False):
         broker_ids: list[int] = field(default_factory=list)
 
         @classmethod
@@ -40,7 +40,7 @@ class CreatePartitionsRequest(Struct):
             if version >= 2:
                 w.tagged()
 
-    class CreatePartitionsTopic(Struct):
+    class CreatePartitionsTopic(Struct, gc=False):
         name: str = ""
         count: int = 0
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = field(default_factory=list)
@@ -96,14 +96,14 @@ class CreatePartitionsRequest(Struct):
             w.tagged()
 
 
-class CreatePartitionsResponse(Struct):
+class CreatePartitionsResponse(Struct, gc=False):
     """Kafka's CreatePartitionsResponse (API 37, versions 0 to 3)."""
 
     API_KEY: ClassVar = 37
     VERSIONS: ClassVar = range(0, 4)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class CreatePartitionsTopicResult(Struct):
+    class CreatePartitionsTopicResult(Struct, gc=False):
         name: str = ""
         error_code: int = 0
         error_message: str | None = None

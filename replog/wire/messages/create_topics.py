@@ -18,14 +18,14 @@ _ih = struct.Struct(">ih")
 ZERO_UUID = UUID(int=0)
 
 
-class CreateTopicsRequest(Struct):
+class CreateTopicsRequest(Struct, gc=False):
     """Kafka's CreateTopicsRequest (API 19, versions 2 to 7)."""
 
     API_KEY: ClassVar = 19
     VERSIONS: ClassVar = range(2, 8)
     FLEXIBLE_FROM: ClassVar = 5
 
-    class CreatableReplicaAssignment(Struct):
+    class CreatableReplicaAssignment(Struct, gc=False):
         partition_index: int = 0
         broker_ids: list[int] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ class CreateTopicsRequest(Struct):
             if version >= 5:
                 w.tagged()
 
-    class CreatableTopicConfig(Struct):
+    class CreatableTopicConfig(Struct, gc=False):
         name: str = ""
         value: str | None = ""
 
@@ -68,7 +68,7 @@ class CreateTopicsRequest(Struct):
             if version >= 5:
                 w.tagged()
 
-    class CreatableTopic(Struct):
+    class CreatableTopic(Struct, gc=False):
         name: str = ""
         num_partitions: int = 0
         replication_factor: int = 0
@@ -128,14 +128,14 @@ class CreateTopicsRequest(Struct):
             w.tagged()
 
 
-class CreateTopicsResponse(Struct):
+class CreateTopicsResponse(Struct, gc=False):
     """Kafka's CreateTopicsResponse (API 19, versions 2 to 7)."""
 
     API_KEY: ClassVar = 19
     VERSIONS: ClassVar = range(2, 8)
     FLEXIBLE_FROM: ClassVar = 5
 
-    class CreatableTopicConfigs(Struct):
+    class CreatableTopicConfigs(Struct, gc=False):
         name: str = ""
         value: str | None = ""
         read_only: bool = False
@@ -157,7 +157,7 @@ class CreateTopicsResponse(Struct):
             w.fixed(_obo, self.read_only, self.config_source, self.is_sensitive)
             w.tagged()
 
-    class CreatableTopicResult(Struct):
+    class CreatableTopicResult(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         error_code: int = 0

@@ -14,7 +14,7 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class DeleteGroupsRequest(Struct):
+class DeleteGroupsRequest(Struct, gc=False):
     """Kafka's DeleteGroupsRequest (API 42, versions 0 to 2)."""
 
     API_KEY: ClassVar = 42
@@ -41,14 +41,14 @@ class DeleteGroupsRequest(Struct):
             w.tagged()
 
 
-class DeleteGroupsResponse(Struct):
+class DeleteGroupsResponse(Struct, gc=False):
     """Kafka's DeleteGroupsResponse (API 42, versions 0 to 2)."""
 
     API_KEY: ClassVar = 42
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class DeletableGroupResult(Struct):
+    class DeletableGroupResult(Struct, gc=False):
         group_id: str = ""
         error_code: int = 0
         error_message: str = ""

@@ -16,14 +16,14 @@ _iqh = struct.Struct(">iqh")
 ZERO_UUID = UUID(int=0)
 
 
-class DeleteRecordsRequest(Struct):
+class DeleteRecordsRequest(Struct, gc=False):
     """Kafka's DeleteRecordsRequest (API 21, versions 0 to 2)."""
 
     API_KEY: ClassVar = 21
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class DeleteRecordsPartition(Struct):
+    class DeleteRecordsPartition(Struct, gc=False):
         partition_index: int = 0
         offset: int = 0
 
@@ -40,7 +40,7 @@ class DeleteRecordsRequest(Struct):
             if version >= 2:
                 w.tagged()
 
-    class DeleteRecordsTopic(Struct):
+    class DeleteRecordsTopic(Struct, gc=False):
         name: str = ""
         partitions: list[DeleteRecordsRequest.DeleteRecordsPartition] = field(default_factory=list)
         topic_id: UUID = ZERO_UUID
@@ -97,14 +97,14 @@ class DeleteRecordsRequest(Struct):
             w.tagged()
 
 
-class DeleteRecordsResponse(Struct):
+class DeleteRecordsResponse(Struct, gc=False):
     """Kafka's DeleteRecordsResponse (API 21, versions 0 to 2)."""
 
     API_KEY: ClassVar = 21
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class DeleteRecordsPartitionResult(Struct):
+    class DeleteRecordsPartitionResult(Struct, gc=False):
         partition_index: int = 0
         low_watermark: int = 0
         error_code: int = 0
@@ -133,7 +133,7 @@ class DeleteRecordsResponse(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class DeleteRecordsTopicResult(Struct):
+    class DeleteRecordsTopicResult(Struct, gc=False):
         name: str = ""
         partitions: list[DeleteRecordsResponse.DeleteRecordsPartitionResult] = field(default_factory=list)
 

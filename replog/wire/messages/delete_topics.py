@@ -15,14 +15,14 @@ _i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-class DeleteTopicsRequest(Struct):
+class DeleteTopicsRequest(Struct, gc=False):
     """Kafka's DeleteTopicsRequest (API 20, versions 1 to 6)."""
 
     API_KEY: ClassVar = 20
     VERSIONS: ClassVar = range(1, 7)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class DeleteTopicState(Struct):
+    class DeleteTopicState(Struct, gc=False):
         name: str | None = None
         topic_id: UUID = ZERO_UUID
 
@@ -71,14 +71,14 @@ class DeleteTopicsRequest(Struct):
             w.tagged()
 
 
-class DeleteTopicsResponse(Struct):
+class DeleteTopicsResponse(Struct, gc=False):
     """Kafka's DeleteTopicsResponse (API 20, versions 1 to 6)."""
 
     API_KEY: ClassVar = 20
     VERSIONS: ClassVar = range(1, 7)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class DeletableTopicResult(Struct):
+    class DeletableTopicResult(Struct, gc=False):
         name: str | None = ""
         topic_id: UUID = ZERO_UUID
         error_code: int = 0

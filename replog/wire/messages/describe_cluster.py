@@ -15,7 +15,7 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class DescribeClusterRequest(Struct):
+class DescribeClusterRequest(Struct, gc=False):
     """Kafka's DescribeClusterRequest (API 60, versions 0 to 2)."""
 
     API_KEY: ClassVar = 60
@@ -46,14 +46,14 @@ class DescribeClusterRequest(Struct):
         w.tagged()
 
 
-class DescribeClusterResponse(Struct):
+class DescribeClusterResponse(Struct, gc=False):
     """Kafka's DescribeClusterResponse (API 60, versions 0 to 2)."""
 
     API_KEY: ClassVar = 60
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class DescribeClusterBroker(Struct):
+    class DescribeClusterBroker(Struct, gc=False):
         broker_id: int = 0
         host: str = ""
         port: int = 0

@@ -16,14 +16,14 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class DescribeConfigsRequest(Struct):
+class DescribeConfigsRequest(Struct, gc=False):
     """Kafka's DescribeConfigsRequest (API 32, versions 1 to 4)."""
 
     API_KEY: ClassVar = 32
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class DescribeConfigsResource(Struct):
+    class DescribeConfigsResource(Struct, gc=False):
         resource_type: int = 0
         resource_name: str = ""
         configuration_keys: list[str] | None = field(default_factory=list)
@@ -81,14 +81,14 @@ class DescribeConfigsRequest(Struct):
             w.tagged()
 
 
-class DescribeConfigsResponse(Struct):
+class DescribeConfigsResponse(Struct, gc=False):
     """Kafka's DescribeConfigsResponse (API 32, versions 1 to 4)."""
 
     API_KEY: ClassVar = 32
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class DescribeConfigsSynonym(Struct):
+    class DescribeConfigsSynonym(Struct, gc=False):
         name: str = ""
         value: str | None = ""
         source: int = 0
@@ -112,7 +112,7 @@ class DescribeConfigsResponse(Struct):
             if version >= 4:
                 w.tagged()
 
-    class DescribeConfigsResourceResult(Struct):
+    class DescribeConfigsResourceResult(Struct, gc=False):
         name: str = ""
         value: str | None = ""
         read_only: bool = False
@@ -153,7 +153,7 @@ class DescribeConfigsResponse(Struct):
             if version >= 4:
                 w.tagged()
 
-    class DescribeConfigsResult(Struct):
+    class DescribeConfigsResult(Struct, gc=False):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

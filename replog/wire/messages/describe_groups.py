@@ -14,7 +14,7 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class DescribeGroupsRequest(Struct):
+class DescribeGroupsRequest(Struct, gc=False):
     """Kafka's DescribeGroupsRequest (API 15, versions 0 to 6)."""
 
     API_KEY: ClassVar = 15
@@ -46,14 +46,14 @@ class DescribeGroupsRequest(Struct):
             w.tagged()
 
 
-class DescribeGroupsResponse(Struct):
+class DescribeGroupsResponse(Struct, gc=False):
     """Kafka's DescribeGroupsResponse (API 15, versions 0 to 6)."""
 
     API_KEY: ClassVar = 15
     VERSIONS: ClassVar = range(0, 7)
     FLEXIBLE_FROM: ClassVar = 5
 
-    class DescribedGroupMember(Struct):
+    class DescribedGroupMember(Struct, gc=False):
         member_id: str = ""
         group_instance_id: str | None = None
         client_id: str = ""
@@ -88,7 +88,7 @@ class DescribeGroupsResponse(Struct):
             if version >= 5:
                 w.tagged()
 
-    class DescribedGroup(Struct):
+    class DescribedGroup(Struct, gc=False):
         error_code: int = 0
         error_message: str | None = None
         group_id: str = ""

@@ -15,14 +15,14 @@ _iqqo = struct.Struct(">iqq?")
 _qq = struct.Struct(">qq")
 
 
-class DescribeLogDirsRequest(Struct):
+class DescribeLogDirsRequest(Struct, gc=False):
     """Kafka's DescribeLogDirsRequest (API 35, versions 1 to 4)."""
 
     API_KEY: ClassVar = 35
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class DescribableLogDirTopic(Struct):
+    class DescribableLogDirTopic(Struct, gc=False):
         topic: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -68,14 +68,14 @@ class DescribeLogDirsRequest(Struct):
             w.tagged()
 
 
-class DescribeLogDirsResponse(Struct):
+class DescribeLogDirsResponse(Struct, gc=False):
     """Kafka's DescribeLogDirsResponse (API 35, versions 1 to 4)."""
 
     API_KEY: ClassVar = 35
     VERSIONS: ClassVar = range(1, 5)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class DescribeLogDirsPartition(Struct):
+    class DescribeLogDirsPartition(Struct, gc=False):
         partition_index: int = 0
         partition_size: int = 0
         offset_lag: int = 0
@@ -94,7 +94,7 @@ class DescribeLogDirsResponse(Struct):
             if version >= 2:
                 w.tagged()
 
-    class DescribeLogDirsTopic(Struct):
+    class DescribeLogDirsTopic(Struct, gc=False):
         name: str = ""
         partitions: list[DescribeLogDirsResponse.DescribeLogDirsPartition] = field(default_factory=list)
 
@@ -119,7 +119,7 @@ class DescribeLogDirsResponse(Struct):
             if version >= 2:
                 w.tagged()
 
-    class DescribeLogDirsResult(Struct):
+    class DescribeLogDirsResult(Struct, gc=False):
         error_code: int = 0
         log_dir: str = ""
         topics: list[DescribeLogDirsResponse.DescribeLogDirsTopic] = field(default_factory=list)

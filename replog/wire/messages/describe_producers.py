@@ -14,14 +14,14 @@ _ih = struct.Struct(">ih")
 _qiiqiq = struct.Struct(">qiiqiq")
 
 
-class DescribeProducersRequest(Struct):
+class DescribeProducersRequest(Struct, gc=False):
     """Kafka's DescribeProducersRequest (API 61, versions 0 to 0)."""
 
     API_KEY: ClassVar = 61
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class TopicRequest(Struct):
+    class TopicRequest(Struct, gc=False):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -55,14 +55,14 @@ class DescribeProducersRequest(Struct):
         w.tagged()
 
 
-class DescribeProducersResponse(Struct):
+class DescribeProducersResponse(Struct, gc=False):
     """Kafka's DescribeProducersResponse (API 61, versions 0 to 0)."""
 
     API_KEY: ClassVar = 61
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class ProducerState(Struct):
+    class ProducerState(Struct, gc=False):
         producer_id: int = 0
         producer_epoch: int = 0
         last_sequence: int = -1
@@ -96,7 +96,7 @@ class DescribeProducersResponse(Struct):
             )
             w.tagged()
 
-    class PartitionResponse(Struct):
+    class PartitionResponse(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = None
@@ -121,7 +121,7 @@ class DescribeProducersResponse(Struct):
                 each_active_producers.write(w, version)
             w.tagged()
 
-    class TopicResponse(Struct):
+    class TopicResponse(Struct, gc=False):
         name: str = ""
         partitions: list[DescribeProducersResponse.PartitionResponse] = field(default_factory=list)
 

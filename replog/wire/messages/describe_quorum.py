@@ -20,14 +20,14 @@ _qq = struct.Struct(">qq")
 ZERO_UUID = UUID(int=0)
 
 
-class DescribeQuorumRequest(Struct):
+class DescribeQuorumRequest(Struct, gc=False):
     """Kafka's DescribeQuorumRequest (API 55, versions 0 to 2)."""
 
     API_KEY: ClassVar = 55
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class PartitionData(Struct):
+    class PartitionData(Struct, gc=False):
         partition_index: int = 0
 
         @classmethod
@@ -41,7 +41,7 @@ class DescribeQuorumRequest(Struct):
             w.fixed(_i, self.partition_index)
             w.tagged()
 
-    class TopicData(Struct):
+    class TopicData(Struct, gc=False):
         topic_name: str = ""
         partitions: list[DescribeQuorumRequest.PartitionData] = field(default_factory=list)
 
@@ -76,14 +76,14 @@ class DescribeQuorumRequest(Struct):
         w.tagged()
 
 
-class DescribeQuorumResponse(Struct):
+class DescribeQuorumResponse(Struct, gc=False):
     """Kafka's DescribeQuorumResponse (API 55, versions 0 to 2)."""
 
     API_KEY: ClassVar = 55
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class PartitionData(Struct):
+    class PartitionData(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -118,7 +118,7 @@ class DescribeQuorumResponse(Struct):
                 each_observers.write(w, version)
             w.tagged()
 
-    class TopicData(Struct):
+    class TopicData(Struct, gc=False):
         topic_name: str = ""
         partitions: list[DescribeQuorumResponse.PartitionData] = field(default_factory=list)
 
@@ -137,7 +137,7 @@ class DescribeQuorumResponse(Struct):
                 each_partitions.write(w, version)
             w.tagged()
 
-    class Listener(Struct):
+    class Listener(Struct, gc=False):
         name: str = ""
         host: str = ""
         port: int = 0
@@ -157,7 +157,7 @@ class DescribeQuorumResponse(Struct):
             w.fixed(_uh, self.port)
             w.tagged()
 
-    class Node(Struct):
+    class Node(Struct, gc=False):
         node_id: int = 0
         listeners: list[DescribeQuorumResponse.Listener] = field(default_factory=list)
 
@@ -176,7 +176,7 @@ class DescribeQuorumResponse(Struct):
                 each_listeners.write(w, version)
             w.tagged()
 
-    class ReplicaState(Struct):
+    class ReplicaState(Struct, gc=False):
         replica_id: int = 0
         replica_directory_id: UUID = ZERO_UUID
         log_end_offset: int = 0

@@ -17,14 +17,14 @@ _i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-class DescribeTopicPartitionsRequest(Struct):
+class DescribeTopicPartitionsRequest(Struct, gc=False):
     """Kafka's DescribeTopicPartitionsRequest (API 75, versions 0 to 0)."""
 
     API_KEY: ClassVar = 75
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class TopicRequest(Struct):
+    class TopicRequest(Struct, gc=False):
         name: str = ""
 
         @classmethod
@@ -38,7 +38,7 @@ class DescribeTopicPartitionsRequest(Struct):
             w.text(self.name, True)
             w.tagged()
 
-    class Cursor(Struct):
+    class Cursor(Struct, gc=False):
         topic_name: str = ""
         partition_index: int = 0
 
@@ -79,14 +79,14 @@ class DescribeTopicPartitionsRequest(Struct):
         w.tagged()
 
 
-class DescribeTopicPartitionsResponse(Struct):
+class DescribeTopicPartitionsResponse(Struct, gc=False):
     """Kafka's DescribeTopicPartitionsResponse (API 75, versions 0 to 0)."""
 
     API_KEY: ClassVar = 75
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class DescribeTopicPartitionsResponsePartition(Struct):
+    class DescribeTopicPartitionsResponsePartition(Struct, gc=False):
         error_code: int = 0
         partition_index: int = 0
         leader_id: int = 0
@@ -127,7 +127,7 @@ class DescribeTopicPartitionsResponse(Struct):
             w.numbers(self.offline_replicas, "i")
             w.tagged()
 
-    class DescribeTopicPartitionsResponseTopic(Struct):
+    class DescribeTopicPartitionsResponseTopic(Struct, gc=False):
         error_code: int = 0
         name: str | None = ""
         topic_id: UUID = ZERO_UUID
@@ -163,7 +163,7 @@ class DescribeTopicPartitionsResponse(Struct):
             w.fixed(_i, self.topic_authorized_operations)
             w.tagged()
 
-    class Cursor(Struct):
+    class Cursor(Struct, gc=False):
         topic_name: str = ""
         partition_index: int = 0
 

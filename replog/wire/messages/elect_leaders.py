@@ -15,14 +15,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class ElectLeadersRequest(Struct):
+class ElectLeadersRequest(Struct, gc=False):
     """Kafka's ElectLeadersRequest (API 43, versions 0 to 2)."""
 
     API_KEY: ClassVar = 43
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class TopicPartitions(Struct):
+    class TopicPartitions(Struct, gc=False):
         topic: str = ""
         partitions: list[int] = field(default_factory=list)
 
@@ -76,14 +76,14 @@ class ElectLeadersRequest(Struct):
             w.tagged()
 
 
-class ElectLeadersResponse(Struct):
+class ElectLeadersResponse(Struct, gc=False):
     """Kafka's ElectLeadersResponse (API 43, versions 0 to 2)."""
 
     API_KEY: ClassVar = 43
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 2
 
-    class PartitionResult(Struct):
+    class PartitionResult(Struct, gc=False):
         partition_id: int = 0
         error_code: int = 0
         error_message: str | None = ""
@@ -105,7 +105,7 @@ class ElectLeadersResponse(Struct):
             if version >= 2:
                 w.tagged()
 
-    class ReplicaElectionResult(Struct):
+    class ReplicaElectionResult(Struct, gc=False):
         topic: str = ""
         partition_result: list[ElectLeadersResponse.PartitionResult] = field(default_factory=list)
 

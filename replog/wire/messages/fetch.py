@@ -23,14 +23,14 @@ _qq = struct.Struct(">qq")
 ZERO_UUID = UUID(int=0)
 
 
-class FetchRequest(Struct):
+class FetchRequest(Struct, gc=False):
     """Kafka's FetchRequest (API 1, versions 4 to 18)."""
 
     API_KEY: ClassVar = 1
     VERSIONS: ClassVar = range(4, 19)
     FLEXIBLE_FROM: ClassVar = 12
 
-    class ReplicaState(Struct):
+    class ReplicaState(Struct, gc=False):
         replica_id: int = -1
         replica_epoch: int = -1
 
@@ -45,7 +45,7 @@ class FetchRequest(Struct):
             w.fixed(_iq, self.replica_id, self.replica_epoch)
             w.tagged()
 
-    class FetchPartition(Struct):
+    class FetchPartition(Struct, gc=False):
         partition: int = 0
         current_leader_epoch: int = -1
         fetch_offset: int = 0
@@ -99,7 +99,7 @@ class FetchRequest(Struct):
                     tags.append((1, value))
                 w.tagged(tags)
 
-    class FetchTopic(Struct):
+    class FetchTopic(Struct, gc=False):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[FetchRequest.FetchPartition] = field(default_factory=list)
@@ -129,7 +129,7 @@ class FetchRequest(Struct):
             if version >= 12:
                 w.tagged()
 
-    class ForgottenTopic(Struct):
+    class ForgottenTopic(Struct, gc=False):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[int] = field(default_factory=list)
@@ -234,14 +234,14 @@ class FetchRequest(Struct):
             w.tagged(tags)
 
 
-class FetchResponse(Struct):
+class FetchResponse(Struct, gc=False):
     """Kafka's FetchResponse (API 1, versions 4 to 18)."""
 
     API_KEY: ClassVar = 1
     VERSIONS: ClassVar = range(4, 19)
     FLEXIBLE_FROM: ClassVar = 12
 
-    class EpochEndOffset(Struct):
+    class EpochEndOffset(Struct, gc=False):
         epoch: int = -1
         end_offset: int = -1
 
@@ -256,7 +256,7 @@ class FetchResponse(Struct):
             w.fixed(_iq, self.epoch, self.end_offset)
             w.tagged()
 
-    class LeaderIdAndEpoch(Struct):
+    class LeaderIdAndEpoch(Struct, gc=False):
         leader_id: int = -1
         leader_epoch: int = -1
 
@@ -271,7 +271,7 @@ class FetchResponse(Struct):
             w.fixed(_ii, self.leader_id, self.leader_epoch)
             w.tagged()
 
-    class SnapshotId(Struct):
+    class SnapshotId(Struct, gc=False):
         end_offset: int = -1
         epoch: int = -1
 
@@ -286,7 +286,7 @@ class FetchResponse(Struct):
             w.fixed(_qi, self.end_offset, self.epoch)
             w.tagged()
 
-    class AbortedTransaction(Struct):
+    class AbortedTransaction(Struct, gc=False):
         producer_id: int = 0
         first_offset: int = 0
 
@@ -303,7 +303,7 @@ class FetchResponse(Struct):
             if version >= 12:
                 w.tagged()
 
-    class PartitionData(Struct):
+    class PartitionData(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         high_watermark: int = 0
@@ -403,7 +403,7 @@ class FetchResponse(Struct):
                     tags.append((10003, value))
                 w.tagged(tags)
 
-    class FetchableTopicResponse(Struct):
+    class FetchableTopicResponse(Struct, gc=False):
         topic: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[FetchResponse.PartitionData] = field(default_factory=list)
@@ -433,7 +433,7 @@ class FetchResponse(Struct):
             if version >= 12:
                 w.tagged()
 
-    class NodeEndpoint(Struct):
+    class NodeEndpoint(Struct, gc=False):
         node_id: int = 0
         host: str = ""
         port: int = 0

@@ -15,7 +15,7 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class FindCoordinatorRequest(Struct):
+class FindCoordinatorRequest(Struct, gc=False):
     """Kafka's FindCoordinatorRequest (API 10, versions 0 to 6)."""
 
     API_KEY: ClassVar = 10
@@ -54,14 +54,14 @@ class FindCoordinatorRequest(Struct):
             w.tagged()
 
 
-class FindCoordinatorResponse(Struct):
+class FindCoordinatorResponse(Struct, gc=False):
     """Kafka's FindCoordinatorResponse (API 10, versions 0 to 6)."""
 
     API_KEY: ClassVar = 10
     VERSIONS: ClassVar = range(0, 7)
     FLEXIBLE_FROM: ClassVar = 3
 
-    class Coordinator(Struct):
+    class Coordinator(Struct, gc=False):
         key: str = ""
         node_id: int = 0
         host: str = ""

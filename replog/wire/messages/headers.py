@@ -13,7 +13,7 @@ _hhi = struct.Struct(">hhi")
 _i = struct.Struct(">i")
 
 
-class RequestHeader(Struct):
+class RequestHeader(Struct, gc=False):
     """Kafka's RequestHeader (versions 1 to 2)."""
 
     VERSIONS: ClassVar = range(1, 3)
@@ -51,7 +51,7 @@ class RequestHeader(Struct):
             w.tagged(tags)
 
 
-class ResponseHeader(Struct):
+class ResponseHeader(Struct, gc=False):
     """Kafka's ResponseHeader (versions 0 to 1)."""
 
     VERSIONS: ClassVar = range(0, 2)

@@ -13,7 +13,7 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class HeartbeatRequest(Struct):
+class HeartbeatRequest(Struct, gc=False):
     """Kafka's HeartbeatRequest (API 12, versions 0 to 4)."""
 
     API_KEY: ClassVar = 12
@@ -49,7 +49,7 @@ class HeartbeatRequest(Struct):
             w.tagged()
 
 
-class HeartbeatResponse(Struct):
+class HeartbeatResponse(Struct, gc=False):
     """Kafka's HeartbeatResponse (API 12, versions 0 to 4)."""
 
     API_KEY: ClassVar = 12

@@ -15,14 +15,14 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class IncrementalAlterConfigsRequest(Struct):
+class IncrementalAlterConfigsRequest(Struct, gc=False):
     """Kafka's IncrementalAlterConfigsRequest (API 44, versions 0 to 1)."""
 
     API_KEY: ClassVar = 44
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 1
 
-    class AlterableConfig(Struct):
+    class AlterableConfig(Struct, gc=False):
         name: str = ""
         config_operation: int = 0
         value: str | None = ""
@@ -46,7 +46,7 @@ class IncrementalAlterConfigsRequest(Struct):
             if version >= 1:
                 w.tagged()
 
-    class AlterConfigsResource(Struct):
+    class AlterConfigsResource(Struct, gc=False):
         resource_type: int = 0
         resource_name: str = ""
         configs: list[IncrementalAlterConfigsRequest.AlterableConfig] = field(default_factory=list)
@@ -108,14 +108,14 @@ class IncrementalAlterConfigsRequest(Struct):
             w.tagged(tags)
 
 
-class IncrementalAlterConfigsResponse(Struct):
+class IncrementalAlterConfigsResponse(Struct, gc=False):
     """Kafka's IncrementalAlterConfigsResponse (API 44, versions 0 to 1)."""
 
     API_KEY: ClassVar = 44
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 1
 
-    class AlterConfigsResourceResponse(Struct):
+    class AlterConfigsResourceResponse(Struct, gc=False):
         error_code: int = 0
         error_message: str | None = ""
         resource_type: int = 0

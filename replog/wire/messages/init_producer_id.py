@@ -15,7 +15,7 @@ _ihqh = struct.Struct(">ihqh")
 _qh = struct.Struct(">qh")
 
 
-class InitProducerIdRequest(Struct):
+class InitProducerIdRequest(Struct, gc=False):
     """Kafka's InitProducerIdRequest (API 22, versions 0 to 6)."""
 
     API_KEY: ClassVar = 22
@@ -55,7 +55,7 @@ class InitProducerIdRequest(Struct):
             w.tagged()
 
 
-class InitProducerIdResponse(Struct):
+class InitProducerIdResponse(Struct, gc=False):
     """Kafka's InitProducerIdResponse (API 22, versions 0 to 6)."""
 
     API_KEY: ClassVar = 22

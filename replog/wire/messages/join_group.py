@@ -14,14 +14,14 @@ _hi = struct.Struct(">hi")
 _i = struct.Struct(">i")
 
 
-class JoinGroupRequest(Struct):
+class JoinGroupRequest(Struct, gc=False):
     """Kafka's JoinGroupRequest (API 11, versions 0 to 9)."""
 
     API_KEY: ClassVar = 11
     VERSIONS: ClassVar = range(0, 10)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class JoinGroupRequestProtocol(Struct):
+    class JoinGroupRequestProtocol(Struct, gc=False):
         name: str = ""
         metadata: bytes = b""
 
@@ -89,14 +89,14 @@ class JoinGroupRequest(Struct):
             w.tagged()
 
 
-class JoinGroupResponse(Struct):
+class JoinGroupResponse(Struct, gc=False):
     """Kafka's JoinGroupResponse (API 11, versions 0 to 9)."""
 
     API_KEY: ClassVar = 11
     VERSIONS: ClassVar = range(0, 10)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class JoinGroupResponseMember(Struct):
+    class JoinGroupResponseMember(Struct, gc=False):
         member_id: str = ""
         group_instance_id: str | None = None
         metadata: bytes = b""

@@ -13,14 +13,14 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class LeaveGroupRequest(Struct):
+class LeaveGroupRequest(Struct, gc=False):
     """Kafka's LeaveGroupRequest (API 13, versions 0 to 5)."""
 
     API_KEY: ClassVar = 13
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class MemberIdentity(Struct):
+    class MemberIdentity(Struct, gc=False):
         member_id: str = ""
         group_instance_id: str | None = None
         reason: str | None = None
@@ -76,14 +76,14 @@ class LeaveGroupRequest(Struct):
             w.tagged()
 
 
-class LeaveGroupResponse(Struct):
+class LeaveGroupResponse(Struct, gc=False):
     """Kafka's LeaveGroupResponse (API 13, versions 0 to 5)."""
 
     API_KEY: ClassVar = 13
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class MemberResponse(Struct):
+    class MemberResponse(Struct, gc=False):
         member_id: str = ""
         group_instance_id: str | None = ""
         error_code: int = 0

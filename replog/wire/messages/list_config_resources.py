@@ -13,7 +13,7 @@ _b = struct.Struct(">b")
 _ih = struct.Struct(">ih")
 
 
-class ListConfigResourcesRequest(Struct):
+class ListConfigResourcesRequest(Struct, gc=False):
     """Kafka's ListConfigResourcesRequest (API 74, versions 0 to 1)."""
 
     API_KEY: ClassVar = 74
@@ -37,14 +37,14 @@ class ListConfigResourcesRequest(Struct):
         w.tagged()
 
 
-class ListConfigResourcesResponse(Struct):
+class ListConfigResourcesResponse(Struct, gc=False):
     """Kafka's ListConfigResourcesResponse (API 74, versions 0 to 1)."""
 
     API_KEY: ClassVar = 74
     VERSIONS: ClassVar = range(0, 2)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class ConfigResource(Struct):
+    class ConfigResource(Struct, gc=False):
         resource_name: str = ""
         resource_type: int = 16
 

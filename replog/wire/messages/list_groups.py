@@ -13,7 +13,7 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class ListGroupsRequest(Struct):
+class ListGroupsRequest(Struct, gc=False):
     """Kafka's ListGroupsRequest (API 16, versions 0 to 5)."""
 
     API_KEY: ClassVar = 16
@@ -49,14 +49,14 @@ class ListGroupsRequest(Struct):
             w.tagged()
 
 
-class ListGroupsResponse(Struct):
+class ListGroupsResponse(Struct, gc=False):
     """Kafka's ListGroupsResponse (API 16, versions 0 to 5)."""
 
     API_KEY: ClassVar = 16
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 3
 
-    class ListedGroup(Struct):
+    class ListedGroup(Struct, gc=False):
         group_id: str = ""
         protocol_type: str = ""
         group_state: str = ""

@@ -17,14 +17,14 @@ _q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-class ListOffsetsRequest(Struct):
+class ListOffsetsRequest(Struct, gc=False):
     """Kafka's ListOffsetsRequest (API 2, versions 1 to 10)."""
 
     API_KEY: ClassVar = 2
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class ListOffsetsPartition(Struct):
+    class ListOffsetsPartition(Struct, gc=False):
         partition_index: int = 0
         current_leader_epoch: int = -1
         timestamp: int = 0
@@ -57,7 +57,7 @@ class ListOffsetsRequest(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class ListOffsetsTopic(Struct):
+    class ListOffsetsTopic(Struct, gc=False):
         name: str = ""
         partitions: list[ListOffsetsRequest.ListOffsetsPartition] = field(default_factory=list)
         topic_id: UUID = ZERO_UUID
@@ -124,14 +124,14 @@ class ListOffsetsRequest(Struct):
             w.tagged()
 
 
-class ListOffsetsResponse(Struct):
+class ListOffsetsResponse(Struct, gc=False):
     """Kafka's ListOffsetsResponse (API 2, versions 1 to 10)."""
 
     API_KEY: ClassVar = 2
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class ListOffsetsPartitionResponse(Struct):
+    class ListOffsetsPartitionResponse(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         timestamp: int = -1
@@ -166,7 +166,7 @@ class ListOffsetsResponse(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class ListOffsetsTopicResponse(Struct):
+    class ListOffsetsTopicResponse(Struct, gc=False):
         name: str = ""
         partitions: list[ListOffsetsResponse.ListOffsetsPartitionResponse] = field(default_factory=list)
 

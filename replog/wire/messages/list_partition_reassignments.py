@@ -13,14 +13,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class ListPartitionReassignmentsRequest(Struct):
+class ListPartitionReassignmentsRequest(Struct, gc=False):
     """Kafka's ListPartitionReassignmentsRequest (API 46, versions 0 to 0)."""
 
     API_KEY: ClassVar = 46
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class ListPartitionReassignmentsTopics(Struct):
+    class ListPartitionReassignmentsTopics(Struct, gc=False):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -64,14 +64,14 @@ class ListPartitionReassignmentsRequest(Struct):
         w.tagged()
 
 
-class ListPartitionReassignmentsResponse(Struct):
+class ListPartitionReassignmentsResponse(Struct, gc=False):
     """Kafka's ListPartitionReassignmentsResponse (API 46, versions 0 to 0)."""
 
     API_KEY: ClassVar = 46
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class OngoingPartitionReassignment(Struct):
+    class OngoingPartitionReassignment(Struct, gc=False):
         partition_index: int = 0
         replicas: list[int] = field(default_factory=list)
         adding_replicas: list[int] = field(default_factory=list)
@@ -97,7 +97,7 @@ class ListPartitionReassignmentsResponse(Struct):
             w.numbers(self.removing_replicas, "i")
             w.tagged()
 
-    class OngoingTopicReassignment(Struct):
+    class OngoingTopicReassignment(Struct, gc=False):
         name: str = ""
         partitions: list[ListPartitionReassignmentsResponse.OngoingPartitionReassignment] = field(default_factory=list)
 

@@ -17,14 +17,14 @@ _i = struct.Struct(">i")
 ZERO_UUID = UUID(int=0)
 
 
-class MetadataRequest(Struct):
+class MetadataRequest(Struct, gc=False):
     """Kafka's MetadataRequest (API 3, versions 0 to 13)."""
 
     API_KEY: ClassVar = 3
     VERSIONS: ClassVar = range(0, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    class MetadataRequestTopic(Struct):
+    class MetadataRequestTopic(Struct, gc=False):
         topic_id: UUID = ZERO_UUID
         name: str | None = ""
 
@@ -100,14 +100,14 @@ class MetadataRequest(Struct):
             w.tagged()
 
 
-class MetadataResponse(Struct):
+class MetadataResponse(Struct, gc=False):
     """Kafka's MetadataResponse (API 3, versions 0 to 13)."""
 
     API_KEY: ClassVar = 3
     VERSIONS: ClassVar = range(0, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    class MetadataResponseBroker(Struct):
+    class MetadataResponseBroker(Struct, gc=False):
         node_id: int = 0
         host: str = ""
         port: int = 0
@@ -136,7 +136,7 @@ class MetadataResponse(Struct):
             if version >= 9:
                 w.tagged()
 
-    class MetadataResponsePartition(Struct):
+    class MetadataResponsePartition(Struct, gc=False):
         error_code: int = 0
         partition_index: int = 0
         leader_id: int = 0
@@ -175,7 +175,7 @@ class MetadataResponse(Struct):
             if version >= 9:
                 w.tagged()
 
-    class MetadataResponseTopic(Struct):
+    class MetadataResponseTopic(Struct, gc=False):
         error_code: int = 0
         name: str | None = ""
         topic_id: UUID = ZERO_UUID

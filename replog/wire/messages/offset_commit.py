@@ -18,14 +18,14 @@ _q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-class OffsetCommitRequest(Struct):
+class OffsetCommitRequest(Struct, gc=False):
     """Kafka's OffsetCommitRequest (API 8, versions 2 to 10)."""
 
     API_KEY: ClassVar = 8
     VERSIONS: ClassVar = range(2, 11)
     FLEXIBLE_FROM: ClassVar = 8
 
-    class OffsetCommitRequestPartition(Struct):
+    class OffsetCommitRequestPartition(Struct, gc=False):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -52,7 +52,7 @@ class OffsetCommitRequest(Struct):
             if version >= 8:
                 w.tagged()
 
-    class OffsetCommitRequestTopic(Struct):
+    class OffsetCommitRequestTopic(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetCommitRequest.OffsetCommitRequestPartition] = field(default_factory=list)
@@ -132,14 +132,14 @@ class OffsetCommitRequest(Struct):
             w.tagged()
 
 
-class OffsetCommitResponse(Struct):
+class OffsetCommitResponse(Struct, gc=False):
     """Kafka's OffsetCommitResponse (API 8, versions 2 to 10)."""
 
     API_KEY: ClassVar = 8
     VERSIONS: ClassVar = range(2, 11)
     FLEXIBLE_FROM: ClassVar = 8
 
-    class OffsetCommitResponsePartition(Struct):
+    class OffsetCommitResponsePartition(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
         error_message: str = ""
@@ -167,7 +167,7 @@ class OffsetCommitResponse(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class OffsetCommitResponseTopic(Struct):
+    class OffsetCommitResponseTopic(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetCommitResponse.OffsetCommitResponsePartition] = field(default_factory=list)

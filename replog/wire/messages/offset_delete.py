@@ -14,14 +14,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class OffsetDeleteRequest(Struct):
+class OffsetDeleteRequest(Struct, gc=False):
     """Kafka's OffsetDeleteRequest (API 47, versions 0 to 0)."""
 
     API_KEY: ClassVar = 47
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 32767
 
-    class OffsetDeleteRequestPartition(Struct):
+    class OffsetDeleteRequestPartition(Struct, gc=False):
         partition_index: int = 0
 
         @classmethod
@@ -33,7 +33,7 @@ class OffsetDeleteRequest(Struct):
         def write(self, w: Writer, version: int) -> None:
             w.fixed(_i, self.partition_index)
 
-    class OffsetDeleteRequestTopic(Struct):
+    class OffsetDeleteRequestTopic(Struct, gc=False):
         name: str = ""
         partitions: list[OffsetDeleteRequest.OffsetDeleteRequestPartition] = field(default_factory=list)
 
@@ -69,14 +69,14 @@ class OffsetDeleteRequest(Struct):
             each_topics.write(w, version)
 
 
-class OffsetDeleteResponse(Struct):
+class OffsetDeleteResponse(Struct, gc=False):
     """Kafka's OffsetDeleteResponse (API 47, versions 0 to 0)."""
 
     API_KEY: ClassVar = 47
     VERSIONS: ClassVar = range(0, 1)
     FLEXIBLE_FROM: ClassVar = 32767
 
-    class OffsetDeleteResponsePartition(Struct):
+    class OffsetDeleteResponsePartition(Struct, gc=False):
         partition_index: int = 0
         error_code: int = 0
 
@@ -89,7 +89,7 @@ class OffsetDeleteResponse(Struct):
         def write(self, w: Writer, version: int) -> None:
             w.fixed(_ih, self.partition_index, self.error_code)
 
-    class OffsetDeleteResponseTopic(Struct):
+    class OffsetDeleteResponseTopic(Struct, gc=False):
         name: str = ""
         partitions: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = field(default_factory=list)
 

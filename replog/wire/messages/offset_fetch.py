@@ -19,14 +19,14 @@ _q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-class OffsetFetchRequest(Struct):
+class OffsetFetchRequest(Struct, gc=False):
     """Kafka's OffsetFetchRequest (API 9, versions 1 to 10)."""
 
     API_KEY: ClassVar = 9
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class OffsetFetchRequestTopic(Struct):
+    class OffsetFetchRequestTopic(Struct, gc=False):
         name: str = ""
         partition_indexes: list[int] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class OffsetFetchRequest(Struct):
             if version >= 6:
                 w.tagged()
 
-    class OffsetFetchRequestTopics(Struct):
+    class OffsetFetchRequestTopics(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_indexes: list[int] = field(default_factory=list)
@@ -90,7 +90,7 @@ class OffsetFetchRequest(Struct):
                 tags.append((10001, value))
             w.tagged(tags)
 
-    class OffsetFetchRequestGroup(Struct):
+    class OffsetFetchRequestGroup(Struct, gc=False):
         group_id: str = ""
         member_id: str | None = None
         member_epoch: int = -1
@@ -174,14 +174,14 @@ class OffsetFetchRequest(Struct):
             w.tagged()
 
 
-class OffsetFetchResponse(Struct):
+class OffsetFetchResponse(Struct, gc=False):
     """Kafka's OffsetFetchResponse (API 9, versions 1 to 10)."""
 
     API_KEY: ClassVar = 9
     VERSIONS: ClassVar = range(1, 11)
     FLEXIBLE_FROM: ClassVar = 6
 
-    class OffsetFetchResponsePartition(Struct):
+    class OffsetFetchResponsePartition(Struct, gc=False):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -211,7 +211,7 @@ class OffsetFetchResponse(Struct):
             if version >= 6:
                 w.tagged()
 
-    class OffsetFetchResponseTopic(Struct):
+    class OffsetFetchResponseTopic(Struct, gc=False):
         name: str = ""
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartition] = field(default_factory=list)
 
@@ -236,7 +236,7 @@ class OffsetFetchResponse(Struct):
             if version >= 6:
                 w.tagged()
 
-    class OffsetFetchResponsePartitions(Struct):
+    class OffsetFetchResponsePartitions(Struct, gc=False):
         partition_index: int = 0
         committed_offset: int = 0
         committed_leader_epoch: int = -1
@@ -267,7 +267,7 @@ class OffsetFetchResponse(Struct):
                 tags.append((10000, value))
             w.tagged(tags)
 
-    class OffsetFetchResponseTopics(Struct):
+    class OffsetFetchResponseTopics(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partitions: list[OffsetFetchResponse.OffsetFetchResponsePartitions] = field(default_factory=list)
@@ -304,7 +304,7 @@ class OffsetFetchResponse(Struct):
                 tags.append((10000, value))
             w.tagged(tags)
 
-    class OffsetFetchResponseGroup(Struct):
+    class OffsetFetchResponseGroup(Struct, gc=False):
         group_id: str = ""
         topics: list[OffsetFetchResponse.OffsetFetchResponseTopics] = field(default_factory=list)
         error_code: int = 0

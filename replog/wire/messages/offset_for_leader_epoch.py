@@ -16,14 +16,14 @@ _iii = struct.Struct(">iii")
 ZERO_UUID = UUID(int=0)
 
 
-class OffsetForLeaderEpochRequest(Struct):
+class OffsetForLeaderEpochRequest(Struct, gc=False):
     """Kafka's OffsetForLeaderEpochRequest (API 23, versions 2 to 4)."""
 
     API_KEY: ClassVar = 23
     VERSIONS: ClassVar = range(2, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class OffsetForLeaderPartition(Struct):
+    class OffsetForLeaderPartition(Struct, gc=False):
         partition: int = 0
         current_leader_epoch: int = -1
         leader_epoch: int = 0
@@ -41,7 +41,7 @@ class OffsetForLeaderEpochRequest(Struct):
             if version >= 4:
                 w.tagged()
 
-    class OffsetForLeaderTopic(Struct):
+    class OffsetForLeaderTopic(Struct, gc=False):
         topic: str = ""
         partitions: list[OffsetForLeaderEpochRequest.OffsetForLeaderPartition] = field(default_factory=list)
         topic_id: UUID = ZERO_UUID
@@ -103,14 +103,14 @@ class OffsetForLeaderEpochRequest(Struct):
             w.tagged()
 
 
-class OffsetForLeaderEpochResponse(Struct):
+class OffsetForLeaderEpochResponse(Struct, gc=False):
     """Kafka's OffsetForLeaderEpochResponse (API 23, versions 2 to 4)."""
 
     API_KEY: ClassVar = 23
     VERSIONS: ClassVar = range(2, 5)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class EpochEndOffset(Struct):
+    class EpochEndOffset(Struct, gc=False):
         error_code: int = 0
         partition: int = 0
         leader_epoch: int = -1
@@ -140,7 +140,7 @@ class OffsetForLeaderEpochResponse(Struct):
                     tags.append((10000, value))
                 w.tagged(tags)
 
-    class OffsetForLeaderTopicResult(Struct):
+    class OffsetForLeaderTopicResult(Struct, gc=False):
         topic: str = ""
         partitions: list[OffsetForLeaderEpochResponse.EpochEndOffset] = field(default_factory=list)
 

@@ -18,14 +18,14 @@ _q = struct.Struct(">q")
 ZERO_UUID = UUID(int=0)
 
 
-class ProduceRequest(Struct):
+class ProduceRequest(Struct, gc=False):
     """Kafka's ProduceRequest (API 0, versions 3 to 13)."""
 
     API_KEY: ClassVar = 0
     VERSIONS: ClassVar = range(3, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    class PartitionProduceData(Struct):
+    class PartitionProduceData(Struct, gc=False):
         index: int = 0
         records: memoryview | bytes | None = None
 
@@ -46,7 +46,7 @@ class ProduceRequest(Struct):
             if version >= 9:
                 w.tagged()
 
-    class TopicProduceData(Struct):
+    class TopicProduceData(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_data: list[ProduceRequest.PartitionProduceData] = field(default_factory=list)
@@ -105,14 +105,14 @@ class ProduceRequest(Struct):
             w.tagged()
 
 
-class ProduceResponse(Struct):
+class ProduceResponse(Struct, gc=False):
     """Kafka's ProduceResponse (API 0, versions 3 to 13)."""
 
     API_KEY: ClassVar = 0
     VERSIONS: ClassVar = range(3, 14)
     FLEXIBLE_FROM: ClassVar = 9
 
-    class BatchIndexAndErrorMessage(Struct):
+    class BatchIndexAndErrorMessage(Struct, gc=False):
         batch_index: int = 0
         batch_index_error_message: str | None = None
 
@@ -133,7 +133,7 @@ class ProduceResponse(Struct):
             if version >= 9:
                 w.tagged()
 
-    class LeaderIdAndEpoch(Struct):
+    class LeaderIdAndEpoch(Struct, gc=False):
         leader_id: int = -1
         leader_epoch: int = -1
 
@@ -148,7 +148,7 @@ class ProduceResponse(Struct):
             w.fixed(_ii, self.leader_id, self.leader_epoch)
             w.tagged()
 
-    class PartitionProduceResponse(Struct):
+    class PartitionProduceResponse(Struct, gc=False):
         index: int = 0
         error_code: int = 0
         base_offset: int = 0
@@ -195,7 +195,7 @@ class ProduceResponse(Struct):
                     tags.append((0, value))
                 w.tagged(tags)
 
-    class TopicProduceResponse(Struct):
+    class TopicProduceResponse(Struct, gc=False):
         name: str = ""
         topic_id: UUID = ZERO_UUID
         partition_responses: list[ProduceResponse.PartitionProduceResponse] = field(default_factory=list)
@@ -227,7 +227,7 @@ class ProduceResponse(Struct):
             if version >= 9:
                 w.tagged()
 
-    class NodeEndpoint(Struct):
+    class NodeEndpoint(Struct, gc=False):
         node_id: int = 0
         host: str = ""
         port: int = 0

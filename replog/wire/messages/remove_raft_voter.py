@@ -15,7 +15,7 @@ _ih = struct.Struct(">ih")
 ZERO_UUID = UUID(int=0)
 
 
-class RemoveRaftVoterRequest(Struct):
+class RemoveRaftVoterRequest(Struct, gc=False):
     """Kafka's RemoveRaftVoterRequest (API 81, versions 0 to 0)."""
 
     API_KEY: ClassVar = 81
@@ -51,7 +51,7 @@ class RemoveRaftVoterRequest(Struct):
         w.tagged(tags)
 
 
-class RemoveRaftVoterResponse(Struct):
+class RemoveRaftVoterResponse(Struct, gc=False):
     """Kafka's RemoveRaftVoterResponse (API 81, versions 0 to 0)."""
 
     API_KEY: ClassVar = 81

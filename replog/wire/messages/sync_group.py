@@ -13,14 +13,14 @@ _h = struct.Struct(">h")
 _i = struct.Struct(">i")
 
 
-class SyncGroupRequest(Struct):
+class SyncGroupRequest(Struct, gc=False):
     """Kafka's SyncGroupRequest (API 14, versions 0 to 5)."""
 
     API_KEY: ClassVar = 14
     VERSIONS: ClassVar = range(0, 6)
     FLEXIBLE_FROM: ClassVar = 4
 
-    class SyncGroupRequestAssignment(Struct):
+    class SyncGroupRequestAssignment(Struct, gc=False):
         member_id: str = ""
         assignment: bytes = b""
 
@@ -85,7 +85,7 @@ class SyncGroupRequest(Struct):
             w.tagged()
 
 
-class SyncGroupResponse(Struct):
+class SyncGroupResponse(Struct, gc=False):
     """Kafka's SyncGroupResponse (API 14, versions 0 to 5)."""
 
     API_KEY: ClassVar = 14

@@ -13,7 +13,7 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class UnregisterBrokerRequest(Struct):
+class UnregisterBrokerRequest(Struct, gc=False):
     """Kafka's UnregisterBrokerRequest (API 64, versions 0 to 0)."""
 
     API_KEY: ClassVar = 64
@@ -43,7 +43,7 @@ class UnregisterBrokerRequest(Struct):
         w.tagged(tags)
 
 
-class UnregisterBrokerResponse(Struct):
+class UnregisterBrokerResponse(Struct, gc=False):
     """Kafka's UnregisterBrokerResponse (API 64, versions 0 to 0)."""
 
     API_KEY: ClassVar = 64

@@ -16,14 +16,14 @@ _i = struct.Struct(">i")
 _ih = struct.Struct(">ih")
 
 
-class UpdateFeaturesRequest(Struct):
+class UpdateFeaturesRequest(Struct, gc=False):
     """Kafka's UpdateFeaturesRequest (API 57, versions 0 to 2)."""
 
     API_KEY: ClassVar = 57
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class FeatureUpdateKey(Struct):
+    class FeatureUpdateKey(Struct, gc=False):
         feature: str = ""
         max_version_level: int = 0
         allow_downgrade: bool = False
@@ -74,14 +74,14 @@ class UpdateFeaturesRequest(Struct):
         w.tagged()
 
 
-class UpdateFeaturesResponse(Struct):
+class UpdateFeaturesResponse(Struct, gc=False):
     """Kafka's UpdateFeaturesResponse (API 57, versions 0 to 2)."""
 
     API_KEY: ClassVar = 57
     VERSIONS: ClassVar = range(0, 3)
     FLEXIBLE_FROM: ClassVar = 0
 
-    class UpdatableFeatureResult(Struct):
+    class UpdatableFeatureResult(Struct, gc=False):
         feature: str = ""
         error_code: int = 0
         error_message: str | None = ""

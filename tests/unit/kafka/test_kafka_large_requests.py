@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from typing import Any
 from uuid import UUID
@@ -219,3 +220,19 @@ async def test_no_produce_is_overtaken_while_a_thread_reads_it(monkeypatch: pyte
     monkeypatch.setattr(server_module, "_read", noted)
     await ask(produce(1), 9, ProduceResponse)
     assert begun == [threading.get_ident()]
+
+
+# ---- what they leave to the garbage collector ------------------------------------------------------------------------
+
+
+def test_a_topic_of_a_produce_is_two_objects_for_the_garbage_collector() -> None:
+    """Trap: 9,900 topics with their answers were 40,000 objects, and a pass over some such requests a tenth of a second."""
+    one = ProduceRequest.PartitionProduceData(0, b"x")
+    writer = Writer()
+    ProduceRequest(topic_data=[ProduceRequest.TopicProduceData("t", partition_data=[one])] * 1_000).write(writer, 9)
+    reader = Reader(memoryview(writer.joined()))
+    gc.collect()
+    before = len(gc.get_objects())
+    request = ProduceRequest.read(reader, 9)
+    assert len(request.topic_data) == 1_000
+    assert len(gc.get_objects()) - before < 2_100, "a list and a view of its batch for each topic"
