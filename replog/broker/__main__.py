@@ -10,10 +10,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    gc.disable()  # modules stay: looks at them would find nothing; `tune_broker_process` ends it
 
 from replog.broker.node.late_modules import load_late_modules
 from replog.broker.node.node import Node

@@ -42,6 +42,7 @@ def tune_garbage_collector() -> None:
     """
     gc.freeze()
     gc.set_threshold(GC_YOUNG_OBJECTS, 20, 50)
+    gc.enable()
 
 
 def raise_descriptor_limit() -> None:

@@ -52,7 +52,7 @@ def test_a_broker_loads_no_extra_and_makes_few_dataclasses() -> None:
 def test_a_client_loads_nothing_of_a_node(name: str) -> None:
     modules, dataclasses = loaded(f"import replog\nreplog.{name}")
     assert "replog.client.cluster.view" in modules
-    assert modules.isdisjoint((*EXTRAS, *OTHERS, *NODES, "google.protobuf"))
+    assert modules.isdisjoint((*EXTRAS, *OTHERS, *NODES, "google.protobuf", "replog.wire.messages.join_group"))
     assert dataclasses == []
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Never, Self
+from typing import TYPE_CHECKING, Never, Self
 
 from msgspec.structs import replace
 
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
-from replog.client.admin.partition_description import PartitionDescription, describe_partition
-from replog.client.admin.reassignments import Reassignments, compared, describe_reassignments
 from replog.client.arguments import (
     assignments_of,
     items_of,
@@ -53,6 +51,10 @@ from replog.rpc.node_messages import (
     MoveReplicaRequest,
 )
 from replog.waiting.task_ends import Ending
+
+if TYPE_CHECKING:  # loaded where it is asked for
+    from replog.client.admin.partition_description import PartitionDescription
+    from replog.client.admin.reassignments import Reassignments
 
 DEFAULT_TIMEOUT_MS = 30_000
 
@@ -370,6 +372,8 @@ class Admin(Operations, GroupOperations):
         require_whole("partition", partition)
         require_limit("visible_within_ms", visible_within_ms)
         within_ms = limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS)
+        from replog.client.admin.partition_description import describe_partition
+
         return await describe_partition(
             self._view, topic, partition, timeout_ms=within_ms, visible_within_ms=visible_within_ms
         )
@@ -386,6 +390,8 @@ class Admin(Operations, GroupOperations):
             timeout_ms: The limit of each question, in milliseconds; what a broker would have said that does not answer
                 by then is None.
         """
+        from replog.client.admin.reassignments import Reassignments, compared, describe_reassignments
+
         if since is not None and not isinstance(since, Reassignments):
             raise wrong_type("since", since, "what describe_reassignments returned before, or None")
         found = await describe_reassignments(self._view, timeout_ms=limit_ms(timeout_ms, ATTEMPT_TIMEOUT_MS))

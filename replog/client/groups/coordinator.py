@@ -6,7 +6,6 @@ from typing import TypeVar
 
 from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
-from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.errors import (
     BrokerNotAvailableError,
     CoordinatorNotAvailableError,
@@ -67,6 +66,9 @@ class Coordinator:
     async def _address(self, timeout_ms: int) -> str:
         """Returns where the coordinator serves clients."""
         if self._broker_id is None:
+            # with Kafka's messages for members of groups, which a client that asks for no group needs not load
+            from replog.client.protocol.questions.group_members import FindCoordinator
+
             what = f"find the coordinator of group {self._group_id}"
             question = FindCoordinator(self._group_id)
             self._broker_id = await self._view.call_any(question, timeout_ms=timeout_ms, what=what)

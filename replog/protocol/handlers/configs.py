@@ -6,7 +6,7 @@ Topics, brokers and the cluster (a broker without a name) have configurations he
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -26,12 +26,13 @@ from replog.errors import (
     ReplogError,
     UnsupportedVersionError,
 )
-from replog.metadata.config_keys import config_key_or_raise, shortened
+from replog.metadata.config_keys import config_key_or_raise
 from replog.metadata.records import ResourceType
 from replog.metadata.topic_names import topic_name_trouble
 from replog.protocol.handlers.known_configs import KnownConfig, source_number
 from replog.protocol.handlers.metadata import reachable
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, in_steps, require_few
+from replog.protocol.handlers.unkept_configs import THROTTLED_REPLICAS, is_so
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from replog.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 from replog.wire.messages.incremental_alter_configs import (
@@ -42,30 +43,6 @@ from replog.wire.messages.list_config_resources import ListConfigResourcesReques
 
 BROKER_LOGGER, CLIENT_METRICS, GROUP = 8, 16, 32
 """Types of resources that Kafka knows and that have no configurations here."""
-
-THROTTLED_REPLICAS = {"leader.replication.throttled.replicas", "follower.replication.throttled.replicas"}
-"""Configurations of Kafka's topics that are accepted and not kept: here throttles always count the replicas that are being
-added."""
-
-UNCHANGEABLE: Mapping[str, str] = {
-    "compression.gzip.level": "-1",
-    "compression.lz4.level": "9",
-    "compression.type": "producer",
-    "compression.zstd.level": "3",
-    "index.interval.bytes": "4096",
-    "local.retention.bytes": "-2",
-    "local.retention.ms": "-2",
-    "preallocate": "false",
-    "remote.log.copy.disable": "false",
-    "remote.log.delete.on.disable": "false",
-    "remote.storage.enable": "false",
-    "segment.index.bytes": "10485760",
-    "segment.jitter.ms": "0",
-}
-"""Configurations of Kafka's topics that have one value here, Kafka's default: it is accepted and not kept.
-
-A tool that copies a topic, such as MirrorMaker 2, names all configurations that the topic has.
-"""
 
 R = TypeVar("R")
 
@@ -277,22 +254,6 @@ def _is_so_already(resource_type: ResourceType, resource_name: str, config: Alte
     except ConfigError:
         return True
     return False
-
-
-def is_so(name: str, value: str | None) -> bool:
-    """Whether a topic's configuration need not be kept: any value is accepted, or it has this one already.
-
-    Raises:
-        ConfigError: It has another value, which cannot be changed.
-    """
-    if name in THROTTLED_REPLICAS:
-        return True
-    if name not in UNCHANGEABLE:
-        return False
-    if value is not None and value.strip().lower() != UNCHANGEABLE[name]:
-        text = f'{name} = "{shortened(value)}" cannot be served: topics here have "{UNCHANGEABLE[name]}"; leave it out'
-        raise ConfigError(name, value, text)
-    return True
 
 
 def _set(config: AlterConfigsRequest.AlterableConfig) -> AlterableConfig:

@@ -27,7 +27,6 @@ from replog.errors import (
 )
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import ResourceType
-from replog.protocol.handlers.configs import is_so
 from replog.protocol.handlers.known_configs import source_number
 from replog.protocol.handlers.node import (
     NO_TOPIC_ID,
@@ -42,6 +41,7 @@ from replog.protocol.handlers.node import (
     text,
 )
 from replog.protocol.handlers.partitions import named_topic
+from replog.protocol.handlers.unkept_configs import is_so
 from replog.rpc.messages import DeleteRecordsPartition, DeleteRecordsResult
 from replog.rpc.messages import DeleteRecordsRequest as RecordsToDelete
 from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse

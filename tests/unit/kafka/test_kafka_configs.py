@@ -12,7 +12,7 @@ from kafka_node_kit import Served, serving
 from replog.errors import ErrorCode
 from replog.metadata.image import ConfigResource
 from replog.metadata.records import ResourceType
-from replog.protocol.handlers import configs, node
+from replog.protocol.handlers import configs, node, unkept_configs
 from replog.protocol.handlers.known_configs import ConfigType
 from replog.protocol.handlers.node import Failure
 from replog.wire.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
@@ -212,7 +212,7 @@ async def test_what_kafkas_tools_do_around_a_reassignment_changes_nothing() -> N
 async def test_what_is_so_anyway_may_be_set_and_nothing_else() -> None:
     async with serving() as it:
         await it.create()
-        every = [Change(name, SET, value) for name, value in configs.UNCHANGEABLE.items()]
+        every = [Change(name, SET, value) for name, value in unkept_configs.UNCHANGEABLE.items()]
         assert await incremented(it, Changed(TOPIC, "t", every)) == [NONE]
         assert T not in it.kafka.image.configs
         other = [Change("compression.type", SET, "zstd")]

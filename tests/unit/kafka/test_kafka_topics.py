@@ -12,8 +12,8 @@ from replog.errors import BrokerNotAvailableError, ErrorCode
 from replog.metadata.image import TopicImage
 from replog.metadata.records import ResourceType
 from replog.protocol.handlers import topics
-from replog.protocol.handlers.configs import UNCHANGEABLE
 from replog.protocol.handlers.node import Failure
+from replog.protocol.handlers.unkept_configs import UNCHANGEABLE
 from replog.rpc.messages import ListOffsetsPartition, ListOffsetsRequest
 from replog.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from replog.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
