@@ -46,6 +46,7 @@ from replog_checkpoints.partition_metadata import (
     write_partition_metadata,
 )
 from replog_checkpoints.quorum_state import QUORUM_STATE_FILE, QuorumState, read_quorum_state, write_quorum_state
+from replog_checkpoints.system_calls import allocate, read_ahead, read_into
 from replog_checkpoints.uuid_text import uuid_from_text, uuid_to_text
 
 __all__ = [
@@ -73,13 +74,16 @@ __all__ = [
     "PartitionMetadata",
     "QuorumState",
     "TopicPartition",
+    "allocate",
     "format_leader_epochs",
     "format_partition_metadata",
     "lost_in_fsync",
     "make_durable_dirs",
     "parent_of",
+    "read_ahead",
     "read_clean_shutdown",
     "read_file",
+    "read_into",
     "read_leader_epochs",
     "read_meta_properties",
     "read_offset_checkpoint",

@@ -1,6 +1,6 @@
-"""The real disk behind the `FileSystem` seam, on Linux.
+"""The real disk behind the `FileSystem` seam.
 
-The only module of this library that touches the operating system (with `page_cache`, its part).  It adds nothing to the
+The only module of this library that touches the operating system (with `page_cache` and `system_calls`, its parts).  It adds nothing to the
 system calls but what the protocol promises: partial reads and writes are continued, and a lock is one that Kafka's own
 processes respect.
 """
@@ -14,13 +14,12 @@ import mmap
 import os
 import shutil
 import stat
-import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from replog_checkpoints import page_cache
+from replog_checkpoints import page_cache, system_calls
 from replog_checkpoints.filesystem import Buffer, DiskUsage, OpenMode, lost_in_fsync
 
 _OPEN_FLAGS: Final = {
@@ -35,7 +34,6 @@ _CLOSED: Final = -1
 _UNTRACKED: Final[dict[str, Any]] = (
     {"trackfd": False} if sys.version_info >= (3, 13) else {}
 )  # no descriptor beside a map
-_ZEROS_BYTES: Final = 1 << 20  # written at a time where blocks cannot be allocated
 
 
 class OsFile:
@@ -83,7 +81,7 @@ class OsFile:
         with memoryview(buffer) as whole, whole.cast("B") as view:
             done = 0
             while done < len(view):
-                count = os.preadv(self._fd, [view[done:]], position + done)
+                count = system_calls.read_into(self._fd, view[done:], position + done)
                 if count == 0:
                     break
                 done += count
@@ -100,7 +98,7 @@ class OsFile:
         for buffer in buffers:  # a generator costs as much as a small write
             length += buffer.nbytes if isinstance(buffer, memoryview) else len(buffer)
         if len(buffers) <= _BUFFERS_PER_CALL_MAX:
-            written = os.pwritev(self._fd, buffers, position)
+            written = system_calls.write_from(self._fd, buffers, position)
             if written == length:
                 return length
         else:
@@ -111,16 +109,8 @@ class OsFile:
         os.ftruncate(self._fd, size)
 
     def allocate(self, size: int) -> None:
-        if not size:
-            return
-        try:
-            os.posix_fallocate(self._fd, 0, size)
-        except OSError as error:
-            if error.errno not in {errno.EOPNOTSUPP, errno.EINVAL}:  # file systems that cannot: write what is missing
-                raise
-            end = self.size()
-            for position in range(end, size, _ZEROS_BYTES):
-                self.pwrite([bytes(min(_ZEROS_BYTES, size - position))], position)
+        if size:
+            system_calls.allocate(self._fd, size)
 
     def start_write_back(self, position: int, length: int) -> None:
         page_cache.write_back(self._fd, position, length, page_cache.START)
@@ -134,13 +124,13 @@ class OsFile:
 
     def drop_cache(self, position: int, length: int) -> None:
         if length > 0:  # 0 would mean "to the end" to the kernel
-            os.posix_fadvise(self._fd, position, length, os.POSIX_FADV_DONTNEED)
+            system_calls.drop_cache(self._fd, position, length)
 
     def sync(self) -> None:
         if self._fd == _CLOSED:  # os.fdatasync answers a negative descriptor with ValueError
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         try:
-            os.fdatasync(self._fd)
+            system_calls.sync_data(self._fd)
         except OSError as error:
             self._drop_pretended_pages()
             raise lost_in_fsync(error, self._path) from error
@@ -153,7 +143,7 @@ class OsFile:
     def _drop_pretended_pages(self) -> None:
         """Drops pages that could not be written: they count as clean, and a restarted process would believe its fsync."""
         with contextlib.suppress(OSError):  # the error of the fsync is the one to tell
-            os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+            system_calls.drop_cache(self._fd, 0, 0)
 
     def _continue_write(self, buffers: Sequence[Buffer], position: int, written: int, length: int) -> int:
         """Writes the rest where a signal, a full disk or too many buffers ended a write early; returns `length`."""
@@ -163,7 +153,7 @@ class OsFile:
             while start + len(views[0]) <= written:
                 start += len(views.pop(0))
             rest = [views[0][written - start :], *views[1:_BUFFERS_PER_CALL_MAX]]
-            count = os.pwritev(self._fd, rest, position + written)
+            count = system_calls.write_from(self._fd, rest, position + written)
             if count == 0:  # does not happen on regular files; without this it would be an endless loop
                 raise OSError(errno.EIO, "write made no progress", self._path)
             written += count
@@ -188,7 +178,7 @@ class OsLock:
         """Unlocks for everybody, a child included that was forked this moment and has not closed its copy yet."""
         if self._fd != _CLOSED:
             with contextlib.suppress(OSError):  # closing it unlocks as well
-                _unlock_descriptor(self._fd)
+                system_calls.unlock_file(self._fd)
             with contextlib.suppress(OSError):
                 fcntl.flock(self._folder_fd, fcntl.LOCK_UN)
         self.close()
@@ -261,7 +251,7 @@ class OsFileSystem:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            system_calls.sync_all(fd)
         except OSError as error:
             raise lost_in_fsync(error, path) from error
         finally:
@@ -276,25 +266,12 @@ class OsFileSystem:
             raise
         lock = OsLock(fd, folder_fd)
         try:
-            _lock_descriptor(fd)
+            system_calls.lock_file(fd)
             _lock_folder(folder_fd)
         except BaseException:
             lock.release()
             raise
         return lock
-
-
-def _lock_descriptor(fd: int) -> None:
-    """Locks the whole file for this open descriptor, without waiting.
-
-    An open-file-description lock, because it is refused where a Java process holds its `FileChannel` lock (and the
-    other way round), yet belongs to the descriptor: closing another descriptor of the file, as with plain POSIX locks,
-    does not silently drop it.
-
-    Raises:
-        BlockingIOError: Another descriptor holds the lock, here or in another process.
-    """
-    _set_lock(fd, fcntl.F_WRLCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _lock_folder(fd: int) -> None:
@@ -313,17 +290,3 @@ def _lock_folder(fd: int) -> None:
     except OSError as error:
         if error.errno not in _NO_FOLDER_LOCKS:
             raise
-
-
-def _unlock_descriptor(fd: int) -> None:
-    _set_lock(fd, fcntl.F_UNLCK, fcntl.LOCK_UN)
-
-
-def _set_lock(fd: int, kind: int, flock_operation: int) -> None:
-    whole_file = struct.pack("hhqqi4x", kind, os.SEEK_SET, 0, 0, 0)
-    try:
-        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, whole_file)
-    except OSError as error:
-        if error.errno != errno.EINVAL:
-            raise
-        fcntl.flock(fd, flock_operation)  # sandboxes without them: still excludes ourselves

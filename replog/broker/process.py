@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from replog.host.process_memory import tune_process
@@ -53,7 +54,8 @@ def raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        with suppress(ValueError):  # macOS names no limit and has one
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def descriptor_limit() -> int:
@@ -79,7 +81,7 @@ def die_with_parent(parent_pid: int) -> None:
     Args:
         parent_pid: The process that started this one; if it is gone already, this process ends at once.
     """
-    if sys.platform == "linux":
+    with suppress(AttributeError):  # only Linux has it: elsewhere a node outlives a parent that is killed
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         sys.exit(f"the process that started this one ({parent_pid}) is gone")

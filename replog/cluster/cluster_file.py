@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from replog.errors import ConfigError
+from replog_checkpoints import allocate
 
 NAME: Final = "cluster.json"
 GROWTH_BYTES: Final = 4096
@@ -45,7 +46,7 @@ def make_room(directory: Path, state: Mapping[str, Any]) -> None:
         OSError: There is no room for it.
     """
     with _opened(directory / f"{NAME}.tmp") as file:
-        os.posix_fallocate(file.fileno(), 0, len(_encoded(state)) + GROWTH_BYTES)
+        allocate(file.fileno(), len(_encoded(state)) + GROWTH_BYTES)
 
 
 @contextlib.contextmanager

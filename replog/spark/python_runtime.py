@@ -83,7 +83,7 @@ def python_for_spark(python: str, script: Path, *, without: Sequence[Path] = ())
     if _is_one_word(python):
         return python
     in_memory = _written_to_memory(text)
-    if _can_be_started(in_memory):
+    if in_memory is not None and _can_be_started(in_memory):
         return str(in_memory)
     raise ConfigError(
         "TMPDIR",
@@ -99,8 +99,10 @@ def _can_be_started(script: Path) -> bool:
     return _is_one_word(str(script)) and os.access(script, os.X_OK)
 
 
-def _written_to_memory(text: str) -> Path:
-    """Returns the path of an executable file in memory, which is there until this process ends."""
+def _written_to_memory(text: str) -> Path | None:
+    """Returns the path of an executable file in memory, which is there until this process ends; None where there can be none (macOS)."""
+    if not hasattr(os, "memfd_create"):
+        return None
     descriptor = os.memfd_create("python-for-spark")
     os.write(descriptor, text.encode())
     return Path(f"/proc/{os.getpid()}/fd/{descriptor}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from replog.errors import ConfigError
 
@@ -17,6 +17,14 @@ KEEP_ALIVE_S = 30
 UNACKNOWLEDGED_MS = 60_000
 """How long sent bytes may stay unacknowledged before the other side's machine counts as gone."""
 
+_KEEP_ALIVE: Final = {
+    "TCP_KEEPIDLE": KEEP_ALIVE_S,
+    "TCP_KEEPALIVE": KEEP_ALIVE_S,  # the same on macOS
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": UNACKNOWLEDGED_MS,
+}
+"""Options of a connection, by their names in `socket`; a system that lacks one does without it."""
 
 CLIENTS_KEY = "listeners"
 """The configuration key of the port for clients."""
@@ -117,10 +125,9 @@ def to_resolve(host: str) -> str | bytes:
 def keep_alive(sock: socket.socket) -> None:
     """Lets the kernel find out that the machine of the other side is gone.  Nothing else would show it."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
+    for name, value in _KEEP_ALIVE.items():
+        if (option := getattr(socket, name, None)) is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def cannot_listen(key: str, host: str, port: int, error: OSError) -> ConfigError:

@@ -23,6 +23,7 @@ from replog.client.ranges.pieces import Encoded
 from replog.errors import CorruptRecordError
 from replog.records import HEADER_BYTES, consecutive_end, parse_header, scan_checked
 from replog.rpc.node_messages import STILL_WRITTEN, SegmentSpan
+from replog_checkpoints import read_ahead, read_into
 
 FRAME_BYTES = 4 << 20
 """Record batches that are read at a time, unless one batch is larger."""
@@ -191,7 +192,7 @@ def _read_all(descriptor: int, view: memoryview, position: int) -> None:
     done = 0
     while done < len(view):
         try:
-            count = os.preadv(descriptor, [view[done:]], position + done)
+            count = read_into(descriptor, view[done:], position + done)
         except OSError as error:
             raise UnfitError(str(error)) from error
         if not count:
@@ -204,4 +205,4 @@ def _expect(descriptor: int, position: int, end_position: int) -> None:
     length = min(FRAME_BYTES, end_position - position)
     if length > 0:
         with suppress(OSError):  # advice
-            os.posix_fadvise(descriptor, position, length, os.POSIX_FADV_WILLNEED)
+            read_ahead(descriptor, position, length)
