@@ -138,7 +138,11 @@ def live(owner: Owner, on_refusal: Callable[[], None]) -> None:
             assert not owner.log.failed
 
 
-@pytest.mark.parametrize("count", [1, 2, 5, None], ids=["once", "twice", "five times", "until there are some"])
+@pytest.mark.parametrize(
+    "count",
+    [1, pytest.param(2, marks=pytest.mark.campaign), pytest.param(5, marks=pytest.mark.campaign), None],
+    ids=["once", "twice", "five times", "until there are some"],
+)
 def test_a_log_goes_on_where_there_was_no_descriptor_for_a_moment(count: int | None) -> None:
     closed = Once()
     for moment in range(2000):

@@ -23,15 +23,15 @@ RECORDS = 40
 POINTS = "/data/recovery-point-offset-checkpoint"
 
 
-def disk_with_log(recovery_point: int | None = RECORDS) -> SimulatedFileSystem:
-    """A log of 40 batches in a log directory whose checkpoint says how far it was flushed."""
+def disk_with_log(recovery_point: int | None = RECORDS, records: int = RECORDS) -> SimulatedFileSystem:
+    """A log of so many batches, eleven in a segment, in a log directory whose checkpoint says how far it was flushed."""
     fs = SimulatedFileSystem()
     log = opened(fs)
-    for number in range(RECORDS):
+    for number in range(records):
         data = batch(bytes([number]) * 1000, timestamp_ms=T0 + number)
         log.append_as_leader(data, leader_epoch=0, now_ms=T0)
     log.close(T0)
-    if recovery_point != RECORDS:  # Kafka writes no such file
+    if recovery_point != records:  # Kafka writes no such file
         fs.remove(f"{DIRECTORY}/flushed-offset")
     if recovery_point is not None:
         checkpoints.write_offset_checkpoint(fs, POINTS, {("t", 0): recovery_point, ("other", 1): 7})

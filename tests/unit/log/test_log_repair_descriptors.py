@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from descriptor_kit import FewDescriptors
-from test_log_repair import DIRECTORY, RECORDS, disk_with_log
+from test_log_repair import DIRECTORY, disk_with_log
 from test_log_verification import bases
 
 from replog.errors import CorruptRecordError, TooManyOpenFilesError
@@ -18,6 +18,9 @@ from replog.testing.simulated_filesystem import SimulatedFileSystem
 pytestmark = pytest.mark.exhaustive
 
 Damage = Callable[[SimulatedFileSystem], None]
+
+RECORDS = 25
+"""In three segments: a sound one, one to damage, the active one."""
 
 
 def index_wrong(fs: SimulatedFileSystem) -> None:
@@ -40,7 +43,7 @@ def nothing(fs: SimulatedFileSystem) -> None:
 @pytest.mark.parametrize("count", [1, None], ids=["once", "until there are some"])
 def test_a_repair_without_a_descriptor_says_what_holds_and_is_made_again(damage: Damage, count: int | None) -> None:
     refusals: set[bool] = set()
-    pristine = disk_with_log()
+    pristine = disk_with_log(RECORDS, RECORDS)
     damage(pristine)
     expected = repair_log(wanted := pristine.copied(), DIRECTORY, accept_loss=True, now_ms=1)
     for moment in range(500):
@@ -84,7 +87,7 @@ def content_of(fs: SimulatedFileSystem) -> dict[str, bytes]:
 
 def test_a_refused_repair_leaves_the_directory_free() -> None:
     for moment in range(500):
-        disk = FewDescriptors(disk_with_log())
+        disk = FewDescriptors(disk_with_log(RECORDS, RECORDS))
         batch_damaged(disk.disk)
         disk.refuse(moment)
         with pytest.raises((TooManyOpenFilesError, CorruptRecordError)) as raised:
@@ -97,7 +100,7 @@ def test_a_refused_repair_leaves_the_directory_free() -> None:
 
 
 def test_a_verification_without_a_descriptor_says_so() -> None:
-    fs = disk_with_log()
+    fs = disk_with_log(RECORDS, RECORDS)
     for moment in range(500):
         disk = FewDescriptors(fs)
         disk.refuse(moment, 1)
