@@ -113,6 +113,29 @@ def tests(name: str, file: str, unit_s: float, units: str, **environment: str) -
     return Kind(name, (*PYTEST, file, "--hypothesis-seed={seed}"), unit_s, units, environment)
 
 
+PROPERTIES = {
+    "client/groups/test_groups_classic.py": 0.5,
+    "client/groups/test_groups_properties.py": 0.5,
+    "controller/test_controller_properties.py": 2.0,
+    "coordinator/test_classic_simulation.py": 2.0,
+    "coordinator/test_mixed_simulation.py": 1.0,
+    "kafka/test_kafka_any_request.py": 2.0,
+    "log/test_log_compaction_history.py": 1.0,
+    "log/test_log_crash.py": 1.0,
+    "log/test_log_replica_move.py": 3.0,
+    "metadata/test_metadata_image_records.py": 2.0,
+    "metadata/test_metadata_loader.py": 0.5,
+    "metadata/test_metadata_tree.py": 0.5,
+    "records/test_records_fuzz.py": 1.0,
+    "records/test_records_round_trip.py": 2.0,
+    "rpc/test_rpc_metadata_records.py": 1.0,
+    "spark/test_spark_arrow_batches.py": 1.0,
+    "spark/test_spark_json_decoder.py": 3.0,
+    "timeline/test_timeline_model.py": 1.0,
+}
+"""Files of tests/unit whose usual examples are few (`tests.examples`), and what these take, in seconds."""
+
+
 def kinds() -> list[Kind]:
     """Returns all kinds: first those that draw anew each time, then what runs once."""
     from replog_chaos.faults import FAULTS
@@ -170,6 +193,17 @@ def kinds() -> list[Kind]:
             "examples of each",
             REPLOG_KAFKA_EXAMPLES="{count}",
         ),
+        *(
+            tests(
+                f"examples of {file}",
+                f"tests/unit/{file}",
+                unit_s,
+                "times the usual ones",
+                REPLOG_EXAMPLES="{count}",
+                REPLOG_SEED="{seed}",
+            )
+            for file, unit_s in PROPERTIES.items()
+        ),
     ]
     # so that a short campaign gets to most of them
     return sorted(drawing, key=lambda kind: kind.unit_s) + _once()
@@ -180,8 +214,10 @@ def _once() -> list[Kind]:
     interrupts = "tests/unit/local/test_local_interrupted_steps.py"
     all_steps = {"REPLOG_INTERRUPT_STEPS": "all"}
     steps = Kind("interrupted steps", (*PYTEST, interrupts), 60, "runs", all_steps, draws=False)
+    matrix = "tests/unit/log/test_log_damage_matrix.py"
+    damage = Kind("damaged files", (*PYTEST, matrix), 20, "runs", {"REPLOG_DAMAGE": "all"}, draws=False)
     marked = (
         Kind(file.removeprefix("tests/"), (*PYTEST, "-m", "campaign", file), 60, "runs", draws=False)
         for file in campaign_files(ROOT)
     )
-    return [steps, *marked]
+    return [steps, damage, *marked]

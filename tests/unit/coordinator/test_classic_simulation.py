@@ -36,6 +36,7 @@ from replog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from tests.examples import examples
 from tests.work_counts import calls_of
 
 pytestmark = pytest.mark.exhaustive
@@ -208,7 +209,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(unhurried, max_examples=400)
+@settings(unhurried, max_examples=examples(80))
 @given(ACTIONS)
 def test_members_meet_whatever_happens(actions: list[tuple[str, str]]) -> None:
     """Goal: one leader a generation, each request answered once and in time, told is what has committed, and to all in the end."""

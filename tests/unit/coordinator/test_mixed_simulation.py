@@ -38,6 +38,7 @@ from replog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
+from tests.examples import examples
 
 pytestmark = pytest.mark.exhaustive
 
@@ -350,7 +351,7 @@ def act(world: World, action: str, name: str) -> None:
             world.topics.change(t=world.topics.partitions["t"] + 1)
 
 
-@settings(unhurried, max_examples=100)
+@settings(unhurried, max_examples=examples(40))
 @given(st.booleans(), ACTIONS)
 @example(cooperates=True, actions=[("speak", "s"), ("wait", "a"), ("lost", "a")])  # `s` stops while its join waits
 def test_nobody_reads_what_another_one_reads_whatever_they_speak(

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from replog.log import CompactionSettings
 from replog.records import Codec, parse_header
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+from tests.examples import examples
 
 KEYS = [b"a", b"b", b"c", b"d", b"e", b"a longer key"]
 CONFIG = replace(COMPACTED, segment_bytes=500)
@@ -139,7 +140,7 @@ class History:
         assert set(bases[1:]) <= ends, "a gap between two segments"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 def test_the_newest_record_of_every_key_survives(seed: int) -> None:
     history = History(seed)

@@ -14,6 +14,7 @@ from replog.log import Log, LogConfig, LogDirectory
 from replog.records import parse_header
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+from tests.examples import examples
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)
 TOPIC_ID = UUID(int=0x0102030405060708090A0B0C0D0E0F10)
@@ -193,7 +194,7 @@ class Machine:
         self.disk.faults.clear()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(min_value=0, max_value=2**32))
 @example(seed=35613598)  # a log start above the recovery point, and another crash
 @example(seed=464540574)  # a producer that only a snapshot above the scanned segment knows

@@ -21,6 +21,7 @@ from replog.rpc.metadata_records import (
     encode_generic,
     encode_metadata_record,
 )
+from tests.examples import examples
 
 PARTS = {records.SupportedFeature, records.BrokerEndpoint}
 KINDS = [cls for cls in structs_of(records) if cls not in PARTS]
@@ -32,7 +33,7 @@ def test_round_trip(record: MetadataRecord) -> None:
     assert decode_metadata_record(encode_metadata_record(record), offset=3) == record
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(record=st.one_of(*(values(cls) for cls in FAST_ENCODERS)))
 def test_the_fast_way_is_the_general_way(record: MetadataRecord) -> None:
     value = encode_generic(record)
@@ -40,7 +41,7 @@ def test_the_fast_way_is_the_general_way(record: MetadataRecord) -> None:
     assert decode_fast(value) == record == decode_generic(value, offset=0)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     record=st.one_of(*(values(cls) for cls in FAST_ENCODERS)),
     position=st.integers(1, 200),

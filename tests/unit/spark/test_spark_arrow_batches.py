@@ -22,6 +22,7 @@ from replog.records.arrow.bounded import split_batches, split_rows
 from replog.spark import arrow_batches
 from replog.spark.arrow_batches import ArrowConverter
 from replog.spark.schema import COLUMN_TYPES, Column
+from tests.examples import examples
 from tests.records_codecs import IMPLEMENTATIONS, use
 
 ALL = tuple(COLUMN_TYPES)
@@ -188,7 +189,7 @@ _record = st.tuples(st.integers(-1, 2**41), _bytes, _bytes, _headers)
 
 
 @given(st.lists(st.lists(_record, min_size=1, max_size=6), max_size=5), st.integers(0, 10), st.integers(0, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_rows_equal_records(groups: list[list[Any]], start_offset: int, end_offset: int) -> None:
     data, expected, offset = b"", [], 0
     for records in groups:

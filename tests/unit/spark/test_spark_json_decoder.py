@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from replog.spark import json_decoder
 from replog.spark.json_decoder import CELLS_MAX, DEPTH_MAX, JsonKind, Shape, misfit_of, python_twin
 from replog.spark.json_decoder.arrow import arrow_type, json_array
+from tests.examples import examples
 
 try:
     compiled: ModuleType | None = importlib.import_module("replog.spark.json_decoder._compiled")
@@ -286,7 +287,7 @@ def damaged(draw: st.DrawFn) -> bytes:
 
 
 @needs_compiled
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(SHAPES, st.lists(st.none() | damaged() | SOUP, max_size=12), st.integers(1, 40), st.booleans())
 def test_both_decoders_agree(shape: Shape, values: list[bytes | None], cells_max: int, is_strict: bool) -> None:
     """Goal: they give the same bytes, end at the same value, and hold what Arrow wants."""
@@ -313,7 +314,7 @@ def nearly_a_text_for_something(draw: st.DrawFn) -> bytes:
 
 
 @needs_compiled
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(nearly_a_text_for_something(), st.integers(1, 38), st.data())
 def test_both_read_alike_what_texts_stand_for(text: bytes, precision: int, data: st.DataObject) -> None:
     scale = data.draw(st.integers(0, precision))
@@ -325,7 +326,7 @@ def test_both_read_alike_what_texts_stand_for(text: bytes, precision: int, data:
     assert decode(compiled, shape, values) == decode(python_twin, shape, values)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(OBJECTS, st.booleans(), st.none() | st.just(2))
 def test_what_comes_out_is_what_the_standard_library_reads(given_object: Any, ascii_only: bool, indent: int) -> None:
     text = json.dumps(given_object, ensure_ascii=ascii_only, indent=indent).encode(errors="surrogatepass")

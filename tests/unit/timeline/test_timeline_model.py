@@ -20,6 +20,7 @@ from replog_timeline import (
     TimelineObject,
     UnknownEpochError,
 )
+from tests.examples import examples
 
 keys = st.integers(0, 7)
 values = st.none() | st.integers(0, 3)
@@ -279,4 +280,4 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
 
 
 TestTimelineAgainstCopies = TimelineAgainstCopies.TestCase
-TestTimelineAgainstCopies.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestTimelineAgainstCopies.settings = settings(max_examples=examples(40), stateful_step_count=30, deadline=None)

@@ -46,6 +46,7 @@ from replog.errors import (
     UnknownMemberIdError,
 )
 from replog.rpc.metadata_messages import TopicInfo
+from tests.examples import examples
 from tests.unit.coordinator.shard_kit import Host, topic_id
 
 ALL = parts(0, 1, 2, 3)
@@ -395,7 +396,7 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), ACTIONS), max_size=80))
 def test_no_partition_is_read_by_two_members_of_the_classic_protocol(steps: list[tuple[int, str]]) -> None:
     host = coordinator()

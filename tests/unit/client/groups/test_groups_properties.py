@@ -8,6 +8,7 @@ from membership_kit import INTERVAL_MS, Member, beat, coordinator, parts, settle
 
 from replog.client.groups.membership import State
 from replog.client.groups.messages import Leave
+from tests.examples import examples
 
 COUNT = 3
 ACTIONS = st.sampled_from(
@@ -26,7 +27,7 @@ ACTIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, COUNT - 1), ACTIONS), max_size=80), st.data())
 def test_no_partition_is_read_by_two_members(steps: list[tuple[int, str]], data: st.DataObject) -> None:
     host = coordinator(t=4)
