@@ -30,8 +30,8 @@ pytestmark = pytest.mark.cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "OPERATIONS.md"
 BLOCK = re.compile(r"^## (?P<section>[^\n]+)$|^```\n(?P<block>replog .*?)^```$", flags=re.DOTALL | re.MULTILINE)
-PLAIN = re.compile(r"replog [\w\s./:=,@%+-]*")
-"""A line that means to a shell what it means without one."""
+PLAIN = re.compile(r"replog (?:[\w\s./:=,@%+-]|'[^']*')*(?: #.*)?")
+"""A line whose words a shell takes as `shlex` does: words, texts in single quotes, and a comment behind them."""
 COMMAND = re.compile(r"(?<![\w/.-])replog (?=[a-z])")
 FLIGHTS = 3_000
 LISTENS_S = 1.0
@@ -69,7 +69,7 @@ class Reader:
     def types(self, line: str, *, stdin: str = "") -> Ended:
         """Runs a line until it ends: in bash where it needs one."""
         if PLAIN.fullmatch(line):
-            return self._runs(line.split()[1:], stdin)
+            return self._runs(shlex.split(line, comments=True)[1:], stdin)
         with self._started(line) as process:
             text, _ = process.communicate(stdin, timeout=PATIENCE_S)
         return Ended(process.returncode, text)
