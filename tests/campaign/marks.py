@@ -20,21 +20,16 @@ STALE = "stale seeds"
 class CampaignMarks:
     """The hooks."""
 
-    def __init__(self) -> None:
-        """Prepares them; what is read of a file counts for the whole run."""
-        self._is_proven = cache(proven.is_proven)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leaves out what runs in campaigns only."""
         if "campaign" in config.option.markexpr:
             return
+        is_proven = cache(proven.is_proven)
         run, left_out = list[pytest.Item](), list[pytest.Item]()
         for item in items:
             is_left_out = (
-                item.get_closest_marker("campaign")
-                and not _is_named(item, config.args)
-                and self._is_proven(_file_of(item))
+                item.get_closest_marker("campaign") and not _is_named(item, config.args) and is_proven(_file_of(item))
             )
             (left_out if is_left_out else run).append(item)
         if left_out:
@@ -44,7 +39,7 @@ class CampaignMarks:
     def pytest_report_header(self) -> str:
         """Says where the tests are that do not run."""
         files = proven.campaign_files()
-        unproven = [file for file in files if not self._is_proven(file)]
+        unproven = [file for file in files if not proven.is_proven(file)]
         said = f"campaign: the marked tests of {len(files) - len(unproven)} files run in `make campaign` only"
         if unproven:
             said += (
