@@ -21,8 +21,8 @@ from typing import ParamSpec, Protocol, TypeVar
 from msgspec import Struct, field
 
 from replog.errors import BrokerClosedError, ErrorCode, MalformedFrameError, ReplogError
-from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, beside
-from replog.protocol.handlers.produce import has_failed
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, Turn, beside
+from replog.protocol.handlers.produce import has_failed, read_in_turns
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
 from replog.protocol.served import READ_AT_ONCE_BYTES, SERVED, Handling, Response, Served
@@ -121,12 +121,17 @@ class KafkaServer:
             written = await _refused(api, body, version, self._foreign(header.cluster_id))
             return _framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
-        call = Call(version, header.client_id or "", unread, caller)
+        turn = Turn(caller.in_order)
+        call = Call(version, header.client_id or "", unread, caller, turn)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)
+        request: object
         try:
-            run = _runner(api, len(frame))
-            request = await run(_read, api, reader, version)
+            if key == ProduceRequest.API_KEY and len(frame) > READ_AT_ONCE_BYTES:
+                await turn.take()
+                request = await read_in_turns(reader, version)
+            else:
+                request = await _runner(api, len(frame))(_read, api, reader, version)
             response = await self._handle(api, request, call, len(frame))
             if isinstance(request, ProduceRequest) and request.acks == 0:
                 return Answer(is_last=True) if has_failed(response) else None  # type: ignore[arg-type]
@@ -135,6 +140,8 @@ class KafkaServer:
             if unread is not None:
                 unread.close()
             raise
+        finally:
+            turn.give_back()
         answer = _framed(correlation_id, written, has_tags=has_tags)
         return answer if unread is None else answer._replace(unread=unread)
 

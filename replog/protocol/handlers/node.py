@@ -200,6 +200,34 @@ class KafkaNode(Protocol):
         ...
 
 
+class Turn:
+    """The place of a request among those of its connection that are taken up in several turns of the loop.
+
+    Whoever reads the request may take it before the handler does; it is given back once.
+
+    Args:
+        lock: The lock of the connection, whose waiters come in the order in which they began.
+    """
+
+    __slots__ = ("_is_taken", "_lock")
+
+    def __init__(self, lock: asyncio.Lock) -> None:
+        self._lock = lock
+        self._is_taken = False
+
+    async def take(self) -> None:
+        """Waits until those before it are taken up; at once if it has been taken."""
+        if not self._is_taken:
+            await self._lock.acquire()
+            self._is_taken = True
+
+    def give_back(self) -> None:
+        """Lets the next one begin; does nothing if it is not taken."""
+        if self._is_taken:
+            self._is_taken = False
+            self._lock.release()
+
+
 class Call(Struct, frozen=True):
     """The context of a request.
 
@@ -208,12 +236,14 @@ class Call(Struct, frozen=True):
         client_id: The name that the client gives itself.
         unread: The share of the answer in the memory for records; None: it has none in it.
         caller: The client, the same object for all requests of a connection.
+        turn: The place of the request among those of its connection; None: it has none yet.
     """
 
     version: int
     client_id: str
     unread: UnreadAnswer | None = None
     caller: Caller = NOBODY
+    turn: Turn | None = None
 
     @property
     def client_host(self) -> str:

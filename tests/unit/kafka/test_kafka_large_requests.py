@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import threading
 from typing import Any
@@ -18,6 +19,7 @@ from replog.protocol.handlers import topic_partitions
 from replog.protocol.served import BATCH_ELEMENTS_MAX
 from replog.protocol.server import KafkaServer
 from replog.rpc.request_limits import MAX_PARTITIONS
+from replog.tcp.connection import Caller
 from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -207,19 +209,56 @@ def test_a_large_commit_waits_for_its_turn(names: int, may: bool) -> None:
     assert KafkaServer(Node()).may_overlap(asked) is may  # type: ignore[arg-type]
 
 
-async def test_no_produce_is_overtaken_while_a_thread_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Trap: the batches of a producer follow one another over several requests."""
-    monkeypatch.setattr(server_module, "READ_AT_ONCE_BYTES", 0)
+@pytest.mark.parametrize("version", ProduceRequest.VERSIONS)
+async def test_a_produce_that_is_read_in_turns_is_the_same(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: 9,900 topics were read in one turn of the loop, for up to 70 ms."""
+    monkeypatch.setattr(produce_handler, "TOPICS_AT_ONCE", 2)
+    batch = ProduceRequest.PartitionProduceData(3, b"x" * 9)
+    topics = [ProduceRequest.TopicProduceData(f"t{n}", UUID(int=n), [batch] * (n % 3)) for n in range(7)]
+    writer = Writer()
+    ProduceRequest("x", -1, 5, topics).write(writer, version)
+    data = memoryview(writer.joined())
+    reading = produce_handler.read_in_turns(Reader(data), version)
+    for _ in range(3):
+        reading.send(None)
+    with pytest.raises(StopIteration) as read:
+        reading.send(None)
+    assert read.value.value == ProduceRequest.read(Reader(data), version)
+    with pytest.raises(MalformedFrameError):
+        await produce_handler.read_in_turns(Reader(data[:-1]), version)
+
+
+async def test_no_produce_is_overtaken_while_another_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: the batches of a producer follow one another over several requests; the large one has many turns to be read."""
+    monkeypatch.setattr(produce_handler, "TOPICS_AT_ONCE", 1)
+    monkeypatch.setattr(server_module, "READ_AT_ONCE_BYTES", 100)
     begun: list[int] = []
-    real = server_module._read
+    produced = produce_handler._produced
 
-    def noted(*args: Any) -> Any:
-        begun.append(threading.get_ident())
-        return real(*args)
+    async def noted(node: Any, request: ProduceRequest, *others: Any) -> Any:
+        begun.append(len(request.topic_data))
+        return await produced(node, request, *others)
 
-    monkeypatch.setattr(server_module, "_read", noted)
-    await ask(produce(1), 9, ProduceResponse)
-    assert begun == [threading.get_ident()]
+    monkeypatch.setattr(produce_handler, "_produced", noted)
+    server, caller = KafkaServer(Node()), Caller()  # type: ignore[arg-type]
+    data = [ProduceRequest.PartitionProduceData(0, b"")]
+    sizes = (50, 1, 40, 2)
+    await asyncio.gather(
+        *(
+            server.serve(
+                frame(
+                    ProduceRequest(
+                        acks=1,
+                        topic_data=[ProduceRequest.TopicProduceData(f"t{n}", partition_data=data) for n in range(size)],
+                    ),
+                    9,
+                ),
+                caller,
+            )
+            for size in sizes
+        )
+    )
+    assert begun == list(sizes)
 
 
 # ---- what they leave to the garbage collector ------------------------------------------------------------------------

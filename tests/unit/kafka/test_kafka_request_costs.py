@@ -30,8 +30,6 @@ from tests.kafka.raw_client import RawClient
 CALLS_PER_NAME_MAX = 120
 TURN_CALLS_MAX = 50_000
 """In one turn, of three thousand names: some 15 ms."""
-PRODUCE_CALLS_MAX = 120_000
-"""Of a Produce, which is read in one turn, so that none overtakes another."""
 ANSWER_RATIO_MAX = 20
 """How many bytes are answered for one of a request, beyond the first `ANSWER_BYTES`."""
 ANSWER_BYTES = 64 << 10
@@ -182,12 +180,11 @@ async def costs(count: int, turn_calls_max: int) -> list[str]:
         client.connection.settimeout(None)  # ten thousand groups take a while with calls counted
         for wide in wide_requests(count):
             asked += 1
-            calls_max = max(turn_calls_max, PRODUCE_CALLS_MAX) if wide.name.startswith("Produce") else turn_calls_max
             with calls.counting():
                 answer = await asyncio.to_thread(exchanged, client, wide.data)
             if "-v" in sys.argv:
                 print(f"{calls.most:9d} {len(answer):9d} {len(wide.data):9d} {wide.name}", flush=True)
-            if calls.most > calls_max:
+            if calls.most > turn_calls_max:
                 found.append(f"{wide.name}: {calls.most} calls in one turn of the loop")
             if len(answer) > ANSWER_BYTES + ANSWER_RATIO_MAX * len(wide.data):
                 found.append(f"{wide.name}: {len(answer)} bytes are answered to {len(wide.data)}")
