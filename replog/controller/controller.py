@@ -26,7 +26,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import assert_never
 
 from msgspec import Struct
@@ -71,7 +72,15 @@ from replog.metadata.config_keys import (
     UNCLEAN_LEADER_ELECTION_ENABLE,
     FlushPolicy,
 )
-from replog.metadata.records import AbortTransactionRecord, ConfigRecord, ElectionType, MetadataRecord, ResourceType
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    ElectionType,
+    EndTransactionRecord,
+    MetadataRecord,
+    ResourceType,
+)
 from replog_timeline import SnapshotRegistry
 
 
@@ -145,6 +154,7 @@ class Controller:
         self._claim: Claim | None = None
         self._effects: list[Effect] = []
         self._unappended: deque[tuple[MetadataRecord, ...]] = deque()  # of the change that is under way
+        self._unmade: tuple[str, Iterator[MetadataRecord]] | None = None  # more of it, and the round that it is of
         self._step_records = 0  # appended in this step
         self._last_write_ms = 0
         self._brokers_seen = 0
@@ -244,7 +254,14 @@ class Controller:
 
     def _must_go_on(self) -> bool:
         """Whether more is to be done at once than one step does."""
-        return bool(self._unappended) or (not self._queue.is_held and len(self._queue) > 0)
+        if self._unappended or self._unmade is not None:
+            return True
+        return not self._queue.is_held and len(self._queue) > 0
+
+    @property
+    def _is_changing(self) -> bool:
+        """Whether a large change is under way, beside which nothing else is made."""
+        return bool(self._unappended) or self._unmade is not None
 
     # ---- terms ------------------------------------------------------------------------------------------------------
 
@@ -306,7 +323,7 @@ class Controller:
             self._managers.heartbeats.clear()
             self._managers.replication.forget_reports()
             self._effects += self._deferred.fail_all()
-            self._unappended.clear()
+            self._forget_rest()
             self._watch(())
             self._brokers_seen = -1
         for event in waiting:
@@ -361,9 +378,11 @@ class Controller:
     def _append_more(self) -> None:
         """Replays and appends what one step does of the change that is under way, at least a batch; nothing where none is."""
         replay, offsets, first_batch = self._state.replay, self._offsets, True
-        while self._unappended and (first_batch or self._step_records < self._config.max_records_per_step):
+        while self._is_changing and (first_batch or self._step_records < self._config.max_records_per_step):
             if self._claim is None:
                 raise InvariantViolationError("append without a claim")
+            if not self._unappended:
+                self._make_more()
             batch, first_batch = self._unappended.popleft(), False
             self._step_records += len(batch)
             offset = base_offset = offsets.next_write_offset_or_raise()
@@ -373,12 +392,48 @@ class Controller:
             offsets.skip_to(offset)
             self._effects.append(AppendRecords(self._claim.epoch, base_offset, batch))
 
+    def _append_in_steps(self, name: str, records: Iterator[MetadataRecord], now_ms: int) -> None:
+        """Appends a change whose records take too long to be made in one step: each step makes those that it appends.
+
+        Args:
+            name: The round that it is of.
+            records: The records; each is made of what it changes alone, so that those before it may have been replayed.
+            now_ms: The time.
+        """
+        self._last_write_ms = now_ms
+        self._unappended.append((BeginTransactionRecord(name),))
+        self._unmade = name, records
+        self._append_more()
+
+    def _make_more(self) -> None:
+        """Makes the next records of a long change, with its end behind the last; where that fails, none of it ever counts."""
+        if self._unmade is None:
+            return
+        name, records = self._unmade
+        most = self._offsets.records_max
+        try:
+            some: tuple[MetadataRecord, ...] = tuple(islice(records, most))
+        except InvariantViolationError:
+            raise
+        except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
+            self._failed_rounds[name] += 1
+            self._unmade, some = None, (AbortTransactionRecord("the rest of it could not be made"),)
+        else:
+            if len(some) < most:
+                self._unmade, some = None, (*some, EndTransactionRecord())
+        self._unappended += self._offsets.split(some)
+
+    def _forget_rest(self) -> None:
+        """Forgets what has not been appended of a large change."""
+        self._unappended.clear()
+        self._unmade = None
+
     def _handle_refused(self, message: AppendRefused, now_ms: int) -> None:
         """Takes the state back to before the refused records, since the log is as it was.
 
         Of a transaction of which the log has a part, nothing counts.
         """
-        self._unappended.clear()
+        self._forget_rest()
         kept_end_offset = self._offsets.take_back(message.base_offset)
         self._brokers_seen = -1
         self._effects += self._deferred.fail_beyond(kept_end_offset, message.error)
@@ -458,7 +513,7 @@ class Controller:
 
     def _run_due(self, now_ms: int) -> None:
         """Runs what is due, as much as one step does; the rest comes with the next `Tick`."""
-        while not self._unappended and self._step_records < self._config.max_records_per_step:
+        while not self._is_changing and self._step_records < self._config.max_records_per_step:
             if (run := self._queue.take_due(now_ms)) is None:
                 return
             run(now_ms)
@@ -494,10 +549,14 @@ class Controller:
     def _attempt(self, name: str, make: Callable[[], Iterable[MetadataRecord]], now_ms: int) -> None:
         """Appends what `make` makes; if it fails, nothing has changed, and the term goes on."""
         try:
-            records = tuple(make())
+            made = make()
+            records = made if isinstance(made, Iterator) else tuple(made)
         except InvariantViolationError:
             raise
         except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._failed_rounds[name] += 1
             return
-        self._append(records, now_ms)
+        if isinstance(records, tuple):
+            self._append(records, now_ms)
+        else:
+            self._append_in_steps(name, records, now_ms)

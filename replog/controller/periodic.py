@@ -16,7 +16,7 @@ then the node stops.)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -48,7 +48,7 @@ _IDLE_LOOK_MS = 1_000
 class Round(Struct, frozen=True):
     """What one round of a task makes, and after how many milliseconds it wants the next."""
 
-    records: tuple[MetadataRecord, ...]
+    records: Iterable[MetadataRecord]
     delay_ms: int
 
 

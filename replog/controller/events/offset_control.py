@@ -173,11 +173,12 @@ class OffsetControl:
 
     def is_one_batch(self, records: Sequence[MetadataRecord]) -> bool:
         """Whether a change fits into one batch, by count and by bytes; if not, it is a transaction of several."""
-        fits = len(records) <= self._max_records_per_step or len(records) <= self._records_max()
+        fits = len(records) <= self._max_records_per_step or len(records) <= self.records_max
         return fits and self.bytes_max(records) <= self._max_bytes_per_batch
 
-    def _records_max(self) -> int:
-        """Returns how many records a batch may have."""
+    @property
+    def records_max(self) -> int:
+        """How many records a batch may have."""
         return self._max_records_per_step if self._knows_transactions() else self._max_records_per_batch
 
     def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
@@ -191,11 +192,11 @@ class OffsetControl:
         if self.is_one_batch(records):
             return [records] if records else []
         marked = (BeginTransactionRecord(f"{len(records)} records"), *records, EndTransactionRecord())
-        return list(self._split(marked))
+        return list(self.split(marked))
 
-    def _split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
+    def split(self, records: tuple[MetadataRecord, ...]) -> Iterator[tuple[MetadataRecord, ...]]:
         """Yields the records in order, as many in each part as may be; one too large for any batch stands alone."""
-        records_max = self._records_max()
+        records_max = self.records_max
         start = size_bytes = 0
         for index, record in enumerate(records):
             record_bytes = encoded_bytes_max(record)

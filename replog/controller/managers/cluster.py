@@ -18,6 +18,7 @@ In every other case the state stays as it is.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import assert_never
 
@@ -173,7 +174,7 @@ class ClusterControl:
                 unfence = BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced=False)
                 return (unfence, *self._replication.changes_with(broker_id))
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
-                return self._fence(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW)
+                return tuple(self._fence(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW))
             case BrokerState.CONTROLLED_SHUTDOWN:
                 flag = BrokerRegistrationChangeRecord(broker_id, broker_epoch, in_controlled_shutdown=True)
                 return (flag, *self._replication.changes_without(broker_id, leaves_in_order=True))
@@ -182,13 +183,16 @@ class ClusterControl:
 
     # ---- silence ----------------------------------------------------------------------------------------------------
 
-    def fence_stale_broker(self, now_ms: int) -> tuple[MetadataRecord, ...]:
+    def fence_stale_broker(self, now_ms: int) -> Iterable[MetadataRecord]:
         """Fences the broker that has been silent the longest, if its session has expired.
 
         One per pass: when the controller itself was held up, the heartbeats that wait to be handled save the others.
+
+        Returns:
+            The records, () for none; of a broker with many replicas an iterator, which makes each when it is asked for.
         """
         broker_id = self._heartbeats.stale_broker(self._unfenced(), now_ms)
-        return () if broker_id is None else self._fence(self._brokers.registrations[broker_id])
+        return () if broker_id is None else self._fence_in_steps(self._brokers.registrations[broker_id])
 
     def next_expiry_ms(self) -> int | None:
         """Returns when the next session of an unfenced broker expires; None when there are none."""
@@ -209,7 +213,7 @@ class ClusterControl:
             if not broker.fenced
         )
 
-    def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> tuple[MetadataRecord, ...]:
+    def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> Iterable[MetadataRecord]:
         """Fences a broker that does not run any more, if it is still the same incarnation; one at a time.
 
         Only where somebody who is there holds what it held: after a power cut of all brokers those that start first must
@@ -223,20 +227,27 @@ class ClusterControl:
         if self._fenced_gone_ms is not None and now_ms < self._fenced_gone_ms + GONE_PAUSE_MS:
             return ()  # told again if it is still so then
         self._fenced_gone_ms = now_ms
-        return self._fence(registration)
+        return self._fence_in_steps(registration)
 
     def _unfenced(self) -> list[int]:
         return [registration.broker_id for registration in self._brokers.all() if not registration.fenced]
 
-    def _fence(self, registration: BrokerRegistration, *, leaves_in_order: bool = False) -> tuple[MetadataRecord, ...]:
-        fence = BrokerRegistrationChangeRecord(
+    def _fence_in_steps(self, registration: BrokerRegistration) -> Iterable[MetadataRecord]:
+        """Returns the records that fence a broker, made one by one where they may be more than one step appends."""
+        records = self._fence(registration)
+        is_long = self._features.knows_transactions and (
+            self._state.hosted_count(registration.broker_id) >= self._offsets.records_max
+        )
+        return records if is_long else tuple(records)
+
+    def _fence(self, registration: BrokerRegistration, *, leaves_in_order: bool = False) -> Iterator[MetadataRecord]:
+        yield from self._replication.changes_without(registration.broker_id, leaves_in_order=leaves_in_order)
+        yield BrokerRegistrationChangeRecord(
             registration.broker_id,
             registration.broker_epoch,
             fenced=True,
             in_controlled_shutdown=False if registration.in_controlled_shutdown else None,
         )
-        changes = self._replication.changes_without(registration.broker_id, leaves_in_order=leaves_in_order)
-        return (*changes, fence)
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 

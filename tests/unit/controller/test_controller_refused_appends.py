@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from controller_kit import Quorum
 
 from replog.controller.config import ControllerConfig
+from replog.controller.managers import replication
 from replog.controller.messages import AppendRecords, AppendRefused, Effect, Submit
 from replog.controller.requests import CreateTopics, NewTopic
 from replog.errors import PolicyViolationError
-from replog.metadata.records import AbortTransactionRecord, EndTransactionRecord
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+)
 
 REFUSAL = PolicyViolationError("too large")
 
@@ -152,3 +161,102 @@ def test_what_a_request_made_behind_the_refused_records_of_another_is_taken_back
     quorum.ask(create("c", 1))
     quorum.check_equal()
     assert list(quorum.image.topics_by_name) == ["c"]
+
+
+# ---- a broker with many replicas goes ---------------------------------------------------------------------------------------
+
+
+def losing(monkeypatch: pytest.MonkeyPatch) -> tuple[Refusing, list[int]]:
+    """A quorum that hears nothing more of broker 1, with 45 partitions on all three brokers, in steps of ten; and what is made in each."""
+    quorum = refusing(max_records_per_step=10)
+    quorum.ask(CreateTopics((NewTopic("t", 45, 3),)))
+    quorum.now_ms += quorum.config.broker_session_timeout_ms
+    quorum.heartbeat(2)
+    quorum.heartbeat(3)
+    quorum.now_ms += 500
+    made: list[int] = []
+    change, step = replication.partition_change, quorum.leader.step
+
+    def counted(*asked: Any, **more: Any) -> Any:
+        made[-1] += 1
+        return change(*asked, **more)
+
+    def stepped(message: Any, now_ms: int) -> Any:
+        made.append(0)
+        return step(message, now_ms)
+
+    monkeypatch.setattr(replication, "partition_change", counted)
+    monkeypatch.setattr(quorum.leader, "step", stepped)
+    return quorum, made
+
+
+def go_on(quorum: Refusing) -> None:
+    quorum.tick()
+    quorum._go_on()
+
+
+def is_without_the_first(quorum: Refusing) -> bool:
+    partitions = quorum.image.topics_by_name["t"].partitions.values()
+    assert {1 in each.isr for each in partitions} == {not quorum.image.brokers[1].fenced}
+    assert {each.leader for each in partitions} == ({2, 3} if quorum.image.brokers[1].fenced else {1, 2, 3})
+    return quorum.image.brokers[1].fenced
+
+
+def test_the_changes_when_a_broker_goes_are_made_as_many_in_a_step_as_are_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: those of 100,000 replicas were made in one step of more than a second, in which no heartbeat was answered."""
+    quorum, made = losing(monkeypatch)
+    go_on(quorum)
+    quorum.check_equal()
+    assert is_without_the_first(quorum)
+    assert (sum(made), max(made)) == (45, 10)
+
+
+@pytest.mark.parametrize("refused", [BrokerRegistrationChangeRecord, EndTransactionRecord, PartitionChangeRecord])
+def test_a_broker_goes_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, refused: type) -> None:
+    quorum, _ = losing(monkeypatch)
+    quorum.refused = (refused,)
+    quorum.tick()
+    for _ in range(12):
+        quorum.tick()
+    quorum.commit()
+    assert not is_without_the_first(quorum)
+    quorum.refused = ()
+    quorum.now_ms += 500
+    quorum.heartbeat(2)
+    quorum.heartbeat(3)
+    go_on(quorum)
+    quorum.check_equal()
+    assert is_without_the_first(quorum)
+
+
+def test_changes_that_cannot_be_made_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum, made = losing(monkeypatch)
+    change = replication.partition_change
+
+    def failing(*asked: Any, **more: Any) -> Any:
+        if sum(made) == 20:
+            raise ZeroDivisionError("a bug")
+        return change(*asked, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replication, "partition_change", failing)
+        go_on(quorum)
+        quorum.commit()
+        assert not is_without_the_first(quorum)
+        assert isinstance(quorum.log[-1].records[-1], AbortTransactionRecord)
+        assert quorum.leader.status().failed_rounds == {"fence": 1}
+
+
+def test_what_is_half_made_is_given_up_with_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum, _ = losing(monkeypatch)
+    quorum.tick()
+    quorum.tick()
+    quorum.renounce()
+    quorum.claim(2)
+    quorum.commit()
+    assert not is_without_the_first(quorum)
+    quorum.tick()
+    quorum.commit()
+    assert quorum.nodes[1].committed_state_hash() == quorum.nodes[2].committed_state_hash()
