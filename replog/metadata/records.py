@@ -38,7 +38,7 @@ class ResourceType(IntEnum):
     BROKER = 4
 
 
-class SupportedFeature(Struct, frozen=True):
+class SupportedFeature(Struct, frozen=True, gc=False):
     """A node can work with every level of a feature from `min_level` to `max_level`, both included."""
 
     name: str
@@ -46,7 +46,7 @@ class SupportedFeature(Struct, frozen=True):
     max_level: int
 
 
-class BrokerEndpoint(Struct, frozen=True):
+class BrokerEndpoint(Struct, frozen=True, gc=False):
     """Where a broker serves one kind of clients.
 
     Attributes:
@@ -64,7 +64,7 @@ CLIENT_LISTENER = "CLIENT"
 """The listener at which clients are served: our own, and Kafka's."""
 
 
-class RegisterBrokerRecord(Struct, frozen=True):
+class RegisterBrokerRecord(Struct, frozen=True, gc=False):
     """An incarnation of a broker; `endpoints` is empty below the level of `metadata.version` that knows them."""
 
     broker_id: int
@@ -80,12 +80,12 @@ class RegisterBrokerRecord(Struct, frozen=True):
     endpoints: tuple[BrokerEndpoint, ...] = ()
 
 
-class UnregisterBrokerRecord(Struct, frozen=True):
+class UnregisterBrokerRecord(Struct, frozen=True, gc=False):
     broker_id: int
     broker_epoch: int
 
 
-class BrokerRegistrationChangeRecord(Struct, frozen=True):
+class BrokerRegistrationChangeRecord(Struct, frozen=True, gc=False):
     broker_id: int
     broker_epoch: int
     fenced: bool | None = None
@@ -93,7 +93,7 @@ class BrokerRegistrationChangeRecord(Struct, frozen=True):
     endpoints: tuple[BrokerEndpoint, ...] | None = None
 
 
-class DrainBrokerRecord(Struct, frozen=True):
+class DrainBrokerRecord(Struct, frozen=True, gc=False):
     """An operator's wish, not a fact about a process: it outlives restarts and registrations of the broker.
 
     While `drained` holds, the broker gets no new replicas, leads nothing that another replica can lead, and its replicas
@@ -104,7 +104,7 @@ class DrainBrokerRecord(Struct, frozen=True):
     drained: bool
 
 
-class RegisterControllerRecord(Struct, frozen=True):
+class RegisterControllerRecord(Struct, frozen=True, gc=False):
     """A controller and what it can work with; a new incarnation replaces the one before."""
 
     controller_id: int
@@ -114,16 +114,16 @@ class RegisterControllerRecord(Struct, frozen=True):
     supported_features: tuple[SupportedFeature, ...] = ()
 
 
-class TopicRecord(Struct, frozen=True):
+class TopicRecord(Struct, frozen=True, gc=False):
     name: str
     topic_id: UUID
 
 
-class RemoveTopicRecord(Struct, frozen=True):
+class RemoveTopicRecord(Struct, frozen=True, gc=False):
     topic_id: UUID
 
 
-class PartitionRecord(Struct, frozen=True):
+class PartitionRecord(Struct, frozen=True, gc=False):
     """A partition as a whole.
 
     `last_known_elr`: members of the last ISR or ELR that restarted uncleanly since the ISR was last proven; the
@@ -145,7 +145,7 @@ class PartitionRecord(Struct, frozen=True):
     removing_replicas: tuple[int, ...] = ()
 
 
-class PartitionChangeRecord(Struct, frozen=True):
+class PartitionChangeRecord(Struct, frozen=True, gc=False):
     """A change of one partition.  `leader` set (even to the same value) raises the leader epoch by one; every
     change raises the partition epoch by one (docs/KAFKA.md 4.10)."""
 
@@ -162,7 +162,7 @@ class PartitionChangeRecord(Struct, frozen=True):
     removing_replicas: tuple[int, ...] | None = None
 
 
-class ConfigRecord(Struct, frozen=True):
+class ConfigRecord(Struct, frozen=True, gc=False):
     """One configuration value; `value` None removes it.  `resource_name` "" is the cluster-wide default."""
 
     resource_type: ResourceType
@@ -171,22 +171,22 @@ class ConfigRecord(Struct, frozen=True):
     value: str | None
 
 
-class ProducerIdsRecord(Struct, frozen=True):
+class ProducerIdsRecord(Struct, frozen=True, gc=False):
     broker_id: int
     broker_epoch: int
     next_producer_id: int
 
 
-class FeatureLevelRecord(Struct, frozen=True):
+class FeatureLevelRecord(Struct, frozen=True, gc=False):
     name: str
     level: int
 
 
-class NoOpRecord(Struct, frozen=True):
+class NoOpRecord(Struct, frozen=True, gc=False):
     """Moves the committed offset, changes nothing."""
 
 
-class BeginTransactionRecord(Struct, frozen=True):
+class BeginTransactionRecord(Struct, frozen=True, gc=False):
     """From here on nothing counts until `EndTransactionRecord`: a change too large for one batch (KAFKA.md 6.1, 6.2).
 
     Transactions of the metadata log do not nest.  Who replays shows none of it to anybody before the end, and forgets
@@ -196,11 +196,11 @@ class BeginTransactionRecord(Struct, frozen=True):
     name: str
 
 
-class EndTransactionRecord(Struct, frozen=True):
+class EndTransactionRecord(Struct, frozen=True, gc=False):
     """Everything since the `BeginTransactionRecord` counts."""
 
 
-class AbortTransactionRecord(Struct, frozen=True):
+class AbortTransactionRecord(Struct, frozen=True, gc=False):
     """Everything since the `BeginTransactionRecord` is void; `reason` is for people."""
 
     reason: str

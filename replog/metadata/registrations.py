@@ -28,7 +28,7 @@ from replog.metadata.records import (
 _T = TypeVar("_T")
 
 
-class BrokerRegistration(Struct, frozen=True):
+class BrokerRegistration(Struct, frozen=True, gc=False):
     """One incarnation of a broker.
 
     `broker_epoch` is the metadata offset at which the incarnation was registered: unique, and higher for a later one.
@@ -90,7 +90,7 @@ class BrokerRegistration(Struct, frozen=True):
         )
 
 
-class ControllerRegistration(Struct, frozen=True):
+class ControllerRegistration(Struct, frozen=True, gc=False):
     """One incarnation of a controller."""
 
     controller_id: int
@@ -111,7 +111,7 @@ class ControllerRegistration(Struct, frozen=True):
         )
 
 
-class PartitionRegistration(Struct, frozen=True):
+class PartitionRegistration(Struct, frozen=True, gc=False):
     """The state of one partition (docs/KAFKA.md 4.4, 4.10).
 
     Attributes:
