@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.typed_records import RecordDecoder, Typed
-from replog.client.types import ConsumerRecord, FetchedBatches
-from replog.errors import RecordDecodeError, ReplogError, RetriableError
+from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
+from replog.errors import InvalidRecordError, RecordDecodeError, ReplogError, RetriableError
 from replog.records import BatchHeader, check_crc, decode_placed
 
 
@@ -120,7 +120,7 @@ class Backlog:
         except RetriableError:
             raise
         except ReplogError as error:
-            self._stop_at(chunk, header.base_offset, error)
+            self._stop_at(chunk, header.base_offset, _placed(error, chunk.state.partition, header))
             return header.size_bytes
         end_offset = header.next_offset if undecodable is None else undecodable.record.offset
         chunk.decoded_count += 1
@@ -234,6 +234,16 @@ class Backlog:
         for each in dropped:
             self._release(each)
         self._on_trouble()
+
+
+def _placed(error: ReplogError, partition: TopicPartition, header: BatchHeader) -> ReplogError:
+    """Returns an error of records with where they stand; their checksum is right, so it would be the same from any replica."""
+    if type(error) is not InvalidRecordError:
+        return error
+    return InvalidRecordError(
+        f"{partition}: the records at offsets {header.base_offset} to {header.last_offset} cannot be read, as their producer wrote "
+        f"them: {error}. seek({tuple(partition)!r}, {header.next_offset}) goes on behind them"
+    )
 
 
 def _decode(chunk: FetchedChunk, header: BatchHeader) -> list[ConsumerRecord]:

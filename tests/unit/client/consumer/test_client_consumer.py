@@ -15,6 +15,7 @@ from replog.errors import (
     ConfigError,
     CorruptRecordError,
     ErrorCode,
+    InvalidRecordError,
     InvalidRequestError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -22,6 +23,8 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.records import Codec, TimestampType, decode_records, encode_batch, encode_leader_change
+from replog.records._crc32c import crc32c
+from replog.records.header import ATTRIBUTES_POSITION, CRC_POSITION
 from replog.rpc.messages import DivergingEpoch
 from tests.quiet import quiet_for
 
@@ -386,6 +389,25 @@ async def test_a_damaged_batch_is_told_after_what_came_before_it(place: int, bit
         with pytest.raises(CorruptRecordError):
             await anext(consumer)
         assert consumer.position(("t", 0)) == 7
+
+
+async def test_compressed_records_that_are_none_are_told_with_their_place_and_the_way_on() -> None:
+    """A broker does not decompress: garbage with a right checksum is appended, and only its readers see it."""
+    cluster = FakeCluster()
+    cluster.create_topic("t")
+    fill(cluster, "t", 0, 3)
+    batch = bytearray(encode_batch([(0, None, b"garbage", ())] * 2))
+    batch[ATTRIBUTES_POSITION + 1] |= Codec.GZIP
+    batch[CRC_POSITION : CRC_POSITION + 4] = crc32c(batch[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
+    cluster.logs["t", 0].append(bytes(batch))
+    fill(cluster, "t", 0, 1)
+    async with make(cluster) as consumer:
+        await consumer.assign([("t", 0)])
+        assert offsets(await read(consumer, 3)) == [0, 1, 2]
+        with pytest.raises(InvalidRecordError, match=r"t-0: the records at offsets 3 to 4 .* seek\(\('t', 0\), 5\)"):
+            await anext(consumer)
+        consumer.seek(("t", 0), 5)
+        assert offsets(await read(consumer, 1)) == [5]
 
 
 async def test_a_deleted_topic_is_told() -> None:
