@@ -21,7 +21,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from msgspec import Struct, field
 
 from replog.errors import BrokerClosedError, ErrorCode, MalformedFrameError, ReplogError
-from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, Turn, beside
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, beside
 from replog.protocol.handlers.produce import has_failed, read_in_turns
 from replog.protocol.handlers.versions import SOFTWARE_FROM, api_versions, refuse_api_versions, unsupported
 from replog.protocol.repeated_answers import AnswerSource, Asked, Buffers, RepeatedAnswers, WrittenAnswer
@@ -121,7 +121,7 @@ class KafkaServer:
             written = await _refused(api, body, version, self._foreign(header.cluster_id))
             return _framed(correlation_id, written, has_tags=has_tags)
         unread = self._node.open_answer() if api.has_records else None
-        turn = Turn(caller.in_order)
+        turn = ProduceTurn(caller.in_order)
         call = Call(version, header.client_id or "", unread, caller, turn)
         if api.is_repeated is not None:
             return _framed(correlation_id, await self._repeated_or_new(api, body, call), has_tags=has_tags)

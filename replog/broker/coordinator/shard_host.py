@@ -373,7 +373,7 @@ class ShardHost:
 
 
 def _done(effect: DoBeside) -> Done:
-    """Does the work, in any thread."""
+    """Returns what the work gives; needs only its arguments, so that any thread may call it."""
     try:
         return Done(effect.epoch, effect.key, effect.work())
     except Exception as error:  # noqa: BLE001 - the shard counts it, and tries it again

@@ -227,7 +227,7 @@ class Decisions:
         return Question(group.epoch.get(), members, dict(group.targets.items()), patterns, places)
 
     def _begin(self, timer: TargetsTimer, question: Question) -> Outcome:
-        """Has a question decided beside the loop, unless an older one of the group is: its answer begins this again."""
+        """Begins to decide a question beside the loop, unless an older one of the group is decided: its answer begins this again."""
         if timer.group_id in self._asked:
             return Outcome()
         self._asked.add(timer.group_id)

@@ -200,7 +200,7 @@ class KafkaNode(Protocol):
         ...
 
 
-class Turn:
+class ProduceTurn:
     """The place of a request among those of its connection that are taken up in several turns of the loop.
 
     Whoever reads the request may take it before the handler does; it is given back once.
@@ -243,7 +243,7 @@ class Call(Struct, frozen=True):
     client_id: str
     unread: UnreadAnswer | None = None
     caller: Caller = NOBODY
-    turn: Turn | None = None
+    turn: ProduceTurn | None = None
 
     @property
     def client_host(self) -> str:

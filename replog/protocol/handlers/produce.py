@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, Turn, text
+from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, text
 from replog.protocol.handlers.partitions import endpoints, told_code
 from replog.records import Codec
 from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
@@ -84,7 +84,7 @@ async def produce(node: KafkaNode, request: ProduceRequest, call: Call) -> Produ
     check_partitions(count := sum(len(topic.partition_data) for topic in request.topic_data))
     opening = _opening(node.image, request, call.version)
     large: asyncio.Task[ProduceResponse] | None = None
-    turn = call.turn or Turn(call.caller.in_order)
+    turn = call.turn or ProduceTurn(call.caller.in_order)
     await turn.take()
     try:
         if count > AT_ONCE_MAX:
