@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "status",
     "doctor": "doctor",
     "console": "console",
+    "debug": "app",
     "produce": "produce",
     "consume": "consume",
     "perf": "app",

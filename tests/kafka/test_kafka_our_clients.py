@@ -148,6 +148,10 @@ def test_records_are_deleted_by_a_command(brokers: Broker, run: Run) -> None:
     assert good(run, "produce", topic, stdin="a\nb\nc\n") == "3 records acknowledged\n"
     assert good(run, "topics", "delete-records", f"{topic}-0=2") == f"{topic}-0 starts at 2\n"
     assert good(run, "topics", "delete-records", f"{topic}-0=end") == f"{topic}-0 starts at 3\n"
+    (place,) = json.loads(good(run, "topics", "describe", topic, "--offsets", "--json"))["offsets"]
+    assert place == {"log_start_offset": 3, "high_watermark": 3, "former_epoch": None, "former_epoch_end_offset": None}
+    listed = map(json.loads, good(run, "topics", "list", "--sizes", "--json").splitlines())
+    assert all(0 <= each["size_bytes"] <= each["disk_bytes"] for each in listed)
     beyond = run("topics", "delete-records", f"{topic}-0=9")
     assert (beyond.status, "high watermark" in beyond.err) == (1, True)
     assert "is not TOPIC-PARTITION=OFFSET" in run("topics", "delete-records", "short=9").err

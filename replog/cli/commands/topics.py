@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from replog.cli import common
 from replog.cli.commands import reassign
+from replog.cli.errors import tell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from replog.cli.checks.topic_figures import PartitionOffsets, TopicSize
     from replog.client import TopicPartition
     from replog.controller.requests import NewTopic
     from replog.rpc.metadata_messages import PartitionInfo, TopicInfo
 
 app = typer.Typer(help="Create, list, describe and delete topics.", no_args_is_help=True)
+
+RATES_S = 2.0
+"""Between the two looks that give rates."""
 
 VISIBLE_WITHIN_MS = 500
 """A topic that another command has just made is found; a wrong name is told soon."""
@@ -83,12 +90,22 @@ def create(
 
 @app.command("list")
 def list_topics(
+    sizes: Annotated[
+        bool,
+        typer.Option("--sizes", help="With the bytes of the leaders' replicas, and of all on disk; largest first."),
+    ] = False,
+    rates: Annotated[
+        bool, typer.Option("--rates", help="With the records that came in a second, over two seconds; fastest first.")
+    ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
     """List the topics, one a line."""
     bootstrap_servers = common.servers(bootstrap_servers, directory)
+    if sizes or rates:
+        _print_figures(*common.run(_figures(bootstrap_servers, sizes=sizes, rates=rates)), as_json=as_json)
+        return
     topics, _ = common.run(_described(bootstrap_servers, None, wants_min_isr=False))
     for topic in topics:
         typer.echo(_summary_json(topic) if as_json else topic.name)
@@ -107,6 +124,9 @@ def describe(
         bool,
         typer.Option("--unavailable", help="Only partitions without a leader: they can be neither written nor read."),
     ] = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="With where logs begin and end, and where the leader epoch before ended.")
+    ] = False,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
@@ -115,6 +135,7 @@ def describe(
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     filters = Filters(under_replicated=under_replicated, under_min_isr=under_min_isr, unavailable=unavailable)
     topics, default_min_isr = common.run(_described(bootstrap_servers, name, wants_min_isr=under_min_isr))
+    places = common.run(_offsets(bootstrap_servers, topics)) if offsets else None
     console = common.out_console()
     shown = 0
     for topic in topics:
@@ -122,10 +143,11 @@ def describe(
         if not partitions and filters.any:
             continue
         if as_json:
-            typer.echo(common.json_line(topic, partitions=partitions))
+            more = {} if places is None else {"offsets": [_place(places, topic, each) for each in partitions]}
+            typer.echo(common.json_line(topic, partitions=partitions, **more))
         else:
             console.print(_heading(topic))
-            console.print(_table(partitions))
+            console.print(_table(partitions, [_place(places, topic, each) for each in partitions] if places else None))
         shown += 1
     if not shown and not as_json:
         typer.echo(filters.nothing())
@@ -281,18 +303,81 @@ def _heading(topic: TopicInfo) -> str:
     return escape(f"{topic.name}: {counts}, id {topic.topic_id}{configs}")
 
 
-def _table(partitions: list[PartitionInfo]) -> RenderableType:
+def _table(partitions: list[PartitionInfo], places: Sequence[PartitionOffsets] | None) -> RenderableType:
     from replog.cli.terminal.grid import Grid
 
     rows = []
-    for p in partitions:
+    for number, p in enumerate(partitions):
         leader = str(p.leader) if p.leader >= 0 else "none"
         ids = [",".join(map(str, ids)) for ids in (p.replicas, p.isr, p.elr)]
         if p.partition_epoch < 0:  # nor do the metadata of Apache Kafka tell these
             ids[-1] = "not told"
-        rows.append([str(p.partition_id), leader, str(p.leader_epoch), *ids])
-    headers = (">partition", ">leader", ">leader epoch", "replicas", "isr", "eligible leaders outside the isr")
+        of_log = () if places is None else _place_texts(places[number])
+        rows.append([str(p.partition_id), leader, str(p.leader_epoch), *of_log, *ids])
+    of_log = () if places is None else (">log start", ">high watermark", ">epoch before")
+    headers = (">partition", ">leader", ">leader epoch", *of_log, "replicas", "isr", "eligible leaders outside the isr")
     return Grid(headers, rows)
+
+
+def _place(
+    places: Mapping[tuple[str, int], PartitionOffsets], topic: TopicInfo, partition: PartitionInfo
+) -> PartitionOffsets:
+    from replog.cli.checks.topic_figures import PartitionOffsets
+
+    return places.get((topic.name, partition.partition_id), PartitionOffsets())
+
+
+def _place_texts(place: PartitionOffsets) -> tuple[str, str, str]:
+    start, end = ("not known" if each is None else f"{each}" for each in (place.log_start_offset, place.high_watermark))
+    if place.former_epoch is None:
+        return start, end, "none" if place.high_watermark is not None else "not known"
+    return start, end, f"{place.former_epoch}, to {place.former_epoch_end_offset}"
+
+
+async def _offsets(bootstrap_servers: str, topics: list[TopicInfo]) -> Mapping[tuple[str, int], PartitionOffsets]:
+    from replog.cli.checks.topic_figures import offsets
+
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the leaders"):
+            return await offsets(admin, topics)
+
+
+async def _figures(
+    bootstrap_servers: str, *, sizes: bool, rates: bool
+) -> tuple[list[TopicInfo], dict[str, TopicSize] | None, dict[str, float] | None]:
+    """Asks for all topics, with sizes and rates where they are wanted."""
+    from replog.cli.checks import topic_figures
+
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the brokers") as say:
+            topics = sorted((await admin.describe_cluster()).topics, key=lambda topic: topic.name)
+            found, silent = await topic_figures.sizes(admin, topics) if sizes else (None, {})
+            for broker, error in silent.items():
+                tell(f"without broker {broker}, which does not say what it has: {error}")
+            say(f"looking for {RATES_S:g} s" if rates else "")
+            return topics, found, await topic_figures.rates(admin, topics, RATES_S) if rates else None
+
+
+def _print_figures(
+    topics: list[TopicInfo], sizes: dict[str, TopicSize] | None, rates: dict[str, float] | None, *, as_json: bool
+) -> None:
+    from replog.cli.terminal.grid import Grid
+    from replog.cli.views.reassignments import size_text
+
+    def largeness(topic: TopicInfo) -> float:
+        return -(rates or {}).get(topic.name, 0.0) if sizes is None else -sizes[topic.name].size_bytes
+
+    rows = []
+    for topic in sorted(topics, key=largeness):
+        size, rate = (sizes or {}).get(topic.name), (rates or {}).get(topic.name)
+        if as_json:
+            fields = {"name": topic.name} | ({} if size is None else asdict(size))
+            typer.echo(common.json_object(fields | ({} if rates is None else {"records_per_s": rate})))
+        texts = [] if size is None else [size_text(size.size_bytes), size_text(size.disk_bytes)]
+        rows.append([topic.name, *texts, *([] if rates is None else ["not known" if rate is None else f"{rate:,.1f}"])])
+    if not as_json:
+        of_sizes = [] if sizes is None else [">size", ">on disk"]
+        common.out_console().print(Grid(["topic", *of_sizes, *([] if rates is None else [">records/s"])], rows))
 
 
 app.command("alter")(reassign.alter)
