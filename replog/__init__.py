@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from replog.cluster.embedded import EmbeddedCluster, embedded
     from replog.host.process_memory import tune_process
     from replog.local import AsyncLocalLog, LocalLog, ReadOnlyLog, open_log, open_log_async
-    from replog.tables import Table, scan
+    from replog.tables import SyncTable, Table, scan
     from replog.worker import Worker, run
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "LocalLog",
     "Producer",
     "ReadOnlyLog",
+    "SyncTable",
     "Table",
     "Worker",
     "__version__",
@@ -50,6 +51,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "LocalLog": "replog.local",
     "Producer": "replog.client",
     "ReadOnlyLog": "replog.local",
+    "SyncTable": "replog.tables.sync_table",
     "Table": "replog.tables.table",
     "Worker": "replog.worker",
     "embedded": "replog.cluster.embedded",

@@ -21,16 +21,16 @@ COMMANDS: Final[Mapping[str, str]] = {
     "status": "status",
     "doctor": "doctor",
     "console": "console",
-    "debug": "app",
+    "debug": "debug_app",
     "produce": "produce",
     "consume": "consume",
     "perf": "app",
     "capture": "capture",
     "export": "export",
     "import": "import_file",
-    "registry": "registry",
+    "registry": "app",
     "storage": "app",
-    "server": "app",
+    "server": "server_app",
     "cluster": "app",
     "topics": "app",
     "partition": "app",
@@ -50,10 +50,11 @@ COMMANDS: Final[Mapping[str, str]] = {
 _COMMANDS: Final = "replog.cli.commands"
 _MODULES: Final[Mapping[str, str]] = {
     "capture": f"{_COMMANDS}.files",
+    "console": "replog.console.command",
+    "debug": f"{_COMMANDS}.doctor",
     "export": f"{_COMMANDS}.files",
     "import": f"{_COMMANDS}.files",
-    "registry": f"{_COMMANDS}.server",
-    "console": "replog.console.command",
+    "server": f"{_COMMANDS}.storage",
 }
 """Where a command is that has no module of its name; the console stands above the command line, and only its name is known here."""
 

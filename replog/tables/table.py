@@ -66,6 +66,9 @@ class Table(Mapping[bytes, bytes]):
         ConfigError: A setting is wrong.
         InvalidRequestError: `at` is no place.
 
+    Attributes:
+        consumer: What reads the topic; nothing else may read by it.
+
     Invariants:
         - a call that raises or is cancelled has taken in whole records, and goes on behind them when it is called again.
     """
@@ -75,7 +78,7 @@ class Table(Mapping[bytes, bytes]):
     ) -> None:
         self._topic = topic
         self._at = None if at is None else parse_bound("at", at, time.time_ns() // 1_000_000)
-        self._consumer = Consumer(bootstrap_servers, **settings)
+        self.consumer = Consumer(bootstrap_servers, **settings)
         self._values: dict[bytes, bytes] = {}
         self._partitions: list[TopicPartition] = []
         self._ends: dict[TopicPartition, int] = {}
@@ -92,8 +95,8 @@ class Table(Mapping[bytes, bytes]):
             InvalidRecordError: A record has no key.
         """
         try:
-            await self._consumer.start()
-            self._partitions = await self._consumer.assign_topic(self._topic)
+            await self.consumer.start()
+            self._partitions = await self.consumer.assign_topic(self._topic)
             self._ends = await self._known_ends()
             await self._catch_up()
         except BaseException:
@@ -108,7 +111,7 @@ class Table(Mapping[bytes, bytes]):
 
     async def close(self) -> None:
         """Closes the connections; what was taken in can be looked up on.  Calling it again does nothing."""
-        await self._consumer.close()
+        await self.consumer.close()
 
     # ---- lookups ---------------------------------------------------------------------------------------------------
 
@@ -123,7 +126,7 @@ class Table(Mapping[bytes, bytes]):
 
     def positions(self) -> dict[int, int]:
         """Returns the offset of each partition below which everything was taken in."""
-        return {each.partition: self._consumer.position(each) for each in self._partitions}
+        return {each.partition: self.consumer.position(each) for each in self._partitions}
 
     # ---- reading on ------------------------------------------------------------------------------------------------
 
@@ -135,7 +138,7 @@ class Table(Mapping[bytes, bytes]):
             ReplogError: What `__aenter__` raises.
         """
         self._require_current()
-        self._ends = await self._consumer.end_offsets(self._partitions)
+        self._ends = await self.consumer.end_offsets(self._partitions)
         await self._catch_up()
 
     async def watch(self) -> AsyncGenerator[TableChange]:
@@ -145,25 +148,29 @@ class Table(Mapping[bytes, bytes]):
             InvalidRequestError: The table is that of a past place.
             ReplogError: What `__aenter__` raises, but for the time it takes.
         """
-        self._require_current()
         while True:
-            record = await self._consumer.getone()
-            self._take_in((record,))
-            yield TableChange(record.key or b"", record.value, record.partition, record.offset, record.timestamp)
+            yield await self.next_change()
+
+    async def next_change(self) -> TableChange:
+        """Takes in the next record that is committed, waits for it, and returns what it has changed.  Raises: As `watch`."""
+        self._require_current()
+        record = await self.consumer.getone()
+        self._take_in((record,))
+        return TableChange(record.key or b"", record.value, record.partition, record.offset, record.timestamp)
 
     def _require_current(self) -> None:
         if self._at is not None:
             raise InvalidRequestError("this table is that of a past place, given by `at`; make one without it")
 
     async def _known_ends(self) -> dict[TopicPartition, int]:
-        ends = await self._consumer.end_offsets(self._partitions)
+        ends = await self.consumer.end_offsets(self._partitions)
         if self._at is None:
             return ends
-        starts = await self._consumer.beginning_offsets(self._partitions)
+        starts = await self.consumer.beginning_offsets(self._partitions)
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         if isinstance(self._at, AtTime):
             times: dict[tuple[str, int], int] = dict.fromkeys(self._partitions, self._at.timestamp_ms)
-            found = await self._consumer.offsets_for_times(times)
+            found = await self.consumer.offsets_for_times(times)
         at: dict[TopicPartition, int] = {}
         for each in self._partitions:
             bounds, late = Bounds(min(starts[each], ends[each]), ends[each], _NO_EPOCH), found.get(each)
@@ -174,14 +181,14 @@ class Table(Mapping[bytes, bytes]):
         """Takes in what is below the ends."""
         now_s = asyncio.get_running_loop().time
         progress_s = now_s()
-        while behind := [each for each, end in self._ends.items() if self._consumer.position(each) < end]:
-            records = await self._consumer.poll(POLL_RECORDS, POLL_MS)
+        while behind := [each for each, end in self._ends.items() if self.consumer.position(each) < end]:
+            records = await self.consumer.poll(POLL_RECORDS, POLL_MS)
             self._take_in(records if self._at is None else self._below_ends(records))
             if records:
                 progress_s = now_s()
             elif now_s() - progress_s > PATIENCE_S:
                 raise RequestTimedOutError(
-                    f"no record of {behind[0]} came for {PATIENCE_S:g} s, at offset {self._consumer.position(behind[0])} of "
+                    f"no record of {behind[0]} came for {PATIENCE_S:g} s, at offset {self.consumer.position(behind[0])} of "
                     f"{self._ends[behind[0]]}. Has it a leader? `replog status` says so"
                 )
 

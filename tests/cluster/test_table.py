@@ -8,8 +8,14 @@ from collections.abc import AsyncIterator
 import pytest
 
 import replog
-from replog.client import Admin, Producer
-from replog.errors import InvalidRecordError, InvalidRequestError, OffsetOutOfRangeError, UnknownTopicOrPartitionError
+from replog.client import Admin, Producer, SyncAdmin, SyncProducer
+from replog.errors import (
+    BrokerClosedError,
+    InvalidRecordError,
+    InvalidRequestError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from replog.tables import TableChange
 
 T0 = 1_700_000_000_000
@@ -104,3 +110,25 @@ async def test_what_is_no_table_is_told(servers: str) -> None:
             pass
     with pytest.raises(InvalidRequestError, match="at: 'soon' is no place"):
         replog.Table("users", bootstrap_servers=servers, at="soon")
+
+
+def test_without_async_it_is_the_same() -> None:
+    with replog.embedded() as broker, SyncAdmin(broker.bootstrap_servers) as admin:
+        servers = broker.bootstrap_servers
+        admin.create_topic("users", 1, configs={"cleanup.policy": "compact"})
+        with SyncProducer(servers) as producer, replog.SyncTable("users", bootstrap_servers=servers) as users:
+            producer.send("users", b"first", b"ann").result()
+            assert (dict(users), users.positions()) == ({}, {0: 0})
+            users.refresh()
+            assert (users[b"ann"], len(users), users.positions()) == (b"first", 1, {0: 1})
+            producer.send("users", None, b"ann", timestamp_ms=T0).result()
+            assert next(users.watch()) == TableChange(b"ann", None, 0, 1, T0)
+            assert b"ann" not in users
+        with replog.SyncTable("users", bootstrap_servers=servers, at=1) as past:
+            assert dict(past) == {b"ann": b"first"}
+            with pytest.raises(InvalidRequestError, match="past place"):
+                past.refresh()
+        with pytest.raises(BrokerClosedError):
+            users.refresh()
+        with pytest.raises(UnknownTopicOrPartitionError), replog.SyncTable("nowhere", bootstrap_servers=servers):
+            pass

@@ -14,6 +14,7 @@ from brokers import Broker, of_kafka, of_replog
 from served_cluster import served_cluster
 from waiting import until
 
+import replog
 from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
 from replog.errors import ConfigError, OffsetOutOfRangeError, PolicyViolationError, RecordTooLargeError
 from tests.cluster.cli_runs import Done, command, replog_here
@@ -118,6 +119,20 @@ async def test_records_are_deleted_on_all_replicas(brokers: Broker) -> None:
         with pytest.raises(PolicyViolationError) as forbidden:
             await admin.delete_records({(table, 0): 0})
         assert "compact" in str(forbidden.value)
+
+
+def test_a_topic_is_scanned_as_a_table_and_kept_as_a_mapping(brokers: Broker) -> None:
+    topic = brokers.topic(2)
+    with SyncProducer(brokers.servers) as producer:
+        for number in range(100):
+            producer.send(topic, b"%d" % number, b"k%d" % (number % 7), number % 2, 1_700_000_000_000 + number)
+        producer.flush()
+    table = replog.scan(topic, bootstrap_servers=brokers.servers, start="earliest+10").read_all()
+    assert table["offset"].to_pylist() == [*range(10, 50)] * 2
+    assert table["value"].to_pylist() == [b"%d" % number for parity in (0, 1) for number in range(20 + parity, 100, 2)]
+    with replog.SyncTable(topic, bootstrap_servers=brokers.servers) as kept:
+        assert sorted(kept) == [b"k%d" % number for number in range(7)]
+        assert kept.positions() == {0: 50, 1: 50}
 
 
 # ---- commands --------------------------------------------------------------------------------------------------------

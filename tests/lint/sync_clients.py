@@ -7,14 +7,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from replog.client import Admin, Consumer, Producer, SyncAdmin, SyncConsumer, SyncProducer
+from replog.tables import SyncTable, Table
 
 PAIRS: tuple[tuple[type[Any], type[Any]], ...] = (
     (Admin, SyncAdmin),
     (Producer, SyncProducer),
     (Consumer, SyncConsumer),
+    (Table, SyncTable),
 )
 LIVES_IN_THE_LOOP = {"handle_fork"}
-OUTCOMES = {"Delivery": "SyncDelivery", "BulkDelivery": "SyncBulkDelivery"}
+OUTCOMES = {
+    "Delivery": "SyncDelivery",
+    "BulkDelivery": "SyncBulkDelivery",
+    "AsyncGenerator[TableChange]": "Iterator[TableChange]",
+}
 
 
 def methods_of(cls: type[Any]) -> dict[str, inspect.Signature]:

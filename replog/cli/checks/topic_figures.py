@@ -23,8 +23,8 @@ class TopicSize(Struct, frozen=True):
     """The bytes of a topic.
 
     Attributes:
-        size_bytes: Of the leaders' replicas.
-        disk_bytes: Of all replicas.
+        size_bytes: The bytes of the leaders' replicas.
+        disk_bytes: The bytes of all replicas.
     """
 
     size_bytes: int

@@ -14,7 +14,7 @@ from replog.cli import common
 from replog.cli.commands.produce import INTERRUPTED_FLUSH_S, Acks
 from replog.cli.errors import FAILED, tell
 from replog.cli.perf.figures import Figures
-from replog.cli.perf.load import STAMP_BYTES, Limits, LoadSender, Stamps, read, receive
+from replog.cli.perf.load import STAMP_BYTES, LoadLimits, LoadSender, Stamps, read, receive
 from replog.cli.terminal.grid import Grid
 from replog.waiting.task_ends import end_tasks
 
@@ -94,7 +94,7 @@ def consume(
         common.servers(bootstrap_servers, directory),
         topic,
         common.place(start, "--from"),
-        Limits(records, seconds),
+        LoadLimits(records, seconds),
         figures,
         follow,
     )
@@ -125,8 +125,8 @@ def e2e(
     _run(work, figures, as_json=as_json)
 
 
-def _limits(records: int | None, seconds: float | None) -> Limits:
-    return Limits(records, SECONDS if records is None and seconds is None else seconds)
+def _limits(records: int | None, seconds: float | None) -> LoadLimits:
+    return LoadLimits(records, SECONDS if records is None and seconds is None else seconds)
 
 
 def _run(work: Any, figures: Figures, *, as_json: bool) -> None:
@@ -167,7 +167,7 @@ async def _shown(figures: Figures, text: str) -> AsyncIterator[None]:
 async def _produce(
     servers: str,
     topic: str,
-    limits: Limits,
+    limits: LoadLimits,
     rate: float | None,
     record_bytes: int,
     acks: Acks,
@@ -200,7 +200,7 @@ async def _settled(sender: LoadSender) -> None:
         raise
 
 
-async def _consume(servers: str, topic: str, start: Place, limits: Limits, figures: Figures, follow: bool) -> None:
+async def _consume(servers: str, topic: str, start: Place, limits: LoadLimits, figures: Figures, follow: bool) -> None:
     from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
@@ -211,7 +211,7 @@ async def _consume(servers: str, topic: str, start: Place, limits: Limits, figur
             await read(reader, figures, limits, follow=follow, timeout_s=None if follow else SILENT_S)
 
 
-async def _e2e(servers: str, topic: str, limits: Limits, rate: float, record_bytes: int, figures: Figures) -> None:
+async def _e2e(servers: str, topic: str, limits: LoadLimits, rate: float, record_bytes: int, figures: Figures) -> None:
     from replog.client import Consumer, Producer
 
     async with await common.admin_of(servers) as admin:

@@ -1,4 +1,4 @@
-"""`replog storage`: formats the log directories of a node before its first start."""
+"""`replog storage` and `replog server`: formats the log directories of a node before its first start, and runs it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ PEER_TIMEOUT_MS = 1_000
 """For a voter that runs already to say which cluster it is of."""
 
 app = typer.Typer(help="Format log directories.", no_args_is_help=True)
+server_app = typer.Typer(help="Run one node.", no_args_is_help=True)
 
 _CLUSTER_ID = re.compile("[A-Za-z0-9_-]{1,64}")
 
@@ -147,3 +148,22 @@ def _format(path: str, cluster_id: str, node_id: int) -> str:
     directory_id = uuid_to_text(directory.meta.directory_id)
     directory.close(now_ms=now_ms, broker_epoch=None)
     return directory_id
+
+
+@server_app.callback()
+def _group() -> None:
+    """Keeps `start` a command of its own although it is the only one."""
+
+
+@server_app.command("start")
+def start(
+    config: Annotated[Path, typer.Option("--config", help="TOML file with Kafka's dotted keys.")],
+    accept_empty: Annotated[
+        bool,
+        typer.Option("--accept-empty", help="Format log directories that hold no data, whatever they should hold."),
+    ] = False,
+) -> None:
+    """Run a node until Ctrl-C or SIGTERM, then stop it in order."""
+    from replog.broker.__main__ import main
+
+    raise typer.Exit(main(["--config", str(config), *(["--accept-empty"] if accept_empty else [])]))

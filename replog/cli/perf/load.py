@@ -33,7 +33,7 @@ STAMP_BYTES: Final = _sent_at.size
 """What a record of `e2e` needs to say of which run it is, and when it was sent."""
 
 
-class Limits(Struct, frozen=True):
+class LoadLimits(Struct, frozen=True):
     """How long a load goes on: until the first of these.
 
     Attributes:
@@ -77,7 +77,7 @@ class LoadSender:
         make_value: Callable[[], bytes],
         value_bytes: int,
         figures: Figures,
-        limits: Limits,
+        limits: LoadLimits,
         rate: float | None,
     ) -> None:
         self._producer = producer
@@ -141,7 +141,9 @@ class LoadSender:
                 self._figures.fail(type(error).__name__, bulk.records_count - good_count)
 
 
-async def read(reader: TopicReader, figures: Figures, limits: Limits, *, follow: bool, timeout_s: float | None) -> None:
+async def read(
+    reader: TopicReader, figures: Figures, limits: LoadLimits, *, follow: bool, timeout_s: float | None
+) -> None:
     """Reads what is in a topic, and counts; a latency is that of a poll that gave records.
 
     Args:

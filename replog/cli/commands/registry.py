@@ -1,39 +1,22 @@
-"""`replog server` and `replog registry`: a node, or a registry of schemas, in this process."""
+"""`replog registry`: a registry of schemas in this process."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from replog.cli import common
 
-app = typer.Typer(help="Run one node.", no_args_is_help=True)
-registry = typer.Typer(help="Run a registry of schemas.", no_args_is_help=True)
+app = typer.Typer(help="Run a registry of schemas.", no_args_is_help=True)
 
 
 @app.callback()
-@registry.callback()
 def _group() -> None:
-    """Keeps the command of a group one of its own although it is the only one."""
+    """Keeps `serve` a command of a group."""
 
 
-@app.command("start")
-def start(
-    config: Annotated[Path, typer.Option("--config", help="TOML file with Kafka's dotted keys.")],
-    accept_empty: Annotated[
-        bool,
-        typer.Option("--accept-empty", help="Format log directories that hold no data, whatever they should hold."),
-    ] = False,
-) -> None:
-    """Run a node until Ctrl-C or SIGTERM, then stop it in order."""
-    from replog.broker.__main__ import main
-
-    raise typer.Exit(main(["--config", str(config), *(["--accept-empty"] if accept_empty else [])]))
-
-
-@registry.command("serve")
+@app.command("serve")
 def serve(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     listen: Annotated[
