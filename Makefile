@@ -124,10 +124,10 @@ docs:
 	.venv/bin/python tools/quorum_roles.py
 	.venv/bin/python tools/spark_options.py
 
-# strict: a broken link or an unknown name ends it; what it prints of MkDocs's future is known
+# strict: a broken link or an unknown name ends it (with --quiet it would not)
 docs-site:
 	$(call install,docs-site)
-	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
 	@echo "build/site/index.html; with search: .venv/bin/python -m http.server -d build/site"
 
 clean:
