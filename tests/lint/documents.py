@@ -1,4 +1,4 @@
-"""Every document names files, and tests in them, that exist."""
+"""Every document names files, and tests in them, that exist, and links to files from where it is."""
 
 from __future__ import annotations
 
@@ -23,6 +23,15 @@ OF_USERS = {"job.py", "app.py", "first.py", "pipeline.py", "server.toml"}
 
 _TEST = re.compile(r"`(test_\w+\.py)`(?: `(?=test_)|::)(test_\w+)`")
 _NAME = re.compile(r"[`(]([\w./-]*\w\.(?:py|md|pyx|proto|toml))[`)#]")
+_LINK = re.compile(r"\]\(([^)#\s:]+)[)#]")
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.DOTALL | re.MULTILINE)
+
+
+def broken_links(document: Path) -> list[str]:
+    """Returns each relative link in the document that leads to no file, with its line."""
+    text = _CODE.sub(lambda code: "\n" * code[0].count("\n"), document.read_text(encoding="utf-8"))
+    links = ((number, link) for number, line in enumerate(text.splitlines(), 1) for link in _LINK.findall(line))
+    return [f"{document.name}:{number}: {link}" for number, link in links if not (document.parent / link).exists()]
 
 
 def missing(document: Path) -> list[str]:
@@ -52,5 +61,6 @@ def missing_tests(document: Path) -> list[str]:
 def violations() -> Iterator[str]:
     """Yields each name in a document that stands for no file, and each test in a line that is not in its file."""
     for document in DOCUMENTS:
-        yield from (f"{line} is not there" for line in missing(ROOT / document))
-        yield from (f"{line} is not there" for line in missing_tests(ROOT / document))
+        path = ROOT / document
+        found = (*missing(path), *missing_tests(path), *broken_links(path))
+        yield from (f"{line} is not there" for line in found)
