@@ -310,7 +310,7 @@ def _schema(told: Any) -> Schema:
     return Schema(told.get("schemaType") or "AVRO", str(told["schema"]), tuple(references))
 
 
-def _framed(data: bytes) -> int:
+def schema_id_of(data: bytes) -> int:
     """Returns the id of the schema at the beginning of bytes; raises ValueError where there is none."""
     if len(data) < PREFIX_BYTES or data[0] != MAGIC:
         raise ValueError(f"it begins with {data[:PREFIX_BYTES]!r}, not with 0 and the id of a schema")
@@ -346,7 +346,7 @@ class PlainCodec:
 
     def decode(self, data: bytes, /) -> Any:
         """Returns the value of bytes.  Raises: As `plain_value`, and RegistryNotAvailableError where the registry does not answer."""
-        return plain_value(self._registry.schema(_framed(data)), data[PREFIX_BYTES:])
+        return plain_value(self._registry.schema(schema_id_of(data)), data[PREFIX_BYTES:])
 
 
 class RegistryCodec(Generic[T]):
@@ -401,7 +401,7 @@ class RegistryCodec(Generic[T]):
             ValueError: They do not begin with the id of a schema of the same kind, or are not of that.
             RegistryNotAvailableError: The registry does not answer.
         """
-        schema_id = _framed(data)
+        schema_id = schema_id_of(data)
         schema = self._registry.schema(schema_id)
         if schema.kind != self._kind:
             raise ValueError(f"its schema {schema_id} is one of {schema.kind}, not of {self._kind}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from msgspec.structs import replace
@@ -21,6 +21,9 @@ from replog.records.arrow.bounded import BoundedBatches
 from replog.spark.json_decoder.arrow import arrow_type
 from replog.spark.json_values import JsonValues
 from replog.spark.schema import CORRUPT, HEADERS, MISFIT_COLUMNS, WHY, Column
+
+if TYPE_CHECKING:
+    from replog.spark.registry_values import BulkJsonValues, RowValues
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 ARROW_TYPES: dict[str, Any] = {
@@ -46,6 +49,10 @@ def arrow_schema(columns: Iterable[Column]) -> pa.Schema:
 def _arrow_type(column: Column) -> Any:
     if column.shape is not None:
         return arrow_type(column.shape)
+    if column.registered is not None:
+        from replog.spark.registry_types import arrow_type_of
+
+        return arrow_type_of(column.registered.type)
     return pa.string() if column.is_text else ARROW_TYPES[column.name]
 
 
@@ -60,8 +67,8 @@ class ArrowConverter:
 
     def __init__(self, columns: Sequence[Column], topic: str, partition: int) -> None:
         self._place = f"{topic}-{partition}"
-        self._json = _json_values(columns, self._place)
-        if self._json is not None:
+        self._values = _structured_values(columns, self._place)
+        if self._values is not None:
             columns = undecoded(columns)
         self._schema = arrow_schema(columns)
         self._names = [column.name for column in columns]
@@ -97,7 +104,7 @@ class ArrowConverter:
             is_checked=not encoded.is_checked,
         )
         for batch in decoded:
-            yield from self._json.decoded(batch) if self._json is not None else (batch,)
+            yield from self._values.decoded(batch) if self._values is not None else (batch,)
 
     def _batch(self, columns: Columns) -> pa.RecordBatch:
         make: dict[str, Callable[[], Any]] = {
@@ -136,9 +143,16 @@ class ArrowConverter:
         return kept.slice(0, count)
 
 
-def _json_values(columns: Sequence[Column], place: str) -> JsonValues | None:
-    """Returns what decodes the values where they are read as json."""
+def _structured_values(columns: Sequence[Column], place: str) -> JsonValues | BulkJsonValues | RowValues | None:
+    """Returns what decodes the values where they are read as what a schema says."""
     for column in columns:
+        if column.registered is not None:
+            from replog.spark.registry_values import BulkJsonValues, Misfits, RowValues
+
+            misfits = Misfits(arrow_schema(columns), place, column.is_strict)
+            if column.shape is not None:
+                return BulkJsonValues(column.registered, column.shape, misfits)
+            return RowValues(column.registered, misfits)
         if column.shape is not None:
             return JsonValues(arrow_schema(columns), column.shape, is_strict=column.is_strict, place=place)
     return None
@@ -146,7 +160,7 @@ def _json_values(columns: Sequence[Column], place: str) -> JsonValues | None:
 
 def undecoded(columns: Sequence[Column]) -> list[Column]:
     """Returns the columns with values as they are, and the offset, by which an error names its record."""
-    plain = [replace(column, shape=None) for column in columns if column.name not in MISFIT_COLUMNS]
+    plain = [replace(column, shape=None, registered=None) for column in columns if column.name not in MISFIT_COLUMNS]
     return plain if any(column.name == "offset" for column in columns) else [*plain, Column("offset")]
 
 

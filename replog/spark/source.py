@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from replog.spark.options import ReadOptions, StreamOptions
+    from replog.spark.options.reading import RegistrySubject
+    from replog.spark.schema import Column
     from replog.spark.snapshot import PinnedOffsets
 
 
@@ -77,18 +79,19 @@ class ReplogDataSource(DataSource):
     def name(cls) -> str:
         return "replog"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         from replog.spark.schema import schema_ddl
 
         options = self._options_of_read() if self._stream_options is None else self._stream_options.read
+        if options.registry is not None:
+            return _registered_schema(options, options.registry)
         return schema_ddl(include_headers=options.include_headers, value_type=options.value_format)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         from replog.spark.reader import ReplogReader
-        from replog.spark.schema import columns_of
 
         options = self._options_of_read()
-        columns = columns_of(schema.fields, value_type=options.value_format, is_strict=options.is_strict_json)
+        columns = _columns(schema, options)
         return ReplogReader(options, self._snapshot or _fetch_snapshot(options), columns)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -100,14 +103,11 @@ class ReplogDataSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         from replog.spark.options import check_arrived, parse_stream_options
-        from replog.spark.schema import columns_of
         from replog.spark.stream.reader import ReplogStreamReader
 
         check_arrived(self.options)
         options = parse_stream_options(self.options)
-        read = options.read
-        columns = columns_of(schema.fields, value_type=read.value_format, is_strict=read.is_strict_json)
-        return ReplogStreamReader(options, columns)
+        return ReplogStreamReader(options, _columns(schema, options.read))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 -- Spark's signature
         from replog.spark.sink.writer import ReplogStreamWriter, plan_write
@@ -126,6 +126,42 @@ class ReplogDataSource(DataSource):
         if self._stream_options is not None:
             return parse_read_options(self.options)  # raises: they are those of a stream
         raise ConfigError("subscribe", None, 'give the option "subscribe" (topics, comma-separated) or "assign"')
+
+
+def _registered_schema(options: ReadOptions, registry: RegistrySubject) -> StructType:
+    """Returns the schema where a registry has that of the values."""
+    from pyspark.sql.types import StructType
+
+    from replog.spark.registry_types import latest_type
+    from replog.spark.schema import schema_with
+
+    schema_id, registered = latest_type(registry.url, registry.subject, options.value_format)
+    made = schema_with(
+        registered.type, schema_id, include_headers=options.include_headers, is_strict=options.is_strict_json
+    )
+    return StructType.fromJson(made)
+
+
+def _columns(schema: StructType, options: ReadOptions) -> tuple[Column, ...]:
+    """Returns the columns to read, with what the values are read as."""
+    from replog.spark.schema import ID_KEY, columns_of
+
+    registered = None
+    if options.registry is not None and "value" in schema.names:
+        from replog.codecs.plain_values import Schema
+        from replog.spark.registry_types import latest_type, type_by_id
+        from replog.spark.schema import RegisteredType
+
+        url, schema_id = options.registry.url, schema["value"].metadata.get(ID_KEY)
+        if isinstance(schema_id, int):
+            registered = type_by_id(url, schema_id, options.value_format)
+        elif options.value_format == "json":  # the given schema says what is read
+            registered = RegisteredType(url, Schema("JSON", ""), None)
+        else:
+            _, registered = latest_type(url, options.registry.subject, options.value_format)
+    return columns_of(
+        schema.fields, value_type=options.value_format, is_strict=options.is_strict_json, registered=registered
+    )
 
 
 def _fetch_snapshot(options: ReadOptions) -> PinnedOffsets:

@@ -52,6 +52,20 @@ def parse_servers(name: str, text: str) -> str:
     return text.strip()
 
 
+def parse_url(name: str, text: str) -> str:
+    """Returns a url of http or https."""
+    if not text.strip().startswith(("http://", "https://")):
+        raise ConfigError(name, text, f'{name} is "{text[:200]}": give a url, for example "http://127.0.0.1:8081"')
+    return text.strip()
+
+
+def parse_subject(name: str, text: str) -> str:
+    """Returns the name of a subject."""
+    if not text:
+        raise ConfigError(name, text, f'{name} is empty: give the name of a subject, for example "rides-value"')
+    return text
+
+
 def parse_boolean(name: str, text: str) -> bool:
     """Returns whether the option is "true"."""
     word = text.strip().lower()

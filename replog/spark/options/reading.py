@@ -10,7 +10,7 @@ from replog.client.ranges.transport import ReadTransport
 from replog.errors import ConfigError
 from replog.spark.options.positions import Position
 from replog.spark.options.table import Given
-from replog.spark.options.uses import Use
+from replog.spark.options.uses import STRUCTURED, Use
 
 
 class TopicChoice(Struct, frozen=True):
@@ -34,6 +34,18 @@ class TopicChoice(Struct, frozen=True):
         return "subscribe" if self.assignment is None else "assign"
 
 
+class RegistrySubject(Struct, frozen=True):
+    """Where the schema of the values is.
+
+    Attributes:
+        url: Where the registry is.
+        subject: The subject whose last schema the values become.
+    """
+
+    url: str
+    subject: str
+
+
 class ReadOptions(Struct, frozen=True):
     """Checked options of one batch read.
 
@@ -46,8 +58,9 @@ class ReadOptions(Struct, frozen=True):
             fails the query.
         is_fixed_at_load: Whether all actions read what is there when the DataFrame is made; otherwise each plan fixes it anew.
         include_headers: Whether the schema has a column `headers`.
-        value_format: What the column `value` is: "binary", "string", or "json" for a struct.
-        is_strict_json: Whether a value of json that does not fit fails the query; otherwise it is null.
+        value_format: What the column `value` is: "binary", "string", or "json", "avro" or "protobuf" for what a schema says.
+        registry: Where that schema is; None: a given one says it.
+        is_strict_json: Whether a value that does not fit its schema fails the query; otherwise it is null.
         fail_on_data_loss: Whether records that are gone fail the query; otherwise the rest is read, with a warning.
         min_partitions: The wished number of tasks; 0: as many as their size in bytes asks for.
         target_bytes_per_partition: The wished size of a task.
@@ -65,6 +78,7 @@ class ReadOptions(Struct, frozen=True):
     is_fixed_at_load: bool
     include_headers: bool
     value_format: str
+    registry: RegistrySubject | None
     is_strict_json: bool
     fail_on_data_loss: bool
     min_partitions: int
@@ -95,6 +109,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         is_fixed_at_load=given["snapshot"] == "load",
         include_headers=given["includeHeaders"],
         value_format=given["valueFormat"],
+        registry=which_registry(given),
         is_strict_json=is_strict_json(given),
         fail_on_data_loss=given["failOnDataLoss"],
         min_partitions=given["minPartitions"] or 0,
@@ -106,18 +121,50 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
 
 
 def is_strict_json(given: Given) -> bool:
-    """Whether a value of json that does not fit fails the query.
+    """Whether a value that does not fit fails the query.
 
     Raises:
         ConfigError: It is said for values that are not read as json.
     """
-    if "valueMode" in given and given["valueFormat"] != "json":
+    if "valueMode" in given and given["valueFormat"] not in STRUCTURED:
         raise ConfigError(
             "valueMode",
             given.text("valueMode"),
-            'valueMode is about values of json: set valueFormat to "json", or leave valueMode out',
+            'valueMode is about values of json, avro or protobuf: set valueFormat to "json", "avro" or "protobuf", or leave valueMode out',
         )
     return bool(given["valueMode"] == "failfast")
+
+
+def which_registry(given: Given) -> RegistrySubject | None:
+    """Returns where the schema of the values is; None: they have none in a registry.
+
+    Raises:
+        ConfigError: It is needed and not given, or given and not needed, or the subject is not said and there are several topics.
+    """
+    value_format, url = given["valueFormat"], given["schema.registry.url"]
+    subject: str | None = given["schema.registry.subject"]
+    if url is None:
+        if value_format in {"avro", "protobuf"} or subject is not None:
+            raise ConfigError(
+                "schema.registry.url",
+                None,
+                f'valueFormat "{value_format}": give the option "schema.registry.url", for example "http://127.0.0.1:8081"',
+            )
+        return None
+    if value_format not in STRUCTURED:
+        raise ConfigError(
+            "schema.registry.url",
+            url,
+            f'valueFormat is "{value_format}", which needs no schema: set it to "avro", "protobuf" or "json", or leave the url out',
+        )
+    topics = which_topics(given).topics
+    if subject is None and len(topics) != 1:
+        raise ConfigError(
+            "schema.registry.subject",
+            None,
+            'several topics may be read: give the option "schema.registry.subject", whose last schema their values become',
+        )
+    return RegistrySubject(url, subject or f"{topics[0]}-value")
 
 
 def which_servers(given: Given) -> str:

@@ -11,6 +11,7 @@ from replog.spark.options.positions import BeforeEnd
 from replog.spark.options.reading import (
     ReadOptions,
     is_strict_json,
+    which_registry,
     which_servers,
     which_start,
     which_topics,
@@ -79,6 +80,7 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         is_fixed_at_load=False,
         include_headers=given["includeHeaders"],
         value_format=given["valueFormat"],
+        registry=which_registry(given),
         is_strict_json=is_strict_json(given),
         fail_on_data_loss=given["failOnDataLoss"],
         target_bytes_per_partition=given["targetBytesPerPartition"],

@@ -16,7 +16,7 @@ from replog.errors import ConfigError
 from replog.spark.options import parsers, positions
 from replog.spark.options.foreign import FOREIGN_OPTIONS, Treatment, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST, Parser
-from replog.spark.options.uses import Use
+from replog.spark.options.uses import STRUCTURED, Use
 
 TASKS_MAX = 1_000_000
 """Tasks of one scan: Spark plans each of them in the driver."""
@@ -165,16 +165,30 @@ OPTIONS: tuple[Option, ...] = (
         "valueFormat",
         Use.READ,
         "binary",
-        parsers.choice_parser("binary", "string", "json"),
+        parsers.choice_parser("binary", "string", *STRUCTURED),
         "What the column `value` is: `binary`, `string`, of values that are UTF-8: another one fails the query, or `json`, a struct "
-        "whose fields a given schema names.",
+        "whose fields a given schema names; with `schema.registry.url` `json`, `avro` or `protobuf`, what the schema there says.",
+    ),
+    Option(
+        "schema.registry.url",
+        Use.READ,
+        None,
+        parsers.parse_url,
+        "The registry with the schemas of the values, such as `http://127.0.0.1:8081`.",
+    ),
+    Option(
+        "schema.registry.subject",
+        Use.READ,
+        None,
+        parsers.parse_subject,
+        "The subject whose last schema the values become; unset: the name of the one topic, and `-value`.",
     ),
     Option(
         "valueMode",
         Use.READ,
         "failfast",
         parsers.choice_parser("failfast", "permissive"),
-        "What a value that is no json, or does not fit the schema, does with `valueFormat` `json`: it fails the query, or the column is "
+        "What a value that does not fit the schema does with `valueFormat` `json`, `avro` or `protobuf`: it fails the query, or the column is "
         "null with `permissive`, and the columns `_corrupt` and `_why`, where the schema names them, tell of it.",
     ),
     Option(

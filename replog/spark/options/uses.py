@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
+
+STRUCTURED: Final = ("json", "avro", "protobuf")
+"""The value formats whose values are read as what a schema says."""
 
 
 class Use(enum.Flag):

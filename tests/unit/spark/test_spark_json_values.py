@@ -175,7 +175,9 @@ def test_a_value_that_does_not_fit_is_told_from_a_tombstone(monkeypatch: pytest.
     ],
 )
 def test_columns_about_misfits_are_refused_where_there_are_none(schema: StructType, settings: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match='set the options valueFormat to "json" and valueMode to "permissive"'):
+    with pytest.raises(
+        ConfigError, match='set the options valueFormat to "json", "avro" or "protobuf" and valueMode to "permissive"'
+    ):
         columns_of(schema.fields, **{"value_type": "json", **settings})
 
 
@@ -217,7 +219,7 @@ def test_options() -> None:
         assert not parse({**READ, "valueFormat": "JSON", "valueMode": "Permissive"}).is_strict_json
         with pytest.raises(ConfigError, match='give one of "failfast", "permissive"'):
             parse({**READ, "valueFormat": "json", "valueMode": "dropmalformed"})
-        with pytest.raises(ConfigError, match='set valueFormat to "json", or leave valueMode out'):
+        with pytest.raises(ConfigError, match='set valueFormat to "json", "avro" or "protobuf", or leave'):
             parse({**READ, "valueFormat": "string", "valueMode": "failfast"})
 
 

@@ -31,6 +31,7 @@ def test_defaults() -> None:
         is_fixed_at_load=True,
         include_headers=False,
         value_format="binary",
+        registry=None,
         is_strict_json=True,
         fail_on_data_loss=True,
         min_partitions=0,
