@@ -39,6 +39,7 @@ def check_together(config: ServerKeys) -> None:
     """
     _check_listeners(config)
     _check_metrics(config)
+    _check_console(config)
     _check_quorum(config)
     _check_sizes(config)
     _check_times(config)
@@ -101,6 +102,25 @@ def _check_metrics(config: ServerKeys) -> None:
             str(listener),
             f'metrics.listener = "{listener}" can be reached from other machines without authentication. Use 127.0.0.1, or'
             " set allow.insecure = true if you trust everybody on that network",
+        )
+
+
+def _check_console(config: ServerKeys) -> None:
+    listener = config.console_listener
+    if listener is None:
+        return
+    if not listener.is_loopback:
+        raise ConfigError(
+            "console.listener",
+            str(listener),
+            f'console.listener = "{listener}" can be reached from other machines, and the console asks nobody who they are:'
+            " allow.insecure does not change that. Use 127.0.0.1; from another machine come through ssh -L",
+        )
+    if not config.is_broker:
+        raise ConfigError(
+            "console.listener",
+            str(listener),
+            "console.listener is of brokers: a node that is a controller only serves no clients, and the console is one",
         )
 
 

@@ -380,6 +380,21 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     ] = 1_000
     """Committed offsets of groups that a broker tells Prometheus of; `replog_group_offsets_left_out` counts the others."""
 
+    console_listener: Annotated[
+        Endpoint | None,
+        OneEndpoint(),
+        Differs("no such key", "a page for people comes with the broker"),
+    ] = None
+    """Address of the console for browsers (docs/CONSOLE.md), which runs beside the broker as a process of its own.  Not set, or
+    empty: off.  Port 0 takes a free one, which the log tells.  Loopback only.  Needs the extra `replog[console]`."""
+
+    console_allow_changes: Annotated[
+        bool,
+        Flag(),
+        Differs("no such key", "whoever reaches the page may change what it lets them"),
+    ] = False
+    """Whether the console may put offsets of groups somewhere else and send dead letters back; else it only shows."""
+
     # ---- what follows from it ---------------------------------------------------------------------------------------
 
     @property

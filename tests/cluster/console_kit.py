@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import itertools
 import json
+import os
 import shutil
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -136,7 +139,7 @@ async def browser_at(address: str, folder: Path) -> AsyncIterator[Browser]:
         *(f"--user-data-dir={folder}", "--remote-debugging-port=0", "--remote-allow-origins=*", "about:blank"),
     ]
     with (folder / "chromium.log").open("wb") as log:
-        process = await asyncio.create_subprocess_exec(CHROMIUM, *flags, stdout=log, stderr=log)
+        process = await asyncio.create_subprocess_exec(CHROMIUM, *flags, stdout=log, stderr=log, start_new_session=True)
     try:
         port = await _when(lambda: _port_in(folder / "DevToolsActivePort", process))
         async with aiohttp.ClientSession() as session:
@@ -148,14 +151,17 @@ async def browser_at(address: str, folder: Path) -> AsyncIterator[Browser]:
                     await browser.send(f"{domain}.enable")
                 await browser.send("Page.navigate", url=address)
                 yield browser
-                await browser.send("Browser.close")
     finally:
-        if process.returncode is None:
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    await process.wait()
-            except TimeoutError:
-                process.kill()
+        await _end(process)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Ends the browser and the processes that it has started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PATIENCE_S):
                 await process.wait()
 
 

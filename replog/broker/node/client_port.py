@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from replog.broker.process import descriptor_limit
+from replog.config.kinds import Endpoint
 from replog.config.server import ServerConfig
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.node import KafkaNode
@@ -43,12 +44,16 @@ class ClientPort:
     Attributes:
         endpoint: The address that clients are told.
         address: The same as host:port.
+        local_address: The host:port at which processes of this machine reach it, whatever clients are told.
     """
 
     def __init__(self, config: ServerConfig, port: Port) -> None:
         told = config.told_client_listener(port.port)
         self.endpoint = BrokerEndpoint(CLIENT_LISTENER, told.host, told.port)
         self.address = str(told)
+        listener = config.client_listener
+        host = ("::1" if ":" in listener.host else "127.0.0.1") if listener.is_wildcard else listener.host
+        self.local_address = str(Endpoint(host, port.port))
         self._bound: Port | None = port
         self._server: KafkaServer | None = None
         self._listener: Listener | None = None

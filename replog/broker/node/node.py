@@ -14,8 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from replog.broker.companion import Companion
 from replog.broker.node.assembly import assemble
 from replog.broker.node.client_port import ClientPort
+from replog.broker.node.console import open_console
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import NodeParts
@@ -47,6 +49,9 @@ _log = logging.getLogger(__name__)
 class Node:
     """A running node.  Make it with `await Node.start(config)`, end it with `await node.stop()`.
 
+    Attributes:
+        console: The console beside it; None: there is none.
+
     Invariants:
         - one incarnation id per process start;
         - after a failure nothing is acknowledged any more, and `wait_closed` raises the failure.
@@ -62,6 +67,7 @@ class Node:
         self._server: Server | None = None
         self._clients: ClientPort | None = None
         self._metrics: MetricsService | None = None
+        self.console: Companion | None = None
         self._parts: NodeParts | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._failure: BaseException | None = None
@@ -115,6 +121,7 @@ class Node:
         peers = environment.peers(config.inter_broker_transport)
         self._server = peers.bind(config.peer_listener.host, config.peer_listener.port)
         self._metrics = open_metrics(config)
+        self.console = open_console(config, clients.local_address)
         resources = NodeResources(
             config=config,
             environment=environment,
@@ -135,6 +142,8 @@ class Node:
         self._start_parts(parts)
         requests, lifecycle = parts.requests, parts.replicas.lifecycle
         await clients.start(requests.kafka_node, requests.credits, lambda: lifecycle.is_running)
+        if self.console is not None:
+            self.console.start()
 
     def _start_parts(self, parts: NodeParts) -> None:
         metadata, replicas = parts.metadata, parts.replicas
@@ -260,6 +269,8 @@ class Node:
             self._closed.exception()  # it is logged; whether anybody waits for it is their choice
 
     async def _stop_tasks(self) -> None:
+        if self.console is not None:
+            await self.console.stop()
         if self._server is not None:
             await self._server.stop(SERVER_STOP_GRACE_S)
         if self._clients is not None:

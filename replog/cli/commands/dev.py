@@ -13,10 +13,14 @@ from replog.cli.commands.cluster import first_port, node_settings, stop_at_signa
 from replog.cli.errors import CommandFailedError, UsageError
 
 if TYPE_CHECKING:
+    from replog.broker.companion import Companion
     from replog.cluster.embedded import EmbeddedCluster
 
 TOPIC = "rides"
 """Of what is shown to be pasted."""
+
+CONSOLE_S = 20.0
+"""How long the console may take to serve, before the broker is shown without it."""
 
 
 def dev(
@@ -37,6 +41,12 @@ def dev(
             help="Keep the data there, and go on with what is there. Default: a temporary folder.",
         ),
     ] = None,
+    console: Annotated[
+        bool,
+        typer.Option(
+            "--console", help="Serve a page that shows the broker, too; --set console.listener=HOST:PORT says where."
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration key of the broker.")
     ] = None,
@@ -47,7 +57,8 @@ def dev(
     """
     if keep is not None and keep.exists() and not keep.is_dir():
         raise UsageError("--keep", keep, f"--keep {keep} is no folder: name another")
-    config = {"auto.create.topics.enable": True, **node_settings(settings or [])}
+    page = {"console.listener": "127.0.0.1:0"} if console else {}
+    config = {"auto.create.topics.enable": True, **page, **node_settings(settings or [])}
     common.run(_dev(config, first_port(port), keep), grace_s=None)
 
 
@@ -61,7 +72,20 @@ async def _dev(config: dict[str, Any], port: int, keep: Path | None) -> None:
     async with embedded(keep, config={**own, **config}) as broker:
         for line in welcome(broker.bootstrap_servers, keep):
             typer.echo(line)
+        if (page := broker.nodes[0].console) is not None:
+            typer.echo(await console_line(page, stop))
         await _until_stopped(broker, stop)
+
+
+async def console_line(page: Companion, stop: asyncio.Event) -> str:
+    """Returns where the console is, or that it has not said it in time: its process writes the reason to the log."""
+    said = asyncio.ensure_future(page.first_line())
+    stopping = asyncio.ensure_future(stop.wait())
+    await asyncio.wait({said, stopping}, timeout=CONSOLE_S, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if said.cancel():
+        return "The console does not serve yet."
+    return f"The console: {said.result()}"
 
 
 async def _until_stopped(broker: EmbeddedCluster, stop: asyncio.Event) -> None:

@@ -32,7 +32,7 @@ function show() {
   leaving = new AbortController();
   const { name, argument, query } = parsed(location.hash);
   const page = PAGES[name] || PAGES[""];
-  const root = h("div", { class: "page" });
+  const root = h("div", { class: "page", "data-at": location.hash });
   trouble("");
   fill(main, root);
   nav(name);
