@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -38,6 +38,10 @@ _ELECTIONS: Final = {
     ElectionType.UNCLEAN: "an unclean election: what the new leader lacked was given up",
     ElectionType.RECOVERED: "all that may have everything had reported, and the longest log won",
 }
+
+
+Placed: TypeAlias = tuple[int, int, MetadataRecord]
+"""A record with its offset and its time, milliseconds since 1970; -1: it has none."""
 
 
 class PartitionMoment(Struct, frozen=True):
@@ -75,26 +79,32 @@ class PartitionHistory:
         self._name = (topic_id, partition)
         self._serving = {number for number, broker in image.brokers.items() if not broker.fenced}
         self._news: dict[int, list[str]] = {}  # of brokers, since the last change
-        self._held: list[tuple[int, int, MetadataRecord]] | None = None  # of a transaction that has not ended
+        self._held: list[Placed] | None = None  # of a transaction that has not ended
         self._state = image.partition(topic_id, partition)
         if self._state is not None:
             self._note(-1, -1, None, self._state, "so it was in the oldest snapshot")
 
-    def take(self, offset: int, timestamp: int, record: MetadataRecord) -> None:
-        """Takes the next record; those of a transaction count when it ends."""
-        match record:
-            case BeginTransactionRecord():
-                self._held = []
-            case EndTransactionRecord():
-                held, self._held = self._held or [], None
-                for one in held:
-                    self._take(*one)
-            case AbortTransactionRecord():
-                self._held = None
-            case _ if self._held is not None:
-                self._held.append((offset, timestamp, record))
-            case _:
-                self._take(offset, timestamp, record)
+    def take(self, batch: Iterable[Placed]) -> None:
+        """Takes the records of the next batch, with offset and time; those of a transaction count when it ends.
+
+        A batch is one decision: what it says of brokers is why it changes partitions, also where it says that last.
+        """
+        counted: list[Placed] = []
+        for placed in batch:
+            match placed[2]:
+                case BeginTransactionRecord():
+                    self._held = []
+                case AbortTransactionRecord():
+                    self._held = None
+                case EndTransactionRecord():
+                    counted += self._held or []
+                    self._held = None
+                case _:
+                    (counted if self._held is None else self._held).append(placed)
+        for _, _, record in counted:
+            self._take_broker(record)
+        for offset, timestamp, record in counted:
+            self._take(offset, timestamp, record)
 
     def _take(self, offset: int, timestamp: int, record: MetadataRecord) -> None:
         match record:
@@ -106,7 +116,7 @@ class PartitionHistory:
             case RemoveTopicRecord() if record.topic_id == self._name[0]:
                 self._note(offset, timestamp, self._state, None)
             case _:
-                self._take_broker(record)
+                pass
 
     def _take_broker(self, record: MetadataRecord) -> None:
         match record:

@@ -58,10 +58,12 @@ def history_of(folder: Path, topic: str, partition: int) -> dict[str, object]:
     start = start_offset([each.end_offset for each in files.snapshots], files.log_start_offset, files.end_offset)
     history, is_late = PartitionHistory(found.topic_id, partition, files.image_at(start)), False
     for batch in files.batches(start):
-        for record in () if batch.is_control else batch.records:
-            if record.offset >= start:
-                decoded = decode_metadata_record(record.value, offset=record.offset)
-                history.take(record.offset, record.timestamp, decoded)
+        if not batch.is_control:
+            history.take(
+                (record.offset, record.timestamp, decode_metadata_record(record.value, offset=record.offset))
+                for record in batch.records
+                if record.offset >= start
+            )
         if time.monotonic() > deadline_s:
             is_late = True
             break

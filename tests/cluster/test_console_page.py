@@ -19,12 +19,12 @@ in_browser = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-ge
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 TOPIC = "orders"
-TOPICS_COUNT = 1_000
+TOPICS_COUNT = 250
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def page() -> AsyncIterator[str]:
-    """The address of the console that a broker has started; it has a thousand topics, and one with records."""
+    """The address of the console that a broker has started; it has many topics, and one of them has records."""
     config = {"console.listener": "127.0.0.1:0", "console.allow.changes": True}
     async with embedded(config=config) as broker, Admin(broker.bootstrap_servers) as admin:
         await admin.create_topic(TOPIC, num_partitions=2, replication_factor=1)
@@ -92,10 +92,10 @@ async def test_health_is_one_sentence(browser: Browser) -> None:
 
 
 @in_browser
-async def test_a_thousand_topics_come_a_hundred_at_a_time_and_are_searched_by_keyboard(browser: Browser) -> None:
+async def test_many_topics_come_a_hundred_at_a_time_and_are_searched_by_keyboard(browser: Browser) -> None:
     await go(browser, "topics")
     await browser.until("document.querySelectorAll('tbody tr').length === 100")
-    assert "1,001 topics" in await browser.run("document.querySelector('main').innerText")  # the groups' own, too
+    assert "251 topics" in await browser.run("document.querySelector('main').innerText")  # the groups' own, too
     await browser.key("/", text="/")
     assert await browser.run("document.activeElement.type") == "search"
     await browser.type("ord")

@@ -22,10 +22,10 @@ TOPIC, OTHER = UUID(int=1), UUID(int=2)
 
 
 def told(*records: MetadataRecord) -> list[tuple[int, tuple[str, ...], tuple[str, ...]]]:
-    """Returns (offset, what, why) of the moments of partition 0 that follow from records."""
+    """Returns (offset, what, why) of the moments of partition 0 that follow from records, a batch each."""
     history = PartitionHistory(TOPIC, 0, MetadataImage())
     for offset, record in enumerate(records):
-        history.take(offset, 1_000 + offset, record)
+        history.take([(offset, 1_000 + offset, record)])
     return [(each.offset, each.what, each.why) for each in history.moments]
 
 
@@ -51,6 +51,19 @@ def test_a_dead_leader_is_why_another_one_leads_and_news_of_others_are_not() -> 
             ("broker 2 leads instead of broker 1", "broker 1 left the ISR"),
             ("broker 1 was fenced: its process or its heartbeats had ended",),
         )
+    ]
+
+
+def test_the_reason_may_stand_behind_the_change_in_one_batch() -> None:
+    history = PartitionHistory(TOPIC, 0, MetadataImage())
+    change = PartitionChangeRecord(0, TOPIC, isr=(1, 2))
+    history.take([(0, -1, CREATED)])
+    history.take([(1, -1, change), (2, -1, fenced(3))])
+    history.take([(3, -1, fenced(3, is_fenced=False))])
+    history.take([(4, -1, PartitionChangeRecord(0, TOPIC, isr=(1, 2, 3)))])
+    assert [each.why for each in history.moments][1:] == [
+        ("broker 3 was fenced: its process or its heartbeats had ended",),
+        ("broker 3 served again",),
     ]
 
 
@@ -81,8 +94,7 @@ def test_what_a_transaction_takes_back_has_not_happened() -> None:
 def test_it_knows_which_replicas_were_fenced() -> None:
     history = PartitionHistory(TOPIC, 0, MetadataImage())
     registered = [RegisterBrokerRecord(each, UUID(int=9), 5, "h", 1, (), fenced=False) for each in (1, 2)]
-    for offset, record in enumerate([*registered, CREATED]):
-        history.take(offset, -1, record)
+    history.take((offset, -1, record) for offset, record in enumerate([*registered, CREATED]))
     assert history.moments[-1].fenced == (3,)
 
 
