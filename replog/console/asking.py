@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import msgspec
@@ -92,17 +92,19 @@ async def streamed(
 ) -> web.StreamResponse:
     """Sends lines of JSON as they come, until they end, the browser goes away, or `STREAM_S` are over.
 
-    An error behind the first line is a line too: `{"error": ...}`.
+    An error is a line too: `{"error": ...}`.
     """
     response = web.StreamResponse(headers={**headers, "Content-Type": "application/x-ndjson"})
     await response.prepare(request)
-    try:
-        async with asyncio.timeout(STREAM_S), aclosing(lines):
-            async for line in lines:
-                await response.write(msgspec.json.encode(line) + b"\n")
-    except TimeoutError:
-        await response.write(b'{"ended":"time"}\n')
-    except ReplogError as error:
-        await response.write(msgspec.json.encode({"error": str(error)}) + b"\n")
-    await response.write_eof()
+    last = b""
+    with suppress(ConnectionError):  # the browser has gone
+        try:
+            async with asyncio.timeout(STREAM_S), aclosing(lines):
+                async for line in lines:
+                    await response.write(msgspec.json.encode(line) + b"\n")
+        except TimeoutError:
+            last = b'{"ended":"time"}\n'
+        except ReplogError as error:
+            last = msgspec.json.encode({"error": str(error)}) + b"\n"
+        await response.write_eof(last)
     return response
