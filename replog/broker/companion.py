@@ -104,7 +104,7 @@ class Companion:
             raise
 
     async def _hear(self, process: Process) -> None:
-        """Logs each line that the program says, until it has ended."""
+        """Writes each line that the program says to the log, until it has ended."""
         if process.stdout is None:
             return
         while True:

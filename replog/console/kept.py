@@ -24,7 +24,7 @@ class KeptAnswer(Generic[T]):
         self._until_s = 0.0
 
     async def get(self) -> T:
-        """Returns the answer, at most `keep_s` old.  Raises: what the question raises."""
+        """Returns the answer, at most `keep_s` old.  Raises: The error of the question."""
         loop = asyncio.get_running_loop()
         if self._asking is None or (self._asking.done() and (loop.time() >= self._until_s or _failed(self._asking))):
             self._asking = asyncio.create_task(self._answered(), name="console-question")

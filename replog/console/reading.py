@@ -36,7 +36,7 @@ RECORDS_READ_MAX: Final = 20_000
 """For one list; of a topic with hundreds of partitions fewer than asked for are read of each."""
 
 
-class Found(Struct):
+class RecordsFound(Struct):
     """Some records, in the order in which they are shown.
 
     Attributes:
@@ -71,7 +71,7 @@ async def windows(
 
 async def newest(
     consumer: Consumer, partitions: Sequence[TopicPartition], limit: int, before: Mapping[int, int]
-) -> Found:
+) -> RecordsFound:
     """Reads the newest records, the newest first.
 
     Args:
@@ -98,12 +98,12 @@ async def newest(
     bounds = {each.partition: end if kept[each.partition] else begins[each] for each, end in ends.items()}
     bounds |= {row.partition: row.offset for row in taken}
     has_more = any(bounds[each.partition] > start for each, start in starts.items())
-    return Found(taken, bounds, has_more, is_late)
+    return RecordsFound(taken, bounds, has_more, is_late)
 
 
 async def onward(
     consumer: Consumer, partitions: Sequence[TopicPartition], limit: int, start: Place | Mapping[int, int]
-) -> Found:
+) -> RecordsFound:
     """Reads records from a place on, the oldest first.
 
     Args:
@@ -134,7 +134,7 @@ async def onward(
     taken = _merged(kept, limit, newest_first=False)
     bounds = {each.partition: begins[each] if kept[each.partition] or is_late else end for each, end in ends.items()}
     bounds |= {row.partition: row.offset + 1 for row in taken}
-    return Found(taken, bounds, any(bounds[each.partition] < end for each, end in ends.items()), is_late)
+    return RecordsFound(taken, bounds, any(bounds[each.partition] < end for each, end in ends.items()), is_late)
 
 
 async def one(consumer: Consumer, partition: TopicPartition, offset: int) -> ConsumerRecord | None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from cli_runs import command
@@ -252,3 +254,17 @@ async def test_without_a_metadata_log_there_is_no_timeline_and_it_says_what_to_d
 async def test_a_cluster_that_is_gone_is_told_and_not_waited_for(unused_tcp_port: int) -> None:
     async with console_of(f"127.0.0.1:{unused_tcp_port}") as asked:
         assert "error" in await asked.get("topics", status=503)
+
+
+async def test_the_command_says_where_it_is_and_ends_at_ctrl_c(servers: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *command("console", "--bootstrap-servers", servers, "--listen", "127.0.0.1:0"), stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        line = (await process.stdout.readline()).decode()
+        assert "only shows" in line
+        async with aiohttp.ClientSession() as session:
+            assert not (await Asked(session, line.split(" is at ")[1].split()[0]).get("about"))["has_timeline"]
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 0

@@ -120,3 +120,19 @@ def test_a_port_for_nodes_that_cannot_be_one_is_refused(values: dict[str, object
 
 def test_two_listeners_are_refused_rather_than_one_of_them_bound() -> None:
     assert refused({"listeners": ["127.0.0.1:9001", "127.0.0.1:9002"]}).field == "listeners"
+
+
+def test_the_console_is_for_this_machine_whatever_is_allowed() -> None:
+    values = MINIMAL | {"console.listener": "0.0.0.0:8090", "allow.insecure": True}
+    with pytest.raises(ConfigError, match="asks nobody who they are") as raised:
+        ServerConfig.from_mapping(values)
+    assert raised.value.field == "console.listener"
+    config = ServerConfig.from_mapping(MINIMAL | {"console.listener": "localhost:0"})
+    assert (config.console_listener, config.console_allow_changes) == (Endpoint("localhost", 0), False)
+    assert ServerConfig.from_mapping(MINIMAL).console_listener is None
+
+
+def test_the_console_is_of_brokers() -> None:
+    values = {"console.listener": "127.0.0.1:0", "process.roles": ["controller"]}
+    with pytest.raises(ConfigError, match="is of brokers"):
+        ServerConfig.from_mapping(MINIMAL | values | {"controller.quorum.voters": ["1@127.0.0.1:9093"]})
