@@ -160,6 +160,21 @@ class FileSystem(Protocol):
         """
         ...
 
+    def link(self, source: str, target: str) -> None:
+        """Gives a file a second name, a hard link, on the same disk: what is written by one name is read by the other.
+
+        Durable only after `sync_dir` of the parent of `target`.
+
+        Raises:
+            FileExistsError: There is something of the name `target`.
+            OSError: With EXDEV: it is on another disk.
+        """
+        ...
+
+    def links_count(self, path: str) -> int:
+        """Returns how many names a file has."""
+        ...
+
     def remove(self, path: str) -> None: ...
 
     def remove_tree(self, path: str) -> None: ...

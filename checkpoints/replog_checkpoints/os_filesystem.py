@@ -238,6 +238,12 @@ class OsFileSystem:
     def rename(self, source: str, target: str) -> None:
         Path(source).replace(target)
 
+    def link(self, source: str, target: str) -> None:
+        os.link(source, target)
+
+    def links_count(self, path: str) -> int:
+        return Path(path).stat().st_nlink
+
     def remove(self, path: str) -> None:
         Path(path).unlink()
 

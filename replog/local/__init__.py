@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from replog.host.late_names import late_names
 from replog.local.config import LocalLogConfig
 from replog.local.encoding import NewRecord
+from replog.local.fork import fork_log
 from replog.local.local_log import LocalLog, ReadOnlyLog
 from replog.local.opening import open_log
 from replog.records import Codec, Record
@@ -30,6 +31,7 @@ __all__ = [
     "NewRecord",
     "ReadOnlyLog",
     "Record",
+    "fork_log",
     "open_log",
     "open_log_async",
 ]

@@ -238,6 +238,10 @@ class Disk:
                 else:
                     yield node
 
+    def names_count(self, node: FileNode) -> int:
+        """Returns how many names a file has in the written image."""
+        return sum(each is node for each in self.files())
+
     def contents(self) -> Iterator[tuple[str, bytes]]:
         """Yields (path, content) of everything in the written image; a directory's path ends with "/"."""
         directories = [("", self.root)]

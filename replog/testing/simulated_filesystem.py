@@ -192,6 +192,19 @@ class SimulatedFileSystem:
                 EntryChange(source_directory, source_name, None), EntryChange(target_directory, target_name, node)
             )
 
+    def link(self, source: str, target: str) -> None:
+        with self._mutex:
+            node = self._file_node(source)
+            if self._find(target) is not None:
+                raise _error(errno.EEXIST, target)
+            self.faults.check(Operation.CREATE, target)
+            directory, name = self._parent(target)
+            self._disk.change(EntryChange(directory, name, node))
+
+    def links_count(self, path: str) -> int:
+        with self._mutex:
+            return self._disk.names_count(self._file_node(path))
+
     def remove(self, path: str) -> None:
         with self._mutex:
             self._file_node(path)

@@ -314,6 +314,19 @@ def test_rename_replaces_and_open_files_keep_what_they_had(place: Place) -> None
     reader.close()
 
 
+def test_a_link_is_a_second_name_of_one_file(place: Place) -> None:
+    place.fs.link(place.put("one", b"data"), place.path("two"))
+    assert (place.fs.links_count(place.path("one")), place.get("two")) == (2, b"data")
+    file = place.fs.open(place.path("two"), OpenMode.WRITE)
+    file.pwrite([b"DA"], 0)
+    file.close()
+    assert place.get("one") == b"DAta"
+    with pytest.raises(FileExistsError):
+        place.fs.link(place.path("one"), place.path("two"))
+    place.fs.remove(place.path("one"))
+    assert (place.fs.links_count(place.path("two")), place.get("two")) == (1, b"DAta")
+
+
 def test_rename_moves_folders_and_across_folders(place: Place) -> None:
     place.fs.make_dirs(place.path("flights-0"))
     place.fs.make_dirs(place.path("elsewhere"))

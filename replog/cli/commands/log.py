@@ -98,6 +98,18 @@ def repair(
         raise typer.Exit(1)
 
 
+@app.command("fork")
+def fork(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A log of open_log that nobody has open.")],
+    copy: Annotated[Path, typer.Argument(metavar="COPY", help="The folder to make, on the same disk.")],
+) -> None:
+    """Make a second log with the same records, which goes on by itself: its segments are hard links, no record is copied."""
+    from replog.local import fork_log
+
+    end_offset = fork_log(folder, copy)
+    typer.echo(f"{copy} has all records of {folder}, up to offset {end_offset}")
+
+
 def _show(row: Row, *, as_json: bool) -> None:
     from replog.cli.dump import row_as_text
 

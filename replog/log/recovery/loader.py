@@ -310,6 +310,7 @@ class LogLoader(LogRecovery):
         return self._finish(SegmentList(segments, self._closer), log_end_offset, created)
 
     def _finish(self, segments: SegmentList, log_end_offset: int, created: bool) -> LoadedLog:
+        segments.active.own()  # it is appended to
         log_start_offset = max(self.log_start_offset, segments[0].base_offset)
         if self._lost_start is not None:
             log_start_offset = self._lost_start

@@ -113,6 +113,14 @@ class ReadOnlyView:
         self._nodes[target] = self._node(source)
         del self._nodes[source]
 
+    def link(self, source: str, target: str) -> None:  # noqa: ARG002 -- of a file system
+        _refuse(target)
+
+    def links_count(self, path: str) -> int:
+        """Returns 1: what is changed here is changed in memory, which is this view's alone."""
+        self._node(path)
+        return 1
+
     def remove(self, path: str) -> None:
         self._node(path)
         del self._nodes[path]

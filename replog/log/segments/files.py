@@ -13,6 +13,9 @@ from replog_checkpoints import File, FileSystem, OpenMode
 
 TEMPORARY_SUFFIX: Final = ".tmp"
 
+_PIECE_BYTES: Final = 1 << 20
+"""Copied at once."""
+
 
 class SegmentFiles:
     """The files of a segment on disk.
@@ -67,6 +70,23 @@ class SegmentFiles:
     def file_names(self) -> list[str]:
         """Paths of all files that it may have."""
         return [self._path(kind) for kind in SEGMENT_SUFFIXES]
+
+    def own(self) -> None:
+        """Makes the `.log` file this log's alone: one with a second name, of a fork, is copied before it is changed.
+
+        A crash leaves the file as it was, and perhaps a `.tmp` file beside it, which the next start sweeps.
+
+        Raises:
+            OSError: The disk failed or is full; nothing was changed.
+        """
+        if self._fs.links_count(self.path) < 2:
+            return
+        copy_file(self._fs, self.path, self.path + TEMPORARY_SUFFIX)
+        self._fs.rename(self.path + TEMPORARY_SUFFIX, self.path)
+        self._fs.sync_dir(self._directory)
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
     def modified_ms(self) -> int:
         """Returns the wall time of the last write to the `.log` file."""
@@ -158,3 +178,23 @@ class SegmentFiles:
             file.close()
             raise
         return file
+
+
+def copy_file(fs: FileSystem, source: str, target: str) -> None:
+    """Copies a file durably, piece by piece; one at `target` is replaced.
+
+    Raises:
+        OSError: The disk failed or is full.
+    """
+    read = fs.open(source, OpenMode.READ)
+    try:
+        written = fs.open(target, OpenMode.REPLACE)
+        try:
+            position = 0
+            while piece := read.pread(_PIECE_BYTES, position):
+                position += written.pwrite([piece], position)
+            written.sync()
+        finally:
+            written.close()
+    finally:
+        read.close()

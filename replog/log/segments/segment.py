@@ -145,6 +145,7 @@ class LogSegment(SealedIndexes):
     def truncate(self, position: int, end_offset: int) -> None:
         """Cuts the active segment to `position` bytes, durably; `end_offset` is the first offset that is gone."""
         offset_index, time_index = self._indexes()
+        self.own()
         self.file.truncate(position)
         self.file.sync()
         self.size_bytes = position
@@ -210,6 +211,7 @@ class LogSegment(SealedIndexes):
         Raises:
             CorruptIndexError: Its transaction index is wrong: that one cannot be made again without the producers.
         """
+        self.own()
         try:
             self.load_indexes(config)
         except CorruptIndexError:

@@ -18,6 +18,7 @@ SHOWN = [
     ["64 appends, one batch, one fsync", "63"],
     ["1000 ['offset', 'timestamp', 'value']", "100"],
     ["[b'a']"],
+    ["2 is the next offset"],
 ]
 
 
