@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -58,10 +60,9 @@ def verify(
     from replog.cli.checks.logs import log_directories, verify_rows
 
     sound = True
-    for directory in log_directories(path):
-        for row in verify_rows(directory):
-            _show(row, as_json=as_json)
-            sound = sound and row["kind"] != "finding"
+    for row in _rows_of_each("verifying", log_directories(path), verify_rows):
+        _show(row, as_json=as_json)
+        sound = sound and row["kind"] != "finding"
     if not sound:
         raise typer.Exit(1)
 
@@ -89,13 +90,26 @@ def repair(
     from replog.cli.checks.logs import log_directories, repair_rows
 
     mended = True
-    for directory in log_directories(path):
-        rows = repair_rows(directory, accept_loss=accept_loss, forget_flushed_offset=forget_flushed_offset)
-        for row in rows:
-            _show(row, as_json=as_json)
-            mended = mended and row["kind"] != "left"
+    mend = partial(repair_rows, accept_loss=accept_loss, forget_flushed_offset=forget_flushed_offset)
+    for row in _rows_of_each("repairing", log_directories(path), mend):
+        _show(row, as_json=as_json)
+        mended = mended and row["kind"] != "left"
     if not mended:
         raise typer.Exit(1)
+
+
+def _rows_of_each(what: str, directories: Sequence[Path], rows_of: Callable[[Path], Iterable[Row]]) -> Iterator[Row]:
+    """Yields the rows of one log after the other; on a terminal it says which log is waited for, and how many are done."""
+    for number, directory in enumerate(directories):
+        rows = iter(rows_of(directory))
+        while True:
+            with common.waiting(
+                f"{what} {directory.name}, {number:,} of {common.counted(len(directories), 'log')} done"
+            ):
+                row = next(rows, None)
+            if row is None:
+                break
+            yield row
 
 
 @app.command("fork")
