@@ -32,8 +32,9 @@ from replog.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
+from tests.examples import examples
 
-bounded = settings(max_examples=40, deadline=None)
+bounded = settings(max_examples=examples(20), deadline=None)
 """Enough for each rule to be broken by some example; the machine may be busy."""
 
 brokers = st.integers(1, 3)

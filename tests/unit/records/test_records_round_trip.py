@@ -17,10 +17,11 @@ from replog import records as r
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from replog.records import _codec_py
 from replog.records.model import Wanted
+from tests.examples import FIRST_SEED, examples
 from tests.records_codecs import compiled, needs_compiled, use
 
 SETTINGS = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )  # the fixture only chooses the codec, which stays the same for all examples
 
 blob = st.none() | st.binary(max_size=200)
@@ -292,13 +293,13 @@ def test_damage_is_refused_with_our_errors(implementation: Any, data: bytes) -> 
 
 @needs_compiled
 def test_the_twins_agree_about_damaged_records() -> None:
-    chance = random.Random(20_240_601)
+    chance = random.Random(FIRST_SEED)
     alphabet = bytes(range(256)) + b"\x00\x01\x02\x7f\x80\xff" * 20
     batches = [
         r.encode_batch([(1000 + i, b"k" * i, None if i % 3 else b"v" * 70, [("h", None)] * (i % 3)) for i in range(5)]),
         r.encode_batch([(2**62, b"", b"", ()), (-1, None, b"x" * 300, [("a", b"b")])]),
     ]
-    for _ in range(4000):
+    for _ in range(examples(1_000)):
         batch = bytearray(chance.choice(batches))
         for _ in range(chance.randint(1, 3)):
             batch[chance.randrange(21, len(batch))] = chance.choice(alphabet)
