@@ -347,6 +347,7 @@ class Log:
         return self._reader.complete_read(job)
 
     locate = forwarded("_reader", LogReader.locate)
+    check_epoch_in = forwarded("_reader", LogReader.check_epoch_in)
     check_epoch_before = forwarded("_reader", LogReader.check_epoch_before)
 
     def located(self, data: bytes, error: CorruptRecordError) -> CorruptRecordError:

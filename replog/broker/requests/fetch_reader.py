@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from uuid import UUID
 
 from msgspec import Struct
@@ -72,6 +72,11 @@ Asked: TypeAlias = (
     | LocateSegmentsRequest
 )
 """A part of a request that names a partition."""
+
+LOOKED: Final = b"looked"
+"""Stands for data of the disk where only the epoch of a batch was looked at."""
+
+BUSY: Final = "the disk has too much to do to look whether the fetch or the log is wrong; ask again"
 
 NOT_FRESH: Collection[ReplicaKey] = ()
 """No partition counts as a follower's progress: it was counted when the request came."""
@@ -197,6 +202,9 @@ class FetchReader:
         if replica is None or self._serving_role(request, replica) is None or self._stepper.cold_reads.is_full:
             done(b"")  # the client asks again
             return
+        if not check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view).ok:
+            self._look_back(replica, partition, done)
+            return
         try:
             job = replica.log.prepare_read(
                 partition.fetch_offset,
@@ -271,9 +279,10 @@ class FetchReader:
         if error is not ErrorCode.NONE:
             return refused_fetch(partition, refused_by(replica, error, error.name)), b""
         check = check_fetch(partition.fetch_offset, partition.last_fetched_epoch, replica.view)
-        refused = None if check.ok else self._refused_by_log(partition, check, replica, role)
+        found = None if check.ok and found is LOOKED else found  # the log goes on where it did not just now
+        refused = None if check.ok else self._misfit(request, partition, check, replica, role, found)
         if refused is not None:
-            return refused, b""
+            return refused
         if check.diverging is None and is_follower and is_fresh:
             self._count_progress(request, partition, replica)
         data: bytes | None = b""
@@ -297,15 +306,74 @@ class FetchReader:
             self._stepper.leader_throttle.count(len(data))
         return _served(request, partition, replica, role, check.diverging, aborted, preferred), data
 
+    def _misfit(
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        check: FetchCheck,
+        replica: Replica,
+        role: Leader | Follower,
+        found: bytes | None,
+    ) -> tuple[FetchResult, bytes | None] | None:
+        """Returns the answer to a fetch that does not fit the log, as `_read`; None: it is told where the two logs part."""
+        if found is not LOOKED and _must_look_back(request, partition, replica):
+            busy = refused_fetch(partition, refused_by(replica, ErrorCode.OFFSET_NOT_AVAILABLE, BUSY))
+            return busy, b"" if found == b"" else None
+        refused = self._refused_by_log(request, partition, check, replica, role)
+        return None if refused is None else (refused, b"")
+
+    def _look_back(self, replica: Replica, partition: FetchPartition, done: Callable[[bytes | None], None]) -> None:
+        """Starts to read the batch before a position in a thread, and looks at its epoch then.
+
+        Args:
+            replica: The replica.
+            partition: The partition of the request, whose position is within the log.
+            done: The function that is called with `LOOKED`; or as that of `read_cold`.
+        """
+        log, offset = replica.log, partition.fetch_offset
+        try:
+            job = log.prepare_read(
+                offset - 1, max_bytes=1, end_offset=log.log_end_offset, min_one_batch=True, is_checked=False
+            )
+        except DiskFullError:  # no descriptor is left
+            done(b"")
+            return
+        except StorageError as error:
+            self._stepper.trouble.storage_failed(replica, error)
+            done(None)
+            return
+        self._stepper.cold_reads.start(log, job, lambda job: done(self._looked_back(replica, offset, job)))
+
+    def _looked_back(self, replica: Replica, offset: int, job: ReadJob) -> bytes | None:
+        try:
+            data = replica.log.complete_read(job)
+            if data:
+                replica.log.check_epoch_in(data, offset)
+        except (BrokerClosedError, OffsetOutOfRangeError):
+            return None
+        except DiskFullError:  # no descriptor was left
+            return b""
+        except StorageError as error:
+            self._stepper.trouble.storage_failed(replica, error)
+            return None
+        return None if data is None else LOOKED
+
     def _refused_by_log(
-        self, partition: FetchPartition, check: FetchCheck, replica: Replica, role: Leader | Follower
+        self,
+        request: FetchRequest,
+        partition: FetchPartition,
+        check: FetchCheck,
+        replica: Replica,
+        role: Leader | Follower,
     ) -> FetchResult | None:
         """Returns the answer to a fetch that does not fit the log; None: it is told where the two logs part.
 
         The asker may have its epoch from damage here; the replica is offline then.
         """
         try:
-            if partition.last_fetched_epoch >= 0:
+            if (
+                partition.last_fetched_epoch >= 0 and request.replica_id != CONSUMER_REPLICA_ID
+            ):  # else it has been looked
                 replica.log.check_epoch_before(partition.fetch_offset)
         except DiskFullError as failure:  # no descriptor is left
             return refused_fetch(partition, refused_by(replica, failure.code, str(failure)))
@@ -489,3 +557,13 @@ def _is_being_filled(follower_id: int, replica: Replica, role: Leader | Follower
 def refused_fetch(partition: FetchPartition, refusal: Refusal) -> FetchResult:
     """Makes the answer of a partition that cannot be served."""
     return refused(partial(FetchResult, fetch_offset=partition.fetch_offset), partition, refusal)
+
+
+def _must_look_back(request: FetchRequest, partition: FetchPartition, replica: Replica) -> bool:
+    """Whether a consumer does not fit the log perhaps because of damage here: then the disk is asked before it is told so.
+
+    What a consumer asks may wait for the disk in a thread.  A follower asks seldom, and its progress must not wait.
+    """
+    offset, log = partition.fetch_offset, replica.log
+    is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    return is_consumer and partition.last_fetched_epoch >= 0 and log.log_start_offset < offset <= log.log_end_offset

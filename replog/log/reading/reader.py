@@ -36,7 +36,7 @@ from replog.log.segments.reader import NotCachedError, SegmentRead
 from replog.log.segments.scan import read_header, scan_headers
 from replog.log.segments.segment import LogSegment
 from replog.log.state import LogState
-from replog.records import DECOMPRESSED_BYTES_MAX, consecutive_end, scan
+from replog.records import DECOMPRESSED_BYTES_MAX, Buffer, consecutive_end, parse_header, scan
 
 _PLACES_MAX: Final = 32
 
@@ -305,6 +305,18 @@ class LogReader:
             )
         except OSError as error:
             raise unreadable(state, error) from error
+
+    def check_epoch_in(self, data: Buffer, offset: int) -> None:
+        """Does the same as `check_epoch_before` with what a read from `offset - 1` has given, without waiting for the disk.
+
+        Raises:
+            CorruptRecordError, StorageError: As there.
+        """
+        header = parse_header(data)
+        if header.next_offset == offset:
+            epoch = self._state.epochs.epoch_for_offset(header.base_offset)
+            if epoch is not None and epoch != header.partition_leader_epoch:
+                self.check_epoch_before(offset)  # says where
 
     def check_epoch_before(self, offset: int) -> None:
         """Looks whether the batch that ends at `offset` has the leader epoch that the checkpoint of epochs says.

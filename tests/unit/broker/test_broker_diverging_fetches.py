@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
+import threading
 
+import pytest
+from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
+
+from replog.broker.disk import cold_reads
 from replog.errors import ErrorCode
+from replog.log import ReadJob
+from replog.log.reading.reader import LogReader
 from replog.metadata.records import PartitionChangeRecord
 from replog.records import encode_batch
 from replog.replication.messages import EpochEnd, FetchAnswered
@@ -109,3 +114,46 @@ async def test_a_consumer_that_has_a_wrong_epoch_from_here_makes_the_damage_know
         await it.settle()
         assert parting(right)[0] is not ErrorCode.OFFSET_OUT_OF_RANGE
         assert f"{path} at byte {second}" in it.stepper.trouble.offline[TOPIC_ID, 0].reason
+
+
+async def test_what_a_consumer_that_does_not_fit_has_read_before_is_looked_at_in_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: each partition of a fetch could have a file opened and read by the loop, ten thousand of them in one request."""
+    threads: list[int] = []
+    run = ReadJob.run
+
+    def noted(job: ReadJob) -> None:
+        threads.append(threading.get_ident())
+        run(job)
+
+    def on_the_loop(*_: object) -> None:
+        raise AssertionError("the loop waits for the disk")
+
+    monkeypatch.setattr(ReadJob, "run", noted)
+    monkeypatch.setattr(LogReader, "check_epoch_before", on_the_loop)
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        for _ in range(3):
+            it.produce()
+        await it.settle()
+        answers = fetch_from(it, 2, 7, replica_id=CONSUMER_REPLICA_ID, leader_epoch=-1)
+        await wait_until(lambda: bool(answers))
+        assert parting(answers) == (ErrorCode.OFFSET_OUT_OF_RANGE, None, 0)
+        beyond = fetch_from(it, 9, 7, replica_id=CONSUMER_REPLICA_ID, leader_epoch=-1)
+        await wait_until(lambda: bool(beyond))
+    assert len(threads) == 1, "none for a position that the log does not have"
+    assert threads != [threading.get_ident()]
+
+
+async def test_a_consumer_is_not_told_that_it_does_not_fit_while_nobody_can_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic((1, 2)))
+        it.produce()
+        await it.settle()
+        monkeypatch.setattr(cold_reads, "COLD_READS_WAITING_MAX", 0)
+        answers = fetch_from(it, 1, 7, replica_id=CONSUMER_REPLICA_ID, leader_epoch=-1)
+        await it.settle()
+        assert parting(answers) == (ErrorCode.OFFSET_NOT_AVAILABLE, None, 0)
