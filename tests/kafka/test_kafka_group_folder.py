@@ -1,4 +1,4 @@
-"""A real Kafka's folder of `__consumer_offsets`, written by its coordinator for its own consumers, read by ours."""
+"""A real Kafka's folders of `__consumer_offsets` and `__transaction_state`, written by its coordinators for its own clients, read by ours."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import pytest
 from group_folders import records_of
 from kafka_run import GROUP_RECORDS_COUNT, GROUP_TOPIC, GROUPS, KafkaRun
 
+from replog.cli.dump import dump_path
 from replog.coordinator.describing.requests import DescribeGroup
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages import ConsumerGroupMetadataKey, GroupMetadataKey
 from replog.coordinator.offsets.requests import FetchOffsets
+from replog.coordinator.transactions.records import TRANSACTION_RECORDS
 from tests.unit.coordinator.shard_kit import Topics, group_host
 
 
@@ -43,3 +45,14 @@ def test_a_shard_has_the_offsets_and_the_groups(folder: Path) -> None:
     found = host.machine._groups.find("consumer")
     assert (dict(found.members), dict(found.current), dict(found.holders)) == ({}, {}, {})
     assert found.epoch.get() >= 2
+
+
+def test_every_record_of_its_transactions_is_known_and_written_in_the_same_bytes(kafka_run: KafkaRun) -> None:
+    folders = sorted(kafka_run.data("killed").glob("__transaction_state-*"))
+    encoded = [each for folder in folders for each in records_of(folder)]
+    found = [TRANSACTION_RECORDS.decode(*each) for each in encoded]
+    assert [None if each is None else TRANSACTION_RECORDS.encode(each) for each in found] == encoded
+    rows = [row for folder in folders for row in dump_path(folder, deep=True) if row["kind"] == "record"]
+    assert {row["record"] for row in rows} == {"TransactionLog"}
+    statuses = {row["value"]["transaction_status"] for row in rows}
+    assert {"empty", "ongoing", "prepare_commit", "complete_commit"} <= statuses
