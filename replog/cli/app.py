@@ -40,7 +40,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "log-dirs": "app",
     "configs": "app",
     "quorum": "app",
-    "features": "app",
+    "features": "features_app",
     "log": "app",
     "metadata": "app",
     "chaos": "app",
@@ -53,6 +53,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "console": "replog.console.command",
     "debug": f"{_COMMANDS}.doctor",
     "export": f"{_COMMANDS}.files",
+    "features": f"{_COMMANDS}.metadata",
     "import": f"{_COMMANDS}.files",
     "server": f"{_COMMANDS}.storage",
 }

@@ -307,7 +307,7 @@ class LogReader:
             raise unreadable(state, error) from error
 
     def check_epoch_in(self, data: Buffer, offset: int) -> None:
-        """Does the same as `check_epoch_before` with what a read from `offset - 1` has given, without waiting for the disk.
+        """Looks as `check_epoch_before` does at what a read from `offset - 1` has given, without waiting for the disk.
 
         Raises:
             CorruptRecordError, StorageError: As there.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_kit import Replog
 
-from replog.cli.commands.features import levels_of
+from replog.cli.commands.metadata import levels_of
 from replog.metadata.features import SUPPORTED_FEATURES
 
 
