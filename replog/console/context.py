@@ -8,10 +8,12 @@ from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from replog.client import Admin, Consumer, TopicPartition
 from replog.client.admin.group_descriptions import PartitionLag
 from replog.client.admin.group_health import GroupWatch
+from replog.client.admin.health import ClusterHealth, cluster_health
 from replog.client.types import OffsetAndTimestamp
 from replog.console.kept import KeptAnswer
 from replog.console.settings import ConsoleSettings
@@ -35,6 +37,7 @@ GROUPS_TOGETHER: Final = 10
 GROUPS_MAX: Final = 100
 """Groups whose lags are asked for in one look, as in the health of the cluster."""
 
+HEALTH_KEPT_S: Final = 2.0
 SIZES_KEPT_S: Final = 15.0
 LAGS_KEPT_S: Final = 3.0
 
@@ -80,7 +83,8 @@ class Context:
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
         self.admin = Admin(settings.bootstrap_servers, client_id="replog-console", timeout_ms=ASK_MS)
-        self.groups = GroupWatch(self.admin)
+        self._groups = GroupWatch(self.admin)
+        self.health = KeptAnswer(self._health, HEALTH_KEPT_S)
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
         self.all_lags = KeptAnswer(self._all_lags, LAGS_KEPT_S)
         self.readers = asyncio.Semaphore(READERS_MAX)
@@ -91,6 +95,7 @@ class Context:
 
     async def close(self) -> None:
         """Ends what is under way, and the connections."""
+        await self.health.close()
         await self.sizes.close()
         await self.all_lags.close()
         await self.admin.close()
@@ -155,6 +160,9 @@ class Context:
         """Returns how many groups there are, and the lags of the first of them."""
         groups = await self.listed_groups()
         return len(groups), await self.lags_of(group.group_id for group in groups[:GROUPS_MAX])
+
+    async def _health(self) -> ClusterHealth:
+        return replace(await cluster_health(self.admin), groups=await self._groups.look())
 
     async def _sizes(self) -> dict[TopicPartition, int]:
         """Returns the bytes of the biggest replica of each partition, of the brokers that tell."""

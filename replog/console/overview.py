@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from aiohttp import web
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from replog.cli.views.health import facts, sentence
-from replog.client.admin.health import cluster_health
 from replog.console.asking import answered
 from replog.console.context import ASK_MS, CONTEXT
 
@@ -25,8 +24,7 @@ async def about(request: web.Request) -> web.Response:
 
 async def health(request: web.Request) -> web.Response:
     """Tells how the cluster is, and whom it waits for."""
-    context = request.app[CONTEXT]
-    found = replace(await cluster_health(context.admin), groups=await context.groups.look())
+    found = await request.app[CONTEXT].health.get()
     leader_id = -1 if found.quorum is None else found.quorum.leader_id
     brokers = [
         asdict(each) | {"is_up": each.is_up, "is_controller": each.broker_id == leader_id} for each in found.brokers

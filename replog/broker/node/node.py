@@ -269,16 +269,19 @@ class Node:
             self._closed.exception()  # it is logged; whether anybody waits for it is their choice
 
     async def _stop_tasks(self) -> None:
-        if self.console is not None:
-            await self.console.stop()
-        if self._server is not None:
-            await self._server.stop(SERVER_STOP_GRACE_S)
-        if self._clients is not None:
-            await self._clients.stop()
-        if self._metrics is not None:
-            await self._metrics.stop()
-        if self._parts is not None:
-            await _stop_parts(self._parts)
+        console_end = None if self.console is None else asyncio.ensure_future(self.console.stop())
+        try:
+            if self._server is not None:
+                await self._server.stop(SERVER_STOP_GRACE_S)
+            if self._clients is not None:
+                await self._clients.stop()
+            if self._metrics is not None:
+                await self._metrics.stop()
+            if self._parts is not None:
+                await _stop_parts(self._parts)
+        finally:
+            if console_end is not None:
+                await console_end
 
     def _close_logs(self, *, orderly: bool) -> None:
         """Closes all logs; it runs in a thread, and blocks for as long as the disk needs."""

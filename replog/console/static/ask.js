@@ -73,9 +73,9 @@ export async function repeat(signal, seconds, look, trouble) {
 function pause(signal, ms) {
   return new Promise((resolve) => {
     let timer = 0;
-    const end = () => { clearTimeout(timer); document.removeEventListener("visibilitychange", shown); resolve(); };
+    const end = () => { clearTimeout(timer); document.removeEventListener("visibilitychange", shown); signal.removeEventListener("abort", end); resolve(); };
     const shown = () => { if (!document.hidden) end(); };
-    signal.addEventListener("abort", end, { once: true });
+    signal.addEventListener("abort", end);
     timer = setTimeout(() => (document.hidden ? document.addEventListener("visibilitychange", shown) : end()), ms);
   });
 }

@@ -5,12 +5,14 @@ import { fill, h, heading, table } from "./dom.js";
 import { counted, number, span } from "./words.js";
 
 export function groups({ root, query, signal, trouble }) {
-  let page = Number(query.get("page")) || 0, word = query.get("search") || "";
+  let page = Number(query.get("page")) || 0, word = query.get("search") || "", asked = 0;
   const box = h("input", { type: "search", value: word, placeholder: "Search groups  ( / )", "aria-label": "Search groups", "data-search": true });
   const told = h("p", { class: "quiet", role: "status" }), list = h("div");
   root.append(heading("Groups", box), told, list);
   const look = async () => {
+    const own = ++asked;
     const found = await ask("groups", { search: word, page }, signal);
+    if (own !== asked) return; // a later question is on its way, or answered
     told.textContent = word ? `${number(found.matching_count)} of ${counted(found.groups_count, "group")}` : counted(found.groups_count, "group");
     const rows = found.groups.map((each) => [
       h("a", { href: `#/group/${encodeURIComponent(each.group_id)}` }, each.group_id),

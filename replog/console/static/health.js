@@ -4,7 +4,7 @@ import { ask, repeat } from "./ask.js";
 import { fill, h, heading, table, told } from "./dom.js";
 import { number, size } from "./words.js";
 
-export function health({ root, signal, trouble }) {
+export function health({ root, signal }) {
   const said = h("p", { class: "sentence", role: "status" }, "Asking the brokers …");
   const rest = h("div");
   root.append(heading("Health"), said, rest);
@@ -19,7 +19,6 @@ export function health({ root, signal, trouble }) {
     fill(rest, facts(found.facts), brokers(found.brokers));
   };
   repeat(signal, 3, look, (text) => {
-    trouble(text);
     if (text) { said.className = "sentence bad"; fill(said, told(`The brokers do not answer: ${text}`)); before = ""; }
   });
 }

@@ -99,6 +99,8 @@ export function messages({ root, argument: topic, query, signal, trouble }) {
 
   function form() {
     const partition = h("select", { onchange: () => read() }, h("option", { value: "" }, "all"));
+    const known = query.get("partition"); // how many there are is asked for meanwhile
+    if (/^\d{1,9}$/.test(known || "")) partition.append(h("option", { value: known, selected: true }, known));
     const start = h("select", { onchange: () => { kind(); if (!["time", "place"].includes(start.value)) read(); } },
       h("option", { value: "" }, "newest first"), h("option", { value: "earliest" }, "oldest first"), h("option", { value: "time" }, "from a time"), h("option", { value: "place" }, "from a place"));
     const when = h("input", { type: "datetime-local", step: "1", hidden: true, "aria-label": "Time", onchange: () => read() });
@@ -115,7 +117,11 @@ export function messages({ root, argument: topic, query, signal, trouble }) {
     return {
       node,
       partition: () => partition.value,
-      partitions: (count) => { partition.append(...Array.from({ length: Math.min(count, 500) }, (_, index) => h("option", { value: String(index) }, String(index)))); partition.value = query.get("partition") || ""; },
+      partitions: (count) => {
+        const chosen = partition.value;
+        fill(partition, h("option", { value: "" }, "all"), Array.from({ length: Math.min(count, 500) }, (_, index) => h("option", { value: String(index) }, String(index))));
+        partition.value = chosen;
+      },
       isNewest: () => !from(),
       place: () => ({ partition: partition.value, from: from() }),
       search: () => ({ word: word.value, in: parts.value, case: exact.checked ? "exact" : "" }),

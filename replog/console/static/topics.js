@@ -5,13 +5,15 @@ import { fill, h, heading, table } from "./dom.js";
 import { counted, number, rate, retention, size } from "./words.js";
 
 export function topics({ root, query, signal, trouble }) {
-  let page = Number(query.get("page")) || 0, word = query.get("search") || "";
+  let page = Number(query.get("page")) || 0, word = query.get("search") || "", asked = 0;
   const box = h("input", { type: "search", value: word, placeholder: "Search topics  ( / )", "aria-label": "Search topics", "data-search": true, "data-focus": "search" });
   const list = h("div"), told = h("p", { class: "quiet", role: "status" }), ends = new Map();
   root.append(heading("Topics", box), told, list);
 
   const look = async () => {
+    const own = ++asked;
     const found = await ask("topics", { search: word, page }, signal);
+    if (own !== asked) return; // a later question is on its way, or answered
     if (page && page >= found.pages_count) { page = Math.max(0, found.pages_count - 1); return look(); }
     told.textContent = word ? `${number(found.matching_count)} of ${counted(found.topics_count, "topic")}` : counted(found.topics_count, "topic");
     fill(list, found.topics_count ? rows(found) : empty(), pager(found));
