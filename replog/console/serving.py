@@ -12,7 +12,7 @@ from replog.console.app import console_app
 from replog.console.settings import ConsoleSettings
 from replog.errors import ConfigError
 
-STOP_S: Final = 1.0
+STOP_S: Final = 0.3
 """What requests that are under way may take at the end; then they are cancelled."""
 
 
