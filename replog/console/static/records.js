@@ -21,7 +21,7 @@ export function recordLine(topic, record, { signal, trouble, beside = null }) {
     fill(body, "Reading …");
     try {
       const whole = await ask("message", { topic, partition: record.partition, offset: record.offset }, signal);
-      fill(body, shown(whole), beside);
+      fill(body, beside, shown(whole));
     } catch (error) {
       if (error.name !== "AbortError") fill(body, error.message);
     }

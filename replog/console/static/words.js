@@ -44,7 +44,7 @@ export function rate(perSecond) {
 }
 
 // Says how long and how much of a topic is kept, as far as it is set.
-export function retention(configs, unset = "as the brokers say") {
+export function retention(configs, unset = "default") {
   const policy = configs["cleanup.policy"] || "delete";
   const parts = [];
   if (policy.includes("compact")) parts.push("compacted");
