@@ -32,6 +32,9 @@ WRITERS_MAX: Final = 100
 ATTEMPTS_MAX: Final = 20
 """How often a change is made anew because another server's came first."""
 
+CLOSE_TIMEOUT_MS: Final = 5_000
+"""How long a change that is under way is waited for at the end."""
+
 _POLL_RECORDS: Final = 1_000
 _POLL_MS: Final = 1_000
 
@@ -62,7 +65,12 @@ class ChangeLog:
         self._servers = bootstrap_servers
         self._partition = TopicPartition(topic, 0)
         self._timeout_s = timeout_ms / 1_000
-        self._producer = Producer(bootstrap_servers, delivery_timeout_ms=timeout_ms, client_id="replog-registry")
+        self._producer = Producer(
+            bootstrap_servers,
+            delivery_timeout_ms=timeout_ms,
+            client_id="replog-registry",
+            close_timeout_ms=CLOSE_TIMEOUT_MS,
+        )
         self._consumer = Consumer(bootstrap_servers, client_id="replog-registry")
         self._position = 0
         self._moved = asyncio.Condition()
@@ -78,19 +86,19 @@ class ChangeLog:
 
         Raises:
             InvalidRequestError: The topic has several partitions, or is not compacted.
-            ReplogError: The brokers cannot be asked.
+            ReplogError: The brokers cannot be asked, or bring nothing for the time of a request.
         """
-        async with asyncio.timeout(self._timeout_s), Admin(self._servers) as admin:
+        async with Admin(self._servers, timeout_ms=round(self._timeout_s * 1_000)) as admin:
             await _prepare_topic(admin, self._partition.topic)
         await self._producer.start()
         await self._consumer.start()
         await self._consumer.assign([self._partition])
         self._tail = asyncio.create_task(self._follow(), name="registry-tail")
         end = await self._end_offset()
-        async with self._moved:
-            while self._position < end:
-                self._raise_if_ended()
-                await self._moved.wait()
+        while self._position < end:
+            before = self._position
+            async with self._limited():  # a large topic takes as long as it takes, while something comes
+                await self._reach(before + 1)
 
     async def close(self) -> None:
         """Stops reading and closes the connections.  Calling it again does nothing."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -66,8 +65,6 @@ def _middleware() -> Any:
             return _refusal(error.status, error.rest_code, str(error))
         except web.HTTPException as error:
             return _refusal(error.status, error.status, f"HTTP {error.status} {error.reason}")
-        except asyncio.CancelledError:
-            raise
         except Exception as error:  # noqa: BLE001 -- one request's; the others go on
             _log.exception("a request of the registry failed: %s %s", request.method, request.path)
             return _refusal(500, 50001, f"Internal Server Error: {type(error).__name__}")
@@ -171,12 +168,14 @@ class _Handlers:
 
     async def _version(self, request: web.Request) -> _Answer:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
-        found = await self._service.read(lambda state: state.version(subject, number, deleted=deleted))
+        ask = self._service.read if number == LATEST else self._service.find
+        found = await ask(lambda state: state.version(subject, number, deleted=deleted))
         return _Answer(version_json(found) | await self._content(request, found.content))
 
     async def _version_schema(self, request: web.Request) -> web.Response:
         subject, number, deleted = _subject(request), _number(request), _flag(request, "deleted")
-        found = await self._service.read(lambda state: state.version(subject, number, deleted=deleted))
+        ask = self._service.read if number == LATEST else self._service.find
+        found = await ask(lambda state: state.version(subject, number, deleted=deleted))
         return _text(found.content)
 
     async def _referenced_by(self, request: web.Request) -> _Answer:
@@ -210,7 +209,7 @@ class _Handlers:
 
     async def _schema(self, request: web.Request) -> _Answer:
         schema_id = _whole(request.match_info["id"])
-        content = await self._service.read(lambda state: state.content(schema_id))
+        content = await self._service.find(lambda state: state.content(schema_id))
         return _Answer(await self._content(request, content))
 
     async def _content(self, request: web.Request, content: SchemaContent) -> Any:
@@ -221,7 +220,7 @@ class _Handlers:
 
     async def _schema_text(self, request: web.Request) -> web.Response:
         schema_id = _whole(request.match_info["id"])
-        return _text(await self._service.read(lambda state: state.content(schema_id)))
+        return _text(await self._service.find(lambda state: state.content(schema_id)))
 
     async def _schema_subjects(self, request: web.Request) -> _Answer:
         schema_id, deleted = _whole(request.match_info["id"]), _flag(request, "deleted")

@@ -82,18 +82,26 @@ class RegistryService:
         self._checks = asyncio.Semaphore(CHECKS_MAX)
 
     async def read(self, question: Callable[[RegistryState], T]) -> T:
-        """Returns what a question to the state gives; what it does not find is looked for once more in the newest state.
+        """Returns what a question to the newest state gives: changes that any server has answered are in it.
 
         Raises:
-            RegistryRefusedError: It is not there.
+            RegistryRefusedError: It is not there, or the brokers do not answer.
+        """
+        await self._log.refresh()
+        return question(self._log.state)
+
+    async def find(self, question: Callable[[RegistryState], T]) -> T:
+        """Returns what a question for something that never changes gives; only what is not here is looked for in the newest state.
+
+        Raises:
+            RegistryRefusedError: As `read`.
         """
         try:
             return question(self._log.state)
         except RegistryRefusedError as error:
             if error.rest_code not in _MISSING:
                 raise
-        await self._log.refresh()
-        return question(self._log.state)
+        return await self.read(question)
 
     # ---- schemas ---------------------------------------------------------------------------------------------------
 
@@ -105,9 +113,6 @@ class RegistryService:
         """
         _require_subject(subject)
         content = _content(body)
-        found = self._log.state.with_content(subject, content)
-        if found is not None:
-            return found
         made: list[SchemaVersion] = []
 
         async def decide(state: RegistryState) -> Change | None:

@@ -194,8 +194,13 @@ async def test_what_one_server_has_answered_another_finds(servers: str, call: Ca
         RegistryServer(servers, listen="127.0.0.1:0") as other,
     ):
         for number in range(10):
-            _, told = await call("POST", f"{one.url}/subjects/s{number}/versions", {"schema": avro(f"A{number}")})
+            _, told = await call(
+                "POST",
+                f"{one.url}/subjects/s%2Ft/versions",
+                {"schema": avro("A", FIELD | {"name": f"x{number}", "default": 0})},
+            )
             assert (await call("GET", f"{other.url}/schemas/ids/{told['id']}"))[0] == 200
+            assert (await call("GET", f"{other.url}/subjects/s%2Ft/versions/latest"))[1]["version"] == number + 1
 
 
 async def test_a_topic_that_is_none_for_a_registry_is_refused_and_one_that_goes_ends_it(servers: str) -> None:
