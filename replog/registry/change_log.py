@@ -10,7 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from replog.client import Admin, Consumer, Producer
@@ -102,13 +102,12 @@ class ChangeLog:
 
     async def close(self) -> None:
         """Stops reading and closes the connections.  Calling it again does nothing."""
-        if self._tail is not None:
-            self._tail.cancel()
-            await asyncio.wait([self._tail])
-        try:
-            await self._producer.close()
-        finally:
-            await self._consumer.close()
+        async with AsyncExitStack() as stack:  # a cancellation in one step takes none of the others away
+            stack.push_async_callback(self._consumer.close)
+            stack.push_async_callback(self._producer.close)
+            if self._tail is not None:
+                self._tail.cancel()
+                await asyncio.wait([self._tail])
 
     async def wait_ended(self) -> None:
         """Waits until the log cannot be followed any more; raises why."""

@@ -32,6 +32,7 @@ def serve(
     """
     from replog.registry import serve as run
 
+    common.run(common.require_listener(bootstrap_servers))
     run(
         bootstrap_servers,
         listen=listen,

@@ -121,6 +121,8 @@ class _Inclusion:
         return self.problems(_resolved(self._reader, reader), _resolved(self._writer, writer), path)
 
     def _reader_problems(self, reader: Any, writer: Any, path: str) -> list[str]:
+        if "enum" in writer or "const" in writer:
+            return _value_problems(self._reader, reader, writer, path)
         found = [problem for each in reader.get("allOf", ()) for problem in self.problems(each, writer, path)]
         if "anyOf" in reader:
             found += self._any_problems(reader["anyOf"], writer, path)
@@ -160,8 +162,6 @@ class _Inclusion:
         return []
 
     def _keyword_problems(self, reader: Any, writer: Any, path: str) -> list[str]:
-        if "enum" in writer or "const" in writer:
-            return _value_problems(self._reader, reader, writer, path)
         if "enum" in reader or "const" in reader:
             return [f"{path}: the reader allows certain values only"]
         types = _types(writer)

@@ -42,6 +42,7 @@ READS = [  # reader, writer
     (thing({"a": INT}), thing({"a": INT}, ["a"])),
     ({"enum": [1, 2, 3]}, {"enum": [1, 2]}),
     (INT, {"const": 7}),
+    ({"anyOf": [TEXT, INT]}, {"enum": ["a", 1]}),
     ({"type": "string", "maxLength": 5}, {"type": "string", "maxLength": 4, "pattern": "a"}),
     ({"type": "string", "pattern": "a"}, {"type": "string", "pattern": "a"}),
     ({"type": "array", "items": {"type": "number"}}, {"type": "array", "items": INT}),
