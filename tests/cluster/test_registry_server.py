@@ -8,6 +8,7 @@ import json
 import signal
 import subprocess
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -201,6 +202,20 @@ async def test_what_one_server_has_answered_another_finds(servers: str, call: Ca
             )
             assert (await call("GET", f"{other.url}/schemas/ids/{told['id']}"))[0] == 200
             assert (await call("GET", f"{other.url}/subjects/s%2Ft/versions/latest"))[1]["version"] == number + 1
+
+
+async def test_schemas_by_their_ids_are_told_while_no_broker_answers(call: Caller) -> None:
+    async with AsyncExitStack() as stack:
+        broker = await stack.enter_async_context(replog.embedded())
+        server = RegistryServer(broker.bootstrap_servers, listen="127.0.0.1:0", timeout_ms=1_000)
+        async with server:
+            path = f"{server.url}/subjects/s/versions"
+            await call("POST", path, {"schema": avro("A")})
+            await stack.aclose()
+            assert [(await call("GET", each))[0] for each in (f"{server.url}/schemas/ids/1", f"{path}/1")] == [200, 200]
+            for method, asked, body in (("GET", path, None), ("POST", path, {"schema": avro("B")})):
+                status, told = await call(method, asked, body)
+                assert (status, told["error_code"] in {50001, 50002}) == (500, True), told
 
 
 async def test_a_topic_that_is_none_for_a_registry_is_refused_and_one_that_goes_ends_it(servers: str) -> None:
