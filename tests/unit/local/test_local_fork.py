@@ -62,6 +62,30 @@ def test_a_power_cut_at_any_step_leaves_the_log_and_the_copy_whole_or_not_there(
     assert found == {False, True}
 
 
+def test_a_power_cut_while_a_shared_segment_is_copied_leaves_both_logs_whole() -> None:
+    disk = filled(SimulatedFileSystem(), 7)
+    fork_log(PATH, COPY, file_system=disk)
+    empty, shared = (
+        sorted(n for n in disk.list_dir(f"{COPY}/log-0") if n.endswith(".log"))[place] for place in (-1, -2)
+    )
+    for suffix in (".log", ".index", ".timeindex"):
+        if disk.exists(f"{COPY}/log-0/{empty.removesuffix('.log')}{suffix}"):
+            disk.remove(f"{COPY}/log-0/{empty.removesuffix('.log')}{suffix}")
+    disk.sync_dir(f"{COPY}/log-0")
+    once = Once()
+    for number, cut in enumerate(stops(disk, lambda: append(disk), disk.copied)):
+        cut.crash(random.Random(number))
+        if once.is_first(cut):
+            assert read(cut, COPY)[:7] == read(cut, PATH) == ALL[:7]
+            assert f"{shared}.tmp" not in cut.list_dir(f"{COPY}/log-0")
+    assert disk.links_count(f"{COPY}/log-0/{shared}") == 1
+
+
+def append(disk: SimulatedFileSystem) -> None:
+    with open_simulated(disk, COPY, **SMALL) as copy:
+        copy.append(b"other")
+
+
 @pytest.mark.parametrize("damage", ["the active segment is gone", "a bit has flipped"])
 def test_a_fork_that_is_cut_and_appended_to_leaves_the_other_alone(damage: str) -> None:
     """Goal: a repair ends the copy with a shared segment, or in one; what is cut and written there is not the other log's."""
