@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+from typing import Any
 
 import client_functions as functions
 import pytest
@@ -18,8 +20,9 @@ PATIENCE_S = 60
 """Kafka tells members of changes with their heartbeats, every five seconds."""
 
 
-def member(broker: Broker, group: str) -> Consumer:
-    return Consumer(broker.servers, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False)
+def member(broker: Broker, group: str, **settings: Any) -> Consumer:
+    given = {"group_id": group, "auto_offset_reset": "earliest", "enable_auto_commit": False, **settings}
+    return Consumer(broker.servers, **given)
 
 
 async def write(broker: Broker, topic: str) -> None:
@@ -83,3 +86,30 @@ async def told_to_operators(broker: Broker, group: str, member: Consumer, offset
 @pytest.mark.served(functions.ASSIGNED_GROUPS, client="replog")
 def test_two_members_share_and_one_takes_over(serving: Broker) -> None:
     asyncio.run(joined_shared_and_taken_over(serving, serving.topic(PARTITIONS)))
+
+
+async def was_slow_and_has_its_partitions_again(broker: Broker, topic: str, caplog: pytest.LogCaptureFixture) -> None:
+    group = f"group-of-{topic}"
+    await write(broker, topic)
+    slow = member(broker, group, group_instance_id="slow", max_poll_interval_ms=1_000)
+    async with slow, member(broker, group, group_instance_id="quick") as quick:
+        await slow.subscribe([topic])
+        await quick.subscribe([topic])
+        await read_until_shared(slow, quick)
+        had, others = slow.assignment(), quick.assignment()
+        async with asyncio.timeout(PATIENCE_S):
+            while not any("is silent" in text for text in caplog.messages):
+                await quick.poll(timeout_ms=100)
+            await slow.poll(timeout_ms=100)  # hears that all is lost, and joins
+            while slow.assignment() != had:
+                await slow.poll(timeout_ms=100)
+                await quick.poll(timeout_ms=100)
+                assert quick.assignment() == others
+
+
+@pytest.mark.served(functions.ASSIGNED_GROUPS, client="replog")
+def test_a_static_member_that_was_too_slow_has_its_partitions_again(
+    serving: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, logger="replog")
+    asyncio.run(was_slow_and_has_its_partitions_again(serving, serving.topic(PARTITIONS), caplog))
