@@ -161,7 +161,7 @@ def test_limits_follow_the_size_of_the_disk() -> None:
 
 
 def full_manager(free_bytes: int = 300 * KIB) -> tuple[SimulatedFileSystem, LogManager]:
-    fs = SimulatedFileSystem(capacity_bytes=10 * MIB)
+    fs = SimulatedFileSystem(capacity_bytes=MIB)
     logs = LogManager.open(fs, ["/data"], cluster_id="c", node_id=1, now_ms=T0, config=TINY, limits=LIMITS)
     append(logs.open_log("t", 0, TOPIC, now_ms=T0), 20)
     logs.open_log("__cluster_metadata", 0, UUID(int=1), now_ms=T0)
