@@ -14,6 +14,7 @@ IN_VIRTUAL_TIME = ("sim/", "unit/testing/", "unit/spark/test_spark_patience.py",
 MAY_SLEEP = {
     "quiet.py quiet_for": "what must not happen gets time to happen",
     "cluster_load.py _ask_forever": "the rate of a load",
+    "test_broker_hostile_streams.py run": "the pace of a load",
     "test_broker_driver.py test_a_cancelled_watched_task_is_no_failure": "a task that is cancelled",
     "test_broker_loop_lag.py test_a_loop_that_is_held_up_is_seen_at_once_and_afterwards": "the loop is held up",
     "test_cli_interrupts.py stubborn": "a task that does not end in time",

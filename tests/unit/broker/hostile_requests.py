@@ -11,9 +11,11 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-COUNT = 100_000
-LONG = 8_000_000
-"""A little less than the port takes of a message that brings no records."""
+COUNT = 20_000
+"""Twice as many as a request may name."""
+
+LONG = 5_000_000
+"""More than a batch of the metadata log takes, and less than the port of a message that brings no records."""
 
 _TEXTS = ("", "\0", "../..", " ", "x" * 300, "é" * 3_000, "9" * 5_000, "1" + " " * LONG)
 _BYTES = (b"", b"\xff" * 15, bytes(16), b"\xff" * 16)
