@@ -27,7 +27,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import assert_never
 
 from msgspec import Struct
@@ -154,7 +154,7 @@ class Controller:
         self._claim: Claim | None = None
         self._effects: list[Effect] = []
         self._unappended: deque[tuple[MetadataRecord, ...]] = deque()  # of the change that is under way
-        self._unmade: tuple[str, Iterator[MetadataRecord]] | None = None  # more of it, and the round that it is of
+        self._unmade: tuple[str, Iterator[MetadataRecord], tuple[MetadataRecord, ...]] | None = None  # see `_make_more`
         self._step_records = 0  # appended in this step
         self._last_write_ms = 0
         self._brokers_seen = 0
@@ -401,27 +401,29 @@ class Controller:
             now_ms: The time.
         """
         self._last_write_ms = now_ms
-        self._unappended.append((BeginTransactionRecord(name),))
-        self._unmade = name, records
+        self._unmade = name, chain((BeginTransactionRecord(name),), records, (EndTransactionRecord(),)), ()
         self._append_more()
 
     def _make_more(self) -> None:
-        """Makes the next records of a long change, with its end behind the last; where that fails, none of it ever counts."""
+        """Makes the next records of a long change, and one more, to know whether there are any; where that fails, none ever counts.
+
+        `_unmade` is the round that it is of, the records that are not made yet, and the one that is.
+        """
         if self._unmade is None:
             return
-        name, records = self._unmade
-        most = self._offsets.records_max
+        name, records, some = self._unmade
+        self._unmade = None
         try:
-            some: tuple[MetadataRecord, ...] = tuple(islice(records, most))
+            some = (*some, *islice(records, self._offsets.records_max - len(some)))
+            following = tuple(islice(records, 1))
         except InvariantViolationError:
             raise
         except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._failed_rounds[name] += 1
-            self._unmade, some = None, (AbortTransactionRecord("the rest of it could not be made"),)
-        else:
-            if len(some) < most:
-                self._unmade, some = None, (*some, EndTransactionRecord())
+            some, following = (AbortTransactionRecord("the rest of it could not be made"),), ()
         self._unappended += self._offsets.split(some)
+        if following:
+            self._unmade = name, records, following
 
     def _forget_rest(self) -> None:
         """Forgets what has not been appended of a large change."""
@@ -550,13 +552,13 @@ class Controller:
         """Appends what `make` makes; if it fails, nothing has changed, and the term goes on."""
         try:
             made = make()
-            records = made if isinstance(made, Iterator) else tuple(made)
+            records = tuple(islice(made, self._offsets.records_max + 1) if isinstance(made, Iterator) else made)
         except InvariantViolationError:
             raise
         except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._failed_rounds[name] += 1
             return
-        if isinstance(records, tuple):
-            self._append(records, now_ms)
+        if isinstance(made, Iterator) and len(records) > self._offsets.records_max:
+            self._append_in_steps(name, chain(records, made), now_ms)
         else:
-            self._append_in_steps(name, records, now_ms)
+            self._append(records, now_ms)
