@@ -17,6 +17,7 @@ from console_kit import PATIENCE_S, Asked, console_of
 
 from replog import Admin, Producer, embedded
 from replog.client import TopicPartition
+from replog.console.context import STREAMS_MAX
 from replog.worker import DeadLetter
 
 TOPIC = "orders"
@@ -254,6 +255,22 @@ async def test_without_a_metadata_log_there_is_no_timeline_and_it_says_what_to_d
 async def test_a_cluster_that_is_gone_is_told_and_not_waited_for(unused_tcp_port: int) -> None:
     async with console_of(f"127.0.0.1:{unused_tcp_port}") as asked:
         assert "error" in await asked.get("topics", status=503)
+
+
+async def test_the_place_of_a_tail_is_free_when_its_browser_has_gone(asked: Asked) -> None:
+    address = f"{asked.address}api/tail?topic={TOPIC}"
+    tails = [await asked.session.get(address) for _ in range(STREAMS_MAX)]
+    async with asked.session.get(address) as refused:
+        assert (refused.status, "end one of them" in (await refused.json())["error"]) == (503, True)
+    for tail in tails:
+        tail.close()
+    async with asyncio.timeout(PATIENCE_S):
+        status = 503
+        while status == 503:
+            await asyncio.sleep(0.05)
+            async with asked.session.get(address) as response:
+                status = response.status
+    assert status == 200
 
 
 async def test_the_command_says_where_it_is_and_ends_at_ctrl_c(servers: str) -> None:
