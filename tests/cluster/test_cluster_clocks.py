@@ -88,7 +88,7 @@ async def test_a_jump_elects_nobody_and_deletes_nothing(tmp_path: Path) -> None:
     async with movable(tmp_path) as (cluster, target):
         configs = {**ROLLS_AT_A_JUMP, "retention.ms": abs(offset_ns) // 1_000_000 + HOUR_MS // 2}
         leader = await led_by(cluster, controller_leads=True, configs=configs)
-        async with Load(cluster, TOPIC, history) as load, Tail(cluster, TOPIC, history):
+        async with Load(cluster, TOPIC, history, producers=1) as load, Tail(cluster, TOPIC, history):
             before = await elections(cluster)
             for offset in (offset_ns, 0):
                 clocks_of(target).jump(leader, offset)
