@@ -69,16 +69,6 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #include <stdint.h>
-    #if defined(__GNUC__) || defined(__clang__)
-    #define replog_swap64 __builtin_bswap64
-    #define replog_swap32 __builtin_bswap32
-    #define replog_swap16 __builtin_bswap16
-    #else
-    #include <stdlib.h>
-    #define replog_swap64 _byteswap_uint64
-    #define replog_swap32 _byteswap_ulong
-    #define replog_swap16 _byteswap_ushort
-    #endif
     /* A NamedTuple of these fields, what tuple.__new__(type, fields) would make, without
        the two tuples in between. Newer versions keep a hash inside tuples, so they go the public way. */
     static inline PyObject *replog_new_tuple(PyTypeObject *type, PyObject **fields, Py_ssize_t count) {
@@ -105,9 +95,6 @@ cdef extern from *:
     #endif
     }
     """
-    uint64_t replog_swap64(uint64_t number) noexcept nogil
-    uint32_t replog_swap32(uint32_t number) noexcept nogil
-    uint32_t replog_swap16(uint32_t number) noexcept nogil
     object replog_new_tuple(type kind, PyObject** fields, Py_ssize_t count)
 
 cdef enum:
@@ -129,11 +116,7 @@ cdef enum:
     KEY_BYTES_GUESS = 16
     COUNT_MIN = 64
     COMPRESSION_RATIO_GUESS = 4
-    OK = 0
-    UNDERFLOW = 1
-    LONG_NUMBER = 2
     BAD_LENGTH = 3
-    BAD_FIELD = 4
     BAD_HEADERS = 5
     BAD_END = 6
 
@@ -149,6 +132,7 @@ cdef tuple REASONS = (
 cdef tuple NO_HEADERS = ()
 cdef type RECORD = Record
 
+include "_numbers.pxi"
 include "_codec_bytes.pxi"
 include "_codec_decode.pxi"
 include "_codec_columns.pxi"

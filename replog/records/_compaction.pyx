@@ -37,8 +37,6 @@ cdef extern from *:
     """
     bint __builtin_add_overflow(int64_t a, int64_t b, int64_t* out) noexcept nogil
     bint __builtin_sub_overflow(int64_t a, int64_t b, int64_t* out) noexcept nogil
-    uint64_t __builtin_bswap64(uint64_t number) noexcept nogil
-    uint32_t __builtin_bswap32(uint32_t number) noexcept nogil
 
 cdef enum:
     HEADER_BYTES = 61
@@ -51,9 +49,6 @@ cdef enum:
     TRANSACTIONAL_BIT = 0x10
     CONTROL_BIT = 0x20
     DELETE_HORIZON_BIT = 0x40
-    VARINT_BYTES_MAX = 5
-    VARLONG_BYTES_MAX = 10
-    OK = 0
     OUT_OF_RANGE = 1
     BAD_OFFSET = 2
     BAD_TIMESTAMP = 3
@@ -68,60 +63,7 @@ cdef tuple REASONS = (
 )
 
 
-# Numbers
-
-cdef inline int64_t load64(const uint8_t* p) noexcept nogil:
-    cdef uint64_t raw
-    memcpy(&raw, p, 8)
-    return <int64_t>__builtin_bswap64(raw)
-
-
-cdef inline int32_t load32(const uint8_t* p) noexcept nogil:
-    cdef uint32_t raw
-    memcpy(&raw, p, 4)
-    return <int32_t>__builtin_bswap32(raw)
-
-
-cdef inline void store64(uint8_t* p, int64_t number) noexcept nogil:
-    cdef uint64_t raw = __builtin_bswap64(<uint64_t>number)
-    memcpy(p, &raw, 8)
-
-
-cdef inline void store32(uint8_t* p, int32_t number) noexcept nogil:
-    cdef uint32_t raw = __builtin_bswap32(<uint32_t>number)
-    memcpy(p, &raw, 4)
-
-
-cdef inline int get_number(const uint8_t** cursor, const uint8_t* end, int bytes_max, int64_t* out) noexcept nogil:
-    """A zig-zag varint of 32 bits (5 bytes at most) or 64 bits (10)."""
-    cdef const uint8_t* p = cursor[0]
-    cdef uint64_t number = 0
-    cdef int i
-    for i in range(bytes_max):
-        if p + i >= end:
-            return OUT_OF_RANGE
-        number |= <uint64_t>(p[i] & 0x7F) << (7 * i)
-        if p[i] < 0x80:
-            if bytes_max == VARINT_BYTES_MAX:
-                number &= 0xFFFFFFFFULL
-            out[0] = <int64_t>((number >> 1) ^ (0 - (number & 1)))
-            cursor[0] = p + i + 1
-            return OK
-    return OUT_OF_RANGE
-
-
-cdef inline int put_number(uint8_t* p, int64_t number) noexcept nogil:
-    """Writes a zig-zag varint; returns its size in bytes, at most 10."""
-    cdef uint64_t zigzag = (<uint64_t>number << 1) ^ <uint64_t>(number >> 63)
-    cdef int size = 0
-    while zigzag >= 0x80:
-        p[size] = <uint8_t>(zigzag | 0x80)
-        zigzag >>= 7
-        size += 1
-    p[size] = <uint8_t>zigzag
-    return size + 1
-
-
+include "_numbers.pxi"
 include "_compaction_map.pxi"
 include "_compaction_walk.pxi"
 include "_compaction_rewrite.pxi"

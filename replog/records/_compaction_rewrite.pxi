@@ -161,8 +161,8 @@ cdef class Rewriter:
             raise CorruptRecordError(
                 "", self.walk.head.position, f"timestamp delta {raw.timestamp - <object>self.new_horizon} cannot be stored"
             )
-        delta_bytes = put_number(delta, number)
-        self.out.put(length, put_number(length, 1 + delta_bytes + (raw.end - raw.rest)))
+        delta_bytes = <int>(put_varint(delta, number) - &delta[0])
+        self.out.put(length, put_varint(length, 1 + delta_bytes + (raw.end - raw.rest)) - &length[0])
         self.out.put(&zero, 1)
         self.out.put(delta, delta_bytes)
         self.out.put(raw.rest, raw.end - raw.rest)

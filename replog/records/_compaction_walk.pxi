@@ -17,7 +17,7 @@ cdef struct Raw:
     const uint8_t* rest  # behind the timestamp
     const uint8_t* end
     const uint8_t* key
-    int64_t key_bytes
+    int32_t key_bytes
     int64_t offset_delta
     int64_t timestamp
     bint has_value
@@ -143,32 +143,27 @@ cdef class Walk:
         raise CorruptRecordError("", self.head.position, REASONS[status])
 
     cdef inline int read_raw(self, Raw* raw) noexcept nogil:
-        cdef int64_t length = 0
+        cdef int32_t length = 0
+        cdef int32_t delta = 0
         cdef int64_t number = 0
         cdef const uint8_t* p = self.cursor
         raw.start = p
-        if get_number(&p, self.body_end, VARINT_BYTES_MAX, &length) != OK or length < 1 or length > self.body_end - p:
+        if get_varint(&p, self.body_end, &length) != OK or length < 1 or length > self.body_end - p:
             return OUT_OF_RANGE
         raw.end = p + length
         p += 1  # the attributes byte means nothing so far
-        if get_number(&p, raw.end, VARLONG_BYTES_MAX, &number) != OK:
+        if get_varlong(&p, raw.end, &number) != OK:
             return OUT_OF_RANGE
         raw.rest = p
-        if get_number(&p, raw.end, VARINT_BYTES_MAX, &raw.offset_delta) != OK:
+        if get_varint(&p, raw.end, &delta) != OK or get_field(&p, raw.end, &raw.key, &raw.key_bytes) != OK:
             return OUT_OF_RANGE
-        if get_number(&p, raw.end, VARINT_BYTES_MAX, &raw.key_bytes) != OK:
-            return OUT_OF_RANGE
-        if raw.key_bytes < -1 or raw.key_bytes > raw.end - p:
-            return OUT_OF_RANGE
-        raw.key = p
-        if raw.key_bytes > 0:
-            p += raw.key_bytes
-        if get_number(&p, raw.end, VARINT_BYTES_MAX, &length) != OK or length < -1 or length > raw.end - p:
+        if get_varint(&p, raw.end, &length) != OK or length < -1 or length > raw.end - p:
             return OUT_OF_RANGE
         raw.has_value = length >= 0
-        if raw.offset_delta <= self.last_delta or raw.offset_delta > self.head.last_offset_delta:
+        raw.offset_delta = delta
+        if delta <= self.last_delta or delta > self.head.last_offset_delta:
             return BAD_OFFSET
-        self.last_delta = raw.offset_delta
+        self.last_delta = delta
         if self.head.attributes & LOG_APPEND_TIME_BIT:
             raw.timestamp = self.head.max_timestamp
         elif __builtin_add_overflow(self.head.base_timestamp, number, &raw.timestamp):

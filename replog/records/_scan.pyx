@@ -39,27 +39,15 @@ cdef struct Batch:
     int16_t attributes
 
 
-cdef inline uint32_t read_32(const uint8_t* p) noexcept nogil:
-    return (<uint32_t>p[0] << 24) | (<uint32_t>p[1] << 16) | (<uint32_t>p[2] << 8) | <uint32_t>p[3]
-
-
-cdef inline int64_t read_64(const uint8_t* p) noexcept nogil:
-    return <int64_t>((<uint64_t>read_32(p) << 32) | <uint64_t>read_32(p + 4))
+include "_numbers.pxi"
 
 
 cdef inline int16_t read_16(const uint8_t* p) noexcept nogil:
     return <int16_t>((<uint32_t>p[0] << 8) | <uint32_t>p[1])
 
 
-cdef inline void write_32(uint8_t* p, uint32_t value) noexcept nogil:
-    p[0] = <uint8_t>(value >> 24)
-    p[1] = <uint8_t>(value >> 16)
-    p[2] = <uint8_t>(value >> 8)
-    p[3] = <uint8_t>value
-
-
 cdef inline int64_t size_of(const uint8_t* p) noexcept nogil:
-    return <int64_t>(<int32_t>read_32(p + 8)) + LOG_OVERHEAD_BYTES
+    return <int64_t>(load32(p + 8)) + LOG_OVERHEAD_BYTES
 
 
 cdef bint is_good(
@@ -71,15 +59,15 @@ cdef bint is_good(
     bint is_checked,
 ) except -1:
     """Reads the batch at `p`, whose `size_bytes` are all there."""
-    cdef int32_t delta = <int32_t>read_32(p + 23)
-    cdef int32_t count = <int32_t>read_32(p + 57)
-    batch.base_offset = read_64(p)
-    batch.leader_epoch = <int32_t>read_32(p + 12)
+    cdef int32_t delta = load32(p + 23)
+    cdef int32_t count = load32(p + 57)
+    batch.base_offset = load64(p)
+    batch.leader_epoch = load32(p + 12)
     batch.attributes = read_16(p + 21)
-    batch.max_timestamp = read_64(p + 35)
-    batch.producer_id = read_64(p + 43)
+    batch.max_timestamp = load64(p + 35)
+    batch.producer_id = load64(p + 43)
     batch.producer_epoch = read_16(p + 51)
-    batch.base_sequence = <int32_t>read_32(p + 53)
+    batch.base_sequence = load32(p + 53)
     if p[16] != 2 or delta < 0 or batch.base_offset < next_offset or batch.base_offset > offset_max - delta:
         return False
     if count < 0 or count > <int64_t>delta + 1:
@@ -91,7 +79,7 @@ cdef bint is_good(
         return True
     cdef object checked = PyMemoryView_FromMemory(<char*>(p + CRC_START), batch.size_bytes - CRC_START, PyBUF_READ)
     cdef uint32_t actual = crc32c(checked)
-    return actual == read_32(p + 17)
+    return actual == <uint32_t>load32(p + 17)
 
 
 cdef tuple as_tuple(const Batch* batch, int64_t position):
@@ -132,7 +120,7 @@ def scan_checked(
                 return batches, position, describe_length(batch.size_bytes - LOG_OVERHEAD_BYTES)
             if view.len - position < batch.size_bytes:
                 break
-            if start[position + 16] == 2 and <int32_t>read_32(start + position + 12) > leader_epoch_max:
+            if start[position + 16] == 2 and load32(start + position + 12) > leader_epoch_max:
                 break
             if not is_good(start + position, &batch, next_offset, leader_epoch, offset_max, is_checked):
                 damage = describe_damage(buffer, position, next_offset, leader_epoch, offset_max)
@@ -160,7 +148,7 @@ def consecutive_end(buffer, *, int64_t next_offset, bint is_complete):
                 return -1
             if view.len - position < size_bytes:
                 break
-            base_offset, delta, count = read_64(p), <int32_t>read_32(p + 23), <int32_t>read_32(p + 57)
+            base_offset, delta, count = load64(p), load32(p + 23), load32(p + 57)
             if base_offset < 0 or delta < 0 or delta > OFFSET_MAX - base_offset or count < 0 or count > <int64_t>delta + 1:
                 return -1
             if (position and base_offset < next_offset) or (is_complete and base_offset > next_offset):
@@ -266,16 +254,15 @@ cdef class SegmentScan:
             end = PyByteArray_GET_SIZE(self.offset_entries)
             PyByteArray_Resize(self.offset_entries, end + 8)
             entry = <uint8_t*>PyByteArray_AS_STRING(self.offset_entries) + end
-            write_32(entry, <uint32_t>(last_offset - self._base_offset))
-            write_32(entry + 4, <uint32_t>self.size_bytes)
+            store32(entry, <int32_t>(last_offset - self._base_offset))
+            store32(entry + 4, <int32_t>self.size_bytes)
             self._index_room -= 1
         if self._time_room > 0 and self.max_timestamp > self._last_time_entry:
             end = PyByteArray_GET_SIZE(self.time_entries)
             PyByteArray_Resize(self.time_entries, end + 12)
             entry = <uint8_t*>PyByteArray_AS_STRING(self.time_entries) + end
-            write_32(entry, <uint32_t>(<uint64_t>self.max_timestamp >> 32))
-            write_32(entry + 4, <uint32_t>self.max_timestamp)
-            write_32(entry + 8, <uint32_t>(self.max_timestamp_offset - self._base_offset))
+            store64(entry, self.max_timestamp)
+            store32(entry + 8, <int32_t>(self.max_timestamp_offset - self._base_offset))
             self._last_time_entry = self.max_timestamp
             self._time_room -= 1
         self.bytes_since_index = 0
