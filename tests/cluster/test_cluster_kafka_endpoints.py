@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_runs import replog
@@ -109,7 +110,12 @@ async def test_who_does_not_lead_says_who_does_and_where(start_cluster: StartClu
     (endpoint,) = answer.node_endpoints
     assert (endpoint.node_id, endpoint.rack) == (leader, "north")
     assert f"{endpoint.host}:{endpoint.port}" == cluster.address(leader)
-    (written,) = produce(cluster, endpoint.node_id).responses[0].partition_responses
+
+    async def answered() -> Any:
+        (written,) = produce(cluster, endpoint.node_id).responses[0].partition_responses
+        return written if written.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else None
+
+    written = await until(answered, f"broker {leader} knows the topic, too")
     assert (written.error_code, written.base_offset) == (ErrorCode.NONE, 0)
 
 
