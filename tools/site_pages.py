@@ -38,6 +38,7 @@ MODULES = (
     "replog.errors",
     "replog.local",
     "replog.records",
+    "replog.registry",
     "replog.spark",
     "replog.testing",
     "replog.worker",

@@ -133,7 +133,7 @@ PROPERTIES = {
     "spark/test_spark_json_decoder.py": 3.0,
     "timeline/test_timeline_model.py": 1.0,
 }
-"""Files of tests/unit whose usual examples are few (`tests.examples`), and what these take, in seconds."""
+"""Files of tests/unit whose usual examples are few (`tests.random_examples`), and what these take, in seconds."""
 
 
 def kinds() -> list[Kind]:

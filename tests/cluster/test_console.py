@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -118,7 +119,7 @@ async def test_a_record_is_shown_whole_with_lines_that_write_it_again(asked: Ask
     assert value.decode().startswith(row["value"]["text"])
     whole = await asked.get("message", topic="copies", partition=0, offset=0)
     assert whole["value"]["text"] == value.decode()
-    names = f'replog() {{ {" ".join(command())} "$@"; }}\n'
+    names = f'replog() {{ {shlex.join(command())} "$@"; }}\n'
     for run in (["bash", "-c", names + whole["as_command"]], [sys.executable, "-c", whole["as_python"]]):
         process = await asyncio.create_subprocess_exec(*run, stdout=subprocess.DEVNULL)
         assert await process.wait() == 0
@@ -222,6 +223,7 @@ async def test_dead_letters_are_counted_by_reason_and_sent_back_each_once(server
         assert (await asked.post("redrive", {"topic": "paid.dlq"})) == {
             "sent": {"paid": 3},
             "strange_count": 1,
+            "silence": "",
             "may_be_more": False,
         }
         assert (await asked.post("redrive", {"topic": "paid.dlq"}))["sent"] == {}

@@ -45,7 +45,7 @@ from replog.metadata.records import (
     RegisterBrokerRecord,
     ResourceType,
 )
-from tests.examples import examples, seeds
+from tests.random_examples import examples, seeds
 
 pytestmark = pytest.mark.exhaustive
 

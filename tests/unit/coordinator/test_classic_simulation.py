@@ -36,7 +36,7 @@ from replog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from tests.examples import examples
+from tests.random_examples import examples
 from tests.work_counts import calls_of
 
 pytestmark = pytest.mark.exhaustive

@@ -38,7 +38,7 @@ from replog.errors import (
     RebalanceInProgressError,
     UnknownMemberIdError,
 )
-from tests.examples import examples
+from tests.random_examples import examples
 
 pytestmark = pytest.mark.exhaustive
 

@@ -20,7 +20,7 @@ from replog.protocol.served import SERVED
 from replog.wire.messages.fetch import FetchRequest
 from replog.wire.messages.produce import ProduceRequest
 from replog.wire.primitives import Writer
-from tests.examples import seeds
+from tests.random_examples import seeds
 
 pytestmark = pytest.mark.exhaustive
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from replog.log import CompactionSettings
 from replog.records import Codec, parse_header
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from tests.examples import examples
+from tests.random_examples import examples
 
 KEYS = [b"a", b"b", b"c", b"d", b"e", b"a longer key"]
 CONFIG = replace(COMPACTED, segment_bytes=500)

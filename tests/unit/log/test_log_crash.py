@@ -14,7 +14,7 @@ from replog.log import Log, LogConfig, LogDirectory
 from replog.records import parse_header
 from replog.testing.simulated_faults import PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from tests.examples import examples
+from tests.random_examples import examples
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150, retention_ms=-1)
 TOPIC_ID = UUID(int=0x0102030405060708090A0B0C0D0E0F10)

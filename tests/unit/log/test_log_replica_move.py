@@ -26,7 +26,7 @@ from replog.log.disk_space import NO_LIMITS
 from replog.records import encode_batch
 from replog.testing.simulated_faults import Operation, PowerCutError
 from replog.testing.simulated_filesystem import SimulatedFileSystem
-from tests.examples import seeds
+from tests.random_examples import seeds
 
 TOPIC_ID, OTHER_ID, UNIQUE_ID = UUID(int=5), UUID(int=6), UUID(int=7)
 OLD, NEW = "/old", "/new"

@@ -32,7 +32,7 @@ from replog.metadata.records import (
     TopicRecord,
     UnregisterBrokerRecord,
 )
-from tests.examples import examples
+from tests.random_examples import examples
 
 bounded = settings(max_examples=examples(20), deadline=None)
 """Enough for each rule to be broken by some example; the machine may be busy."""

@@ -28,7 +28,7 @@ from replog.errors import (
 from replog.records import _codec_py
 from replog.records.compression import compress, with_section
 from replog.records.model import Wanted
-from tests.examples import seeds
+from tests.random_examples import seeds
 from tests.records_codecs import compiled, needs_compiled
 
 REFUSALS = (CorruptRecordError, InvalidRecordError, UnsupportedCompressionError)

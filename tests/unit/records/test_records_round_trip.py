@@ -17,7 +17,7 @@ from replog import records as r
 from replog.errors import CorruptRecordError, InvalidRecordError, UnsupportedCompressionError
 from replog.records import _codec_py
 from replog.records.model import Wanted
-from tests.examples import FIRST_SEED, examples
+from tests.random_examples import FIRST_SEED, examples
 from tests.records_codecs import compiled, needs_compiled, use
 
 SETTINGS = settings(

@@ -21,7 +21,7 @@ from replog.rpc.metadata_records import (
     encode_generic,
     encode_metadata_record,
 )
-from tests.examples import examples
+from tests.random_examples import examples
 
 PARTS = {records.SupportedFeature, records.BrokerEndpoint}
 KINDS = [cls for cls in structs_of(records) if cls not in PARTS]

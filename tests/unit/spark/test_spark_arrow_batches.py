@@ -22,7 +22,7 @@ from replog.records.arrow.bounded import split_batches, split_rows
 from replog.spark import arrow_batches
 from replog.spark.arrow_batches import ArrowConverter
 from replog.spark.schema import COLUMN_TYPES, Column
-from tests.examples import examples
+from tests.random_examples import examples
 from tests.records_codecs import IMPLEMENTATIONS, use
 
 ALL = tuple(COLUMN_TYPES)

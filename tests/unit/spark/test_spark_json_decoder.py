@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from replog.spark import json_decoder
 from replog.spark.json_decoder import CELLS_MAX, DEPTH_MAX, JsonKind, Shape, misfit_of, python_twin
 from replog.spark.json_decoder.arrow import arrow_type, json_array
-from tests.examples import examples
+from tests.random_examples import examples
 
 try:
     compiled: ModuleType | None = importlib.import_module("replog.spark.json_decoder._compiled")

@@ -20,7 +20,7 @@ from replog_timeline import (
     TimelineObject,
     UnknownEpochError,
 )
-from tests.examples import examples
+from tests.random_examples import examples
 
 keys = st.integers(0, 7)
 values = st.none() | st.integers(0, 3)

@@ -46,7 +46,7 @@ from replog.errors import (
     UnknownMemberIdError,
 )
 from replog.rpc.metadata_messages import TopicInfo
-from tests.examples import examples
+from tests.random_examples import examples
 from tests.unit.coordinator.shard_kit import Host, topic_id
 
 ALL = parts(0, 1, 2, 3)

@@ -8,7 +8,7 @@ from membership_kit import INTERVAL_MS, Member, beat, coordinator, parts, settle
 
 from replog.client.groups.membership import State
 from replog.client.groups.messages import Leave
-from tests.examples import examples
+from tests.random_examples import examples
 
 COUNT = 3
 ACTIONS = st.sampled_from(
