@@ -47,6 +47,9 @@ READY_ATTEMPT_MS = 1_000
 RUNNING = "running"
 """What a broker calls itself that the controller has unfenced: `LifecycleState` of it."""
 
+NOTE_S = 0.2
+"""How long a command that has stopped a node, or starts it again, may take to write that down after the process is gone."""
+
 _STATUS_WHEN_STOPPED = (0, -signal.SIGTERM, -signal.SIGKILL)
 """How a process ends that somebody told to end; one that cannot start ends with 1 or 2."""
 
@@ -370,7 +373,9 @@ class LocalCluster:
         recovering = ""
         async with Admin(self.bootstrap_servers) as admin:
             while True:
-                self._require_alive(wanted)
+                if not self._are_alive(wanted):
+                    await asyncio.sleep(NOTE_S)
+                    self._require_alive(wanted)
                 if await self._is_ready(admin, wanted):
                     with self._known.alone() as is_there:
                         if is_there:
@@ -384,9 +389,13 @@ class LocalCluster:
                     raise BrokerNotAvailableError(f"the cluster was not ready within {timeout_s:g} s; {self._logs()}")
                 await asyncio.sleep(POLL_S)
 
+    def _are_alive(self, node_ids: set[int]) -> bool:
+        """Whether these nodes run, as far as is known here."""
+        return all(self._known.node(node_id).is_alive for node_id in node_ids)
+
     def _require_alive(self, node_ids: set[int]) -> None:
         """Raises an error for one of the nodes that does not run, unless another command has started it again."""
-        if all(self._known.node(node_id).is_alive for node_id in node_ids):
+        if self._are_alive(node_ids):
             return
         self._known.catch_up()
         for spec in map(self._known.node, sorted(node_ids)):
