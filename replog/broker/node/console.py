@@ -37,4 +37,4 @@ def open_console(config: ServerConfig, servers: str) -> Companion | None:
     changes = ["--allow-changes"] if config.console_allow_changes else []
     folder = ["--metadata-dir", config.log_dir]
     arguments = ["--bootstrap-servers", servers, "--listen", str(listener), *folder, *changes]
-    return Companion("console", [sys.executable, "-m", "replog.console", *arguments])
+    return Companion("console", [sys.executable, "-P", "-m", "replog.console", *arguments])

@@ -139,21 +139,32 @@ def _linked(file: FileDescriptorProto, imports: Iterable[FileDescriptorProto]) -
 
 def _compiled(text: str, references: Sequence[tuple[str, str]]) -> ProtobufSchema:
     with tempfile.TemporaryDirectory(prefix="replog-protoc-") as folder:
-        top = Path(folder)
-        for name, source in [*references, (_MAIN, text)]:
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                raise RegistryRefusedError(
-                    INVALID_SCHEMA, f"Invalid schema of PROTOBUF: {name!r} is no name of a file to import"
-                )
-            path = top / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(source, encoding="utf-8")
-        _run_protoc(top)
-        files = FileDescriptorSet.FromString((top / "out").read_bytes()).file
+        own, imported, out = (Path(folder) / name for name in ("own", "imported", "out"))
+        try:
+            _write(own, _MAIN, text)
+            imported.mkdir()
+            for name, source in references:
+                _write(imported, name, source)
+        except OSError as error:  # no file can have the name, or one name is a folder of another
+            raise invalid_schema("PROTOBUF", ValueError(f"the name of an import: {error.strerror}")) from error
+        except ValueError as error:
+            raise invalid_schema("PROTOBUF", error) from error
+        _run_protoc(f"-I{own}", f"-I{imported}", f"--descriptor_set_out={out}", str(own / _MAIN))
+        files = FileDescriptorSet.FromString(out.read_bytes()).file
     return ProtobufSchema(files[-1], tuple(files[:-1]))
 
 
-def _run_protoc(top: Path) -> None:
+def _write(folder: Path, name: str, source: str) -> None:
+    """Writes a file of a schema; raises OSError or ValueError where the name is none of a file in that folder."""
+    place = PurePosixPath(name)
+    if place.is_absolute() or ".." in place.parts or not place.parts:
+        raise ValueError(f"{name!r} is no name of a file to import")
+    path = folder / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(source, encoding="utf-8")
+
+
+def _run_protoc(*arguments: str) -> None:
     import importlib.util
 
     if importlib.util.find_spec("grpc_tools") is None:
@@ -162,19 +173,11 @@ def _run_protoc(top: Path) -> None:
             "Invalid schema of PROTOBUF: text of .proto needs grpcio-tools beside the registry (pip install grpcio-tools); "
             "the base64 of a FileDescriptorProto does not",
         )
-    # the package's own files (google/protobuf/*.proto) are found by its main function alone
-    command = [
-        sys.executable,
-        "-m",
-        "grpc_tools.protoc",
-        f"-I{top}",
-        "--include_imports",
-        f"--descriptor_set_out={top / 'out'}",
-    ]
+    # The package's own files (google/protobuf/*.proto) are found by its main function alone.  Without -P, or in the folder of the schemas,
+    # Python would take one whose name a stranger has chosen for a module, and run it.
+    command = [sys.executable, "-P", "-m", "grpc_tools.protoc", "--include_imports", *arguments]
     try:
-        done = subprocess.run(  # noqa: S603 -- a list of our own words
-            [*command, _MAIN], cwd=top, capture_output=True, check=False, timeout=PROTOC_TIMEOUT_S
-        )
+        done = subprocess.run(command, capture_output=True, check=False, timeout=PROTOC_TIMEOUT_S)  # noqa: S603 -- a list of our own words
     except (OSError, subprocess.TimeoutExpired) as error:
         raise RegistryRefusedError(
             INVALID_SCHEMA, f"Invalid schema of PROTOBUF: protoc: {error_text(error)}"

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from node_kit import config
 
 from replog.broker import companion
 from replog.broker.companion import Companion
+from replog.broker.node.console import open_console
+from replog.config.kinds import Endpoint
 
 PATIENCE_S = 20.0
 SERVES = ["sh", "-c", "echo $$; exec cat > /dev/null"]
@@ -127,3 +132,13 @@ async def test_it_ends_by_itself_when_the_node_was_killed() -> None:
     owner.kill()
     await owner.wait()
     await until(lambda: not is_there(pid))
+
+
+async def test_the_console_is_not_made_of_what_lies_in_the_working_directory(tmp_path: Path) -> None:
+    """Trap: `python -m` looks there first, so that a file of the user's called typer.py was run instead."""
+    pytest.importorskip("aiohttp", reason="the console needs the extra replog[console]")
+    console = open_console(config(str(tmp_path), console_listener=Endpoint("127.0.0.1", 0)), "127.0.0.1:1")
+    assert console is not None
+    (tmp_path / "typer.py").write_text("raise SystemExit(9)")
+    until_help = [*console._arguments[: console._arguments.index("replog.console") + 1], "--help"]
+    assert subprocess.run(until_help, cwd=tmp_path, capture_output=True, check=False).returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from pathlib import Path
 
 import pytest
 from google.protobuf import timestamp_pb2
@@ -73,3 +74,26 @@ def test_what_is_no_schema_is_refused_and_text_needs_protoc(monkeypatch: pytest.
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(RegistryRefusedError, match="pip install grpcio-tools"):
         parse(HEAD + ORDER)
+
+
+def test_no_name_of_an_import_makes_python_of_a_schema(tmp_path: Path) -> None:
+    """Trap: a schema may be a program of Python, too, and the name under which it is imported one of a module that protoc's Python loads."""
+    mark = tmp_path / "ran"
+    both = f'syntax = "proto3" // (__import__("pathlib").Path({str(mark)!r}).touch(), """\n; message M {{}}\n// """)\n'
+    assert [each.name for each in parse(both).file.message_type] == ["M"]
+    for name in ("grpc_tools/__init__.py", "runpy.py", "site.py", "sitecustomize.py", "out"):
+        parse_protobuf(HEAD + ORDER, [(name, both)])
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("name", ["", ".", "/etc/x.proto", "../x.proto", "a\0b", "x" * 5_000])
+def test_a_name_of_an_import_that_no_file_has_is_refused(name: str) -> None:
+    with pytest.raises(RegistryRefusedError, match="Invalid schema of PROTOBUF"):
+        parse_protobuf(HEAD + ORDER, [(name, HEAD)])
+
+
+def test_an_import_has_the_name_of_its_own_choice() -> None:
+    schema = parse_protobuf(
+        HEAD + 'import "schema/order.proto"; message M { Order order = 1; }', [("schema/order.proto", HEAD + ORDER)]
+    )
+    assert [each.name for each in schema.imports] == ["schema/order.proto"]
