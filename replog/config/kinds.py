@@ -64,6 +64,12 @@ class Endpoint(Struct, frozen=True, order=True):
             return False
 
 
+def names_loopback(address: str) -> bool:
+    """Whether a host, with or without a port, such as the Host header of a request, is one that nothing outside this machine is."""
+    host, _, port = address.rpartition(":")
+    return Endpoint((host if port.isdecimal() else address).strip("[]"), 0).is_loopback
+
+
 class VoterAddress(Struct, frozen=True, order=True):
     """One member of the metadata quorum: its node id and where it is reached."""
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from aiohttp import web
 
-from replog.config.kinds import Endpoint
+from replog.config.kinds import names_loopback
 from replog.console import groups, letters, messages, overview, timeline, topics
 from replog.console.asking import BODY_BYTES_MAX, answered, refused, streamed
 from replog.console.context import CONTEXT, Context
@@ -120,9 +120,8 @@ async def _guarded(request: web.Request, handler: Handler) -> web.StreamResponse
 
 
 def _require_loopback(request: web.Request) -> None:
-    host = request.host.rpartition(":")[0] if request.host.rpartition(":")[2].isdecimal() else request.host
-    if not Endpoint(host.strip("[]"), 0).is_loopback:
-        raise web.HTTPForbidden(text=f"this console answers at 127.0.0.1 and localhost, not at {host}")
+    if not names_loopback(request.host):
+        raise web.HTTPForbidden(text=f"this console answers at 127.0.0.1 and localhost, not at {request.host}")
 
 
 def _require_allowed_change(request: web.Request) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from replog._version import __version__
+from replog.config.kinds import names_loopback
 from replog.registry.model import (
     INVALID_LEVEL,
     INVALID_MODE,
@@ -42,14 +43,23 @@ class _Answer(NamedTuple):
     value: object
 
 
-def application(service: RegistryService, cluster_id: str) -> web.Application:
-    """Returns the application that answers requests by a service."""
-    app = web.Application(middlewares=[_middleware()], client_max_size=BODY_BYTES_MAX)
+def application(service: RegistryService, cluster_id: str, *, is_local: bool) -> web.Application:
+    """Returns the application that answers requests by a service.
+
+    No page of a browser on this machine may use it, since nobody is asked for a password: a body is JSON by its header, which no form
+    of another site can send, and nothing answers to a name that another site has given to this machine.
+
+    Args:
+        service: The service.
+        cluster_id: The id of the cluster whose topic it is.
+        is_local: Whether it listens on loopback only, and so answers to the names of that alone.
+    """
+    app = web.Application(middlewares=[_middleware(is_local=is_local)], client_max_size=BODY_BYTES_MAX)
     app.add_routes(_Handlers(service, cluster_id).routes())
     return app
 
 
-def _middleware() -> Any:
+def _middleware(*, is_local: bool) -> Any:
     running_count = 0
 
     @web.middleware
@@ -59,6 +69,12 @@ def _middleware() -> Any:
             return _refusal(503, 50301, f"{REQUESTS_MAX} requests are under way: ask again later")
         running_count += 1
         try:
+            if is_local and not names_loopback(request.host):
+                return _refusal(
+                    403, 40301, f"this registry answers at 127.0.0.1 and localhost, not at {request.host[:100]}"
+                )
+            if request.body_exists and not _is_json(request):
+                return _refusal(415, 415, f"HTTP 415 Unsupported Media Type: send {_CONTENT_TYPE}, or application/json")
             answered = await handler(request)
             return answered if isinstance(answered, web.StreamResponse) else _told(200, answered.value)
         except RegistryRefusedError as error:
@@ -72,6 +88,10 @@ def _middleware() -> Any:
             running_count -= 1
 
     return answer
+
+
+def _is_json(request: web.Request) -> bool:
+    return request.content_type.startswith("application/") and request.content_type.endswith("json")
 
 
 def _told(status: int, value: object) -> web.Response:

@@ -42,6 +42,7 @@ class RegistryServer:
         listen: Where requests are taken, "host:port"; port 0: any that is free.
         topic: The topic of the changes; made where it does not exist.
         timeout_ms: How long a request waits for brokers, milliseconds.
+        allow_insecure: Whether other machines may reach it, where everybody may register and delete.
 
     Attributes:
         url: Where it is, once it is entered.
@@ -57,11 +58,12 @@ class RegistryServer:
         listen: str = DEFAULT_LISTEN,
         topic: str = DEFAULT_TOPIC,
         timeout_ms: int = TIMEOUT_MS,
+        allow_insecure: bool = False,
     ) -> None:
         require_kind("topic", topic, str)
         require_at_least("timeout.ms", timeout_ms, 1)
         self._make_application = _application_maker()
-        self._endpoint = _parsed_listen(listen)
+        self._endpoint = _parsed_listen(listen, allow_insecure=allow_insecure)
         self._servers = bootstrap_servers
         self._log = ChangeLog(bootstrap_servers, topic=topic, timeout_ms=timeout_ms)
         self._stack = AsyncExitStack()
@@ -99,7 +101,7 @@ class RegistryServer:
         port = bind(self._endpoint.host, self._endpoint.port, "listen")
         stack.callback(port.close)
         runner = web.AppRunner(
-            self._make_application(self._log, cluster_id),
+            self._make_application(self._log, cluster_id, self._endpoint.is_loopback),
             access_log=None,
             shutdown_timeout=STOP_TIMEOUT_S,
             handle_signals=False,
@@ -115,18 +117,20 @@ def serve(
     *,
     listen: str = DEFAULT_LISTEN,
     topic: str = DEFAULT_TOPIC,
+    allow_insecure: bool = False,
     told: Callable[[str], None] | None = None,
 ) -> None:
     """Runs a registry until the process is told to end (SIGTERM, or Ctrl-C).
 
     Args:
-        bootstrap_servers, listen, topic: As `RegistryServer` takes them.
+        bootstrap_servers, listen, topic, allow_insecure: As `RegistryServer` takes them.
         told: A function that is told the url, once requests are taken.
 
     Raises:
         ReplogError: As `RegistryServer`; also where its topic cannot be followed any more.
     """
-    asyncio.run(_serve(RegistryServer(bootstrap_servers, listen=listen, topic=topic), told))
+    server = RegistryServer(bootstrap_servers, listen=listen, topic=topic, allow_insecure=allow_insecure)
+    asyncio.run(_serve(server, told))
 
 
 async def _serve(server: RegistryServer, told: Callable[[str], None] | None) -> None:
@@ -153,7 +157,7 @@ async def _run(server: RegistryServer, told: Callable[[str], None] | None) -> No
         await server.wait_ended()
 
 
-def _application_maker() -> Callable[[ChangeLog, str], web.Application]:
+def _application_maker() -> Callable[[ChangeLog, str, bool], web.Application]:
     """Loads what the server needs beyond replog itself.
 
     Raises:
@@ -166,12 +170,20 @@ def _application_maker() -> Callable[[ChangeLog, str], web.Application]:
         from replog.registry.service import RegistryService
     except ModuleNotFoundError as error:
         raise ConfigError("registry", "", f"a registry needs more packages: {install_command('registry')}") from error
-    return lambda log, cluster_id: application(RegistryService(log), cluster_id)
+    return lambda log, cluster_id, is_local: application(RegistryService(log), cluster_id, is_local=is_local)
 
 
-def _parsed_listen(listen: str) -> Endpoint:
+def _parsed_listen(listen: str, *, allow_insecure: bool) -> Endpoint:
     require_kind("listen", listen, str)
     try:
-        return parse_endpoint(listen)
+        found = parse_endpoint(listen)
     except ValueError as error:
         raise ConfigError("listen", listen, f"listen is {listen!r}: {error}") from error
+    if not (found.is_loopback or allow_insecure):
+        raise ConfigError(
+            "listen",
+            listen,
+            f"listen is {listen!r}, which other machines reach, and a registry asks nobody for a password. Listen on 127.0.0.1, or "
+            "allow it (--allow-insecure, allow_insecure=True) if you trust everybody on that network",
+        )
+    return found

@@ -122,7 +122,34 @@ async def test_what_is_wrong_has_confluents_codes(servers: str, call: Caller) ->
         assert (status, told["error_code"]) == (422, 42205)
         for size, code in ((600 << 10, 42201), (3 << 20, 413)):
             large = io.BytesIO(json.dumps({"schema": "x" * size}).encode())
-            assert (await call("POST", server.url + "/subjects/s/versions", data=large))[1]["error_code"] == code
+            sent = {"data": large, "headers": {"Content-Type": "application/vnd.schemaregistry.v1+json"}}
+            assert (await call("POST", server.url + "/subjects/s/versions", **sent))[1]["error_code"] == code
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
+async def test_no_page_of_another_site_registers_by_a_form(servers: str, call: Caller, content_type: str) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        body = json.dumps({"schema": avro("A")}).encode()
+        sent = {"data": body, "headers": {"Content-Type": content_type}}
+        assert (await call("POST", server.url + "/subjects/s/versions", **sent))[0] == 415
+        assert await call("GET", server.url + "/subjects") == (200, [])
+
+
+async def test_nothing_is_answered_to_a_name_that_another_site_gives_this_machine(servers: str, call: Caller) -> None:
+    async with RegistryServer(servers, listen="127.0.0.1:0") as server:
+        for host, status in (
+            ("evil.example:8081", 403),
+            ("127.0.0.1.evil.example", 403),
+            ("localhost:1", 200),
+            ("[::1]", 200),
+        ):
+            assert (await call("GET", server.url + "/subjects", headers={"Host": host}))[0] == status, host
+
+
+def test_other_machines_reach_it_only_where_that_is_allowed() -> None:
+    with pytest.raises(ConfigError, match=r"other machines reach.*--allow-insecure"):
+        RegistryServer("127.0.0.1:1", listen="0.0.0.0:0")
+    RegistryServer("127.0.0.1:1", listen="0.0.0.0:0", allow_insecure=True)
 
 
 async def started(servers: str) -> tuple[subprocess.Popen[str], str]:

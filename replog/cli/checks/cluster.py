@@ -5,7 +5,6 @@ Pure: who asks is `replog.cli.commands.doctor`.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from replog.cli.common import counted
+from replog.config.kinds import names_loopback
 
 if TYPE_CHECKING:
     from replog.client.admin.health import BrokerHealth, ClusterHealth
@@ -108,7 +108,7 @@ def cluster_findings(
     yield from _quorum(health)
     for broker in health.brokers:
         found = heard.get(broker.broker_id)
-        yield from _broker(broker, found, are_local=all(map(_is_loopback, bootstrap)))
+        yield from _broker(broker, found, are_local=all(map(names_loopback, bootstrap)))
         if found is not None:
             yield from _node(broker, found)
             yield from _disks(broker, found)
@@ -156,7 +156,7 @@ def _broker(broker: BrokerHealth, heard: Heard | None, *, are_local: bool) -> It
         )
         yield Diagnosis(Level.WRONG, subject, f"advertises {broker.address}: {heard.trouble} that, from here", advice)
         return
-    if not are_local and _is_loopback(broker.address):
+    if not are_local and names_loopback(broker.address):
         advice = f"Set advertised.listeners of node {broker.broker_id} to an address that other machines reach"
         yield Diagnosis(
             Level.WRONG, subject, f"advertises {broker.address}, which is each client's own machine", advice
@@ -252,11 +252,3 @@ def _partitions(health: ClusterHealth) -> Iterator[Diagnosis]:
     yield Diagnosis(
         level, "partitions", text, "" if level is Level.OK else "`replog status` says which, and for whom they wait"
     )
-
-
-def _is_loopback(address: str) -> bool:
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

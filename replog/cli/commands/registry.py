@@ -25,6 +25,9 @@ def serve(
     topic: Annotated[
         str, typer.Option("--topic", help="The topic of the schemas, made where it does not exist.")
     ] = "_replog_schemas",
+    allow_insecure: Annotated[
+        bool, typer.Option("--allow-insecure", help="Let --listen be an address that other machines reach.")
+    ] = False,
 ) -> None:
     """Serve Confluent's REST interface until Ctrl-C or SIGTERM; the schemas are in a topic.
 
@@ -37,5 +40,6 @@ def serve(
         bootstrap_servers,
         listen=listen,
         topic=topic,
+        allow_insecure=allow_insecure,
         told=lambda url: typer.echo(f"A registry of schemas serves on {url}"),
     )

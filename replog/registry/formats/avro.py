@@ -30,11 +30,6 @@ class AvroSchema(msgspec.Struct, frozen=True):
     named: dict[str, Any]
 
 
-def canonical_avro(text: str) -> str:
-    """Returns the text without blanks between its words; raises RegistryRefusedError where it is no JSON."""
-    return msgspec.json.encode(load_json(text)).decode()
-
-
 def parse_avro(text: str, references: Sequence[tuple[str, str]]) -> AvroSchema:
     """Parses a schema.
 

@@ -57,11 +57,6 @@ class JsonSchema(msgspec.Struct, frozen=True):
     documents: dict[str, Any]
 
 
-def canonical_json(text: str) -> str:
-    """Returns the text without blanks between its words; raises RegistryRefusedError where it is no JSON."""
-    return msgspec.json.encode(load_json(text)).decode()
-
-
 def parse_json_schema(text: str, references: Sequence[tuple[str, str]]) -> JsonSchema:
     """Parses a schema; `references` are names and texts of the documents that it refers to.
 

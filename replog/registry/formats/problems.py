@@ -25,6 +25,11 @@ def invalid_schema(kind: str, error: BaseException) -> RegistryRefusedError:
     return RegistryRefusedError(INVALID_SCHEMA, f"Invalid schema of {kind}: {why}")
 
 
+def canonical_json(text: str) -> str:
+    """Returns a text of JSON without blanks between its words; raises RegistryRefusedError where it is none."""
+    return msgspec.json.encode(load_json(text)).decode()
+
+
 def load_json(text: str) -> Any:
     """Returns what a text of JSON stands for.
 

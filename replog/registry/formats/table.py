@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from replog.registry.formats.avro import avro_problems, canonical_avro, parse_avro
-from replog.registry.formats.json_schema import canonical_json, json_problems, parse_json_schema
-from replog.registry.formats.problems import Undecided
+from replog.registry.formats.avro import avro_problems, parse_avro
+from replog.registry.formats.json_schema import json_problems, parse_json_schema
+from replog.registry.formats.problems import Undecided, canonical_json
 from replog.registry.formats.protobuf import parse_protobuf, protobuf_problems
 from replog.registry.model import CompatibilityLevel, SchemaKind
 
@@ -31,7 +31,7 @@ class SchemaFormat(NamedTuple):
 
 
 FORMATS: Final[Mapping[SchemaKind, SchemaFormat]] = {
-    SchemaKind.AVRO: SchemaFormat(canonical_avro, parse_avro, avro_problems),
+    SchemaKind.AVRO: SchemaFormat(canonical_json, parse_avro, avro_problems),
     SchemaKind.JSON: SchemaFormat(canonical_json, parse_json_schema, json_problems),
     SchemaKind.PROTOBUF: SchemaFormat(str.strip, parse_protobuf, protobuf_problems),
 }
