@@ -48,6 +48,10 @@ TOO_LARGE_PAUSE_MS: Final = 30_000
 DECIDED_AT_ONCE: Final = 2_000
 """Members and partitions that are decided on within a heartbeat: some ten milliseconds."""
 
+STALE_MAX: Final = 4
+"""Answers in a row that came too late for a group that goes on changing; the next one is decided on at once, or no member would ever get
+anything while others come."""
+
 _SHARES_TOLD: Final = 3
 """How often a partition may stand in the records of one heartbeat: in targets, in what a member has, in what it gives back."""
 
@@ -117,11 +121,13 @@ class Decisions:
         self._counts = rebalances
         self._asked: set[str] = set()  # groups of which something is decided beside the loop
         self._decided: dict[str, Decided] = {}  # what has come back, for the timer of the group
+        self._stale_counts: dict[str, int] = {}  # answers that came too late since the last one that counted
 
     def stop(self) -> None:
         """Forgets what is no part of the log."""
         self._asked.clear()
         self._decided.clear()
+        self._stale_counts.clear()
 
     def target_of(
         self,
@@ -204,13 +210,16 @@ class Decisions:
         """
         group_id, ready = timer.group_id, self._decided.pop(timer.group_id, None)
         group = self._groups.find(group_id)
+        stale_count = self._stale_counts.pop(group_id, 0)
         if group is None or not group.members or group.epoch.get() == group.target_epoch.get():
             return Outcome()
         question = self._question(group)
-        if not self._is_large(question):
+        if ready is None or ready.question != question:
+            stale_count += ready is not None
+            if self._is_large(question) and stale_count <= STALE_MAX:
+                self._stale_counts[group_id] = stale_count
+                return self._begin(timer, question)
             ready = _decided(group_id, question, self._config.assignors)
-        elif ready is None or ready.question != question:
-            return self._begin(timer, question)
         group.decides_again_ms = moment.now_ms + pause_ms(ready.targets)
         if not self._fits(group_id, question):
             try:

@@ -107,3 +107,17 @@ def test_what_a_leadership_wanted_that_has_ended_does_not_count(host: Host) -> N
     host.step(Tick())
     decided(host)
     assert epochs(host) == (2, 2)
+
+
+def test_a_group_that_never_stands_still_gets_targets_all_the_same(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: each answer was too late for the member that had come meanwhile, so that nobody had anything while members came."""
+    monkeypatch.setattr(decisions, "STALE_MAX", 2)
+    told(host, joining("a"))
+    for member_id in "bcd":
+        host.ask(joining(member_id))
+        assert epochs(host)[1] == 1, "nothing has counted yet"
+        host.do_beside()
+        host.commit()
+    assert epochs(host) == (5, 5)
+    decided(host)
+    assert epochs(host) == (5, 5)
