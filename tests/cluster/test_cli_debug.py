@@ -60,6 +60,15 @@ async def test_a_bundle_has_what_its_readme_says_and_no_record(tmp_path: Path, m
     assert (again.status, "File exists" in again.err) == (1, True)
 
 
+def test_the_metrics_of_another_machine_are_not_asked_of_this_one() -> None:
+    """Trap: 127.0.0.1 of a node's configuration is its machine, and 0.0.0.0 none."""
+    assert str(bundle.reachable_metrics("127.0.0.1:9404", "localhost:9092")) == "127.0.0.1:9404"
+    assert str(bundle.reachable_metrics("0.0.0.0:9404", "10.0.0.7:9092")) == "10.0.0.7:9404"
+    assert str(bundle.reachable_metrics("10.0.0.9:9404", "10.0.0.7:9092")) == "10.0.0.9:9404"
+    with pytest.raises(ValueError, match=r"on the machine of 10\.0\.0\.7:9092 only"):
+        bundle.reachable_metrics("127.0.0.1:9404", "10.0.0.7:9092")
+
+
 def test_each_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle, "LOG_BYTES_MAX", 100)
     monkeypatch.setattr(bundle, "PART_BYTES_MAX", 10)

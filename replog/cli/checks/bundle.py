@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import replog
 from replog.cli import common
+from replog.config.kinds import Endpoint, names_loopback, parse_endpoint
 from replog.errors import ReplogError
 
 if TYPE_CHECKING:
@@ -83,15 +84,16 @@ async def _of_cluster(admin: Admin) -> dict[str, bytes]:
         "quorum.json": await _part(_shown(admin.describe_quorum())),
     }
     try:
-        nodes = sorted(broker.broker_id for broker in (await admin.describe_cluster()).brokers)[:NODES_MAX]
+        known = (await admin.describe_cluster()).brokers
     except ReplogError:
         return found
-    for files in await asyncio.gather(*(_of_node(admin, node) for node in nodes)):
+    brokers = sorted((each.broker_id, str(Endpoint(each.host, each.port))) for each in known)[:NODES_MAX]
+    for files in await asyncio.gather(*(_of_node(admin, *each) for each in brokers)):
         found |= files
     return found
 
 
-async def _of_node(admin: Admin, node: int) -> dict[str, bytes]:
+async def _of_node(admin: Admin, node: int, address: str) -> dict[str, bytes]:
     configs: tuple[ConfigDescription, ...] = ()
 
     async def ask_configs() -> bytes:
@@ -105,7 +107,7 @@ async def _of_node(admin: Admin, node: int) -> dict[str, bytes]:
     }
     listener = {each.name: each.value for each in configs}.get("metrics.listener")
     if listener:
-        found[f"node-{node}-metrics.txt"] = await _part(asyncio.to_thread(_metrics, listener))
+        found[f"node-{node}-metrics.txt"] = await _part(asyncio.to_thread(_metrics, listener, address))
     return found
 
 
@@ -158,10 +160,35 @@ def _last_bytes(path: Path) -> bytes:
     return data if size <= LOG_BYTES_MAX else data[data.find(b"\n") + 1 :]
 
 
-def _metrics(listener: str) -> bytes:
-    with urllib.request.urlopen(f"http://{listener}/metrics", timeout=METRICS_WAIT_S) as answer:
+def _metrics(listener: str, address: str) -> bytes:
+    """Returns the metrics of a node that serves clients at an address; not by a proxy, which would ask its own machine.
+
+    Raises:
+        OSError: It does not answer.
+        ValueError: It cannot be reached from here.
+    """
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with direct.open(f"http://{reachable_metrics(listener, address)}/metrics", timeout=METRICS_WAIT_S) as answer:
         data: bytes = answer.read(PART_BYTES_MAX + 1)
     return data
+
+
+def reachable_metrics(listener: str, address: str) -> Endpoint:
+    """Returns where the metrics of a node are reached.
+
+    Args:
+        listener: Its `metrics.listener`.
+        address: Where it serves clients.
+
+    Raises:
+        ValueError: On the loopback of another machine: here the same port is somebody else's.
+    """
+    found = parse_endpoint(listener)
+    if found.is_wildcard:
+        return Endpoint(parse_endpoint(address).host, found.port)
+    if found.is_loopback and not names_loopback(address):
+        raise ValueError(f"metrics.listener is {listener}, which is reached on the machine of {address} only")
+    return found
 
 
 def _cut(data: bytes) -> bytes:
