@@ -391,7 +391,7 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     console_allow_changes: Annotated[
         bool,
         Flag(),
-        Differs("no such key", "whoever reaches the page may change what it lets them"),
+        Differs("no such key", "everybody who reaches the page may change groups and dead letters"),
     ] = False
     """Whether the console may put offsets of groups somewhere else and send dead letters back; else it only shows."""
 

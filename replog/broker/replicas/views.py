@@ -154,7 +154,7 @@ def log_sizes(directory: LogDirectory, keys: Iterable[TopicPartition]) -> dict[T
 
 
 def log_dir_replicas(sizes: Mapping[TopicPartition, int]) -> tuple[LogDirReplica, ...]:
-    """Returns replicas of which the bytes are known, in order."""
+    """Returns the replicas of a directory, sorted, from the bytes of each."""
     return tuple(LogDirReplica(*key, size_bytes) for key, size_bytes in sorted(sizes.items()))
 
 
