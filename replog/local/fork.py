@@ -51,7 +51,8 @@ def fork_log(
 
     Raises:
         DirectoryLockedError: The log is open for writing.
-        StorageError: There is no log, there is something at `copy`, it is on another disk, or the disk failed; the log is as it was.
+        StorageError: There is no log, there is something at `copy`, it lies in the log's folder or on another disk, or the disk failed;
+            the log is as it was.
         CorruptRecordError, CorruptCheckpointError: As `open_log`.
     """
     fs = file_system or OsFileSystem()
@@ -59,6 +60,8 @@ def fork_log(
     with storage_errors(source):
         if not fs.is_dir(partition_folder(source)):
             raise StorageError(f"{source} is no log that open_log made. Name the folder of one")
+        if target.startswith(f"{source}/"):
+            raise StorageError(f"{target} lies in the folder of the log. Name a folder beside it")
         if fs.exists(target):
             raise StorageError(f"{target} is there already. Name a folder that is not, or remove it")
         folder = LogFolder.open(fs, source, LocalLogConfig().log_config(), now_ms=wall_ms())

@@ -121,6 +121,9 @@ def test_what_cannot_be_forked_is_told_and_nothing_is_left(tmp_path: Path) -> No
             fork_log(tmp_path / "log", tmp_path / "copy")
     with pytest.raises(StorageError, match="is there already"):
         fork_log(tmp_path / "log", tmp_path)
+    for inside in ("log/copy", "log/log-0/copy"):
+        with pytest.raises(StorageError, match="lies in the folder of the log"):
+            fork_log(tmp_path / "log", tmp_path / inside)
     with pytest.raises(StorageError, match="no log that open_log made"):
         fork_log(tmp_path, tmp_path / "copy")
     assert fork_log(tmp_path / "log", tmp_path / "copy") == 100
