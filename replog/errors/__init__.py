@@ -22,6 +22,7 @@
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
+    ├── those of transactions              likewise
     ├── RecordDecodeError                  a record is not what its reader's codecs take: mend them, or pass it over
     └── BrokerClosedError
     InvariantViolationError                our bug: the node stops
@@ -686,3 +687,54 @@ class NoOffsetError(InvalidRequestError):
 
 class RecreatedTopicError(NoOffsetError):
     """The committed offset is of an earlier topic of the same name, which was deleted."""
+
+
+# ---- transactions ----------------------------------------------------------------------------------------------------
+
+
+class ConcurrentTransactionsError(RetriableError):
+    """The last transaction of this transactional id is being ended; ask again a little later."""
+
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class InvalidTxnStateError(InvalidRequestError):
+    """The transaction is not in a state in which this can be done."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class InvalidProducerIdMappingError(InvalidRequestError):
+    """The transactional id belongs to another producer id, or has been forgotten."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class InvalidTransactionTimeoutError(InvalidRequestError):
+    """A transaction may not be open for so long."""
+
+    code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+class TransactionCoordinatorFencedError(InvalidRequestError):
+    """A later coordinator has written a marker of this producer."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class ProducerFencedError(InvalidRequestError):
+    """Another producer has taken over the transactional id; this one must stop."""
+
+    code = ErrorCode.PRODUCER_FENCED
+
+
+class TransactionalIdNotFoundError(InvalidRequestError):
+    """There is no such transactional id."""
+
+    code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+class TransactionAbortableError(InvalidRequestError):
+    """The transaction can only be aborted; the producer may go on with the next one."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE
