@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain, islice
 from typing import assert_never
 
@@ -36,6 +36,7 @@ from msgspec.structs import replace
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import DeferredReplies
 from replog.controller.events.queue import EventQueue
+from replog.controller.managers.replication import Made, only_changes
 from replog.controller.managers.table import Managers
 from replog.controller.messages import (
     AppendRecords,
@@ -57,7 +58,7 @@ from replog.controller.messages import (
     WatchedBroker,
 )
 from replog.controller.periodic import RETRY_MS, PeriodicTask, PeriodicTasks
-from replog.controller.requests import Heartbeat, NamedPartition
+from replog.controller.requests import Heartbeat, LongResult, NamedPartition
 from replog.controller.state.state import ControllerState
 from replog.errors import (
     InvariantViolationError,
@@ -122,6 +123,27 @@ class ControllerStatus(Struct, frozen=True):
 __all__ = ["Controller", "ControllerStatus"]
 
 
+class _LongChange(Struct):
+    """A change whose records are made step by step.
+
+    Attributes:
+        name: The name of the round, or of the request, that it is of.
+        unmade: What is not made yet; None for a thing that stays as it is.
+        made: The records that are made, and go with the next ones.
+    """
+
+    name: str
+    unmade: Iterator[MetadataRecord | None]
+    made: tuple[MetadataRecord, ...] = ()
+
+
+class _AwaitedChange(Struct, frozen=True):
+    """A request that is answered when its change has been appended, and has committed."""
+
+    message: Submit
+    result: LongResult
+
+
 class Controller:
     """Owns the state of the cluster on one node.  Driven by one task; owns no clock, no log, no connection.
 
@@ -154,7 +176,8 @@ class Controller:
         self._claim: Claim | None = None
         self._effects: list[Effect] = []
         self._unappended: deque[tuple[MetadataRecord, ...]] = deque()  # of the change that is under way
-        self._unmade: tuple[str, Iterator[MetadataRecord], tuple[MetadataRecord, ...]] | None = None  # see `_make_more`
+        self._unmade: _LongChange | None = None
+        self._awaited: _AwaitedChange | None = None  # the one that is under way, where somebody waits for its end
         self._step_records = 0  # appended in this step
         self._last_write_ms = 0
         self._brokers_seen = 0
@@ -259,7 +282,7 @@ class Controller:
         return not self._queue.is_held and len(self._queue) > 0
 
     @property
-    def _is_changing(self) -> bool:
+    def is_changing(self) -> bool:
         """Whether a large change is under way, beside which nothing else is made."""
         return bool(self._unappended) or self._unmade is not None
 
@@ -323,7 +346,7 @@ class Controller:
             self._managers.heartbeats.clear()
             self._managers.replication.forget_reports()
             self._effects += self._deferred.fail_all()
-            self._forget_rest()
+            self._forget_rest(NotControllerError("leadership was lost before the change was written"))
             self._watch(())
             self._brokers_seen = -1
         for event in waiting:
@@ -376,66 +399,85 @@ class Controller:
         self._append_more()
 
     def _append_more(self) -> None:
-        """Replays and appends what one step does of the change that is under way, at least a batch; nothing where none is."""
-        replay, offsets, first_batch = self._state.replay, self._offsets, True
-        while self._is_changing and (first_batch or self._step_records < self._config.max_records_per_step):
+        """Makes, replays and appends what one step does of the change that is under way; nothing where none is."""
+        is_first = True
+        while self.is_changing and (is_first or self._step_records < self._config.max_records_per_step):
+            is_first = False
             if self._claim is None:
                 raise InvariantViolationError("append without a claim")
             if not self._unappended:
                 self._make_more()
-            batch, first_batch = self._unappended.popleft(), False
-            self._step_records += len(batch)
-            offset = base_offset = offsets.next_write_offset_or_raise()
-            for record in batch:
-                replay(record, offset)
-                offset += 1
-            offsets.skip_to(offset)
-            self._effects.append(AppendRecords(self._claim.epoch, base_offset, batch))
+            if self._unappended:
+                self._append_batch(self._unappended.popleft(), self._claim.epoch)
+        if self._awaited is not None and not self.is_changing:
+            self._finish(self._awaited)
 
-    def _append_in_steps(self, name: str, records: Iterator[MetadataRecord], now_ms: int) -> None:
+    def _append_batch(self, batch: tuple[MetadataRecord, ...], epoch: int) -> None:
+        self._step_records += len(batch)
+        replay, offset = self._state.replay, self._offsets.next_write_offset_or_raise()
+        base_offset = offset
+        for record in batch:
+            replay(record, offset)
+            offset += 1
+        self._offsets.skip_to(offset)
+        self._effects.append(AppendRecords(epoch, base_offset, batch))
+
+    def _append_in_steps(self, name: str, records: Iterator[MetadataRecord | None], now_ms: int) -> None:
         """Appends a change whose records take too long to be made in one step: each step makes those that it appends.
 
         Args:
-            name: The round that it is of.
+            name: The name of the round, or of the request, that it is of.
             records: The records; each is made of what it changes alone, so that those before it may have been replayed.
             now_ms: The time.
         """
         self._last_write_ms = now_ms
-        self._unmade = name, chain((BeginTransactionRecord(name),), records, (EndTransactionRecord(),)), ()
+        self._unmade = _LongChange(name, chain(records, (EndTransactionRecord(),)), (BeginTransactionRecord(name),))
         self._append_more()
 
     def _make_more(self) -> None:
-        """Makes the next records of a long change, and one more, to know whether there are any; where that fails, none ever counts.
-
-        `_unmade` is the round that it is of, the records that are not made yet, and the one that is.
-        """
-        if self._unmade is None:
+        """Makes the next records of a long change, and one more, to know whether there are any; where that fails, none ever counts."""
+        change, self._unmade = self._unmade, None
+        if change is None:
             return
-        name, records, some = self._unmade
-        self._unmade = None
         try:
-            some = (*some, *islice(records, self._offsets.records_max - len(some)))
-            following = tuple(islice(records, 1))
+            looked_at = tuple(islice(change.unmade, self._offsets.records_max - len(change.made)))
+            following = tuple(islice(change.unmade, 1))
         except InvariantViolationError:
             raise
-        except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
-            self._failed_rounds[name] += 1
-            some, following = (AbortTransactionRecord("the rest of it could not be made"),), ()
-        self._unappended += self._offsets.split(some)
+        except Exception as bug:  # noqa: BLE001 - counted, shown by `status`, and tried again
+            self._failed_rounds[change.name] += 1
+            self._unappended.append((*change.made, AbortTransactionRecord("the rest of it could not be made")))
+            self._fail_awaited(ReplogError(f"{change.name} failed unexpectedly: {bug!r}"))
+            return
+        made = only_changes(looked_at)
+        self._step_records += len(looked_at) - len(made)  # which have taken as long
+        self._unappended += self._offsets.split((*change.made, *made)) if change.made or made else ()
         if following:
-            self._unmade = name, records, following
+            self._unmade = _LongChange(change.name, change.unmade, only_changes(following))
 
-    def _forget_rest(self) -> None:
-        """Forgets what has not been appended of a large change."""
+    def _finish(self, awaited: _AwaitedChange) -> None:
+        """Answers a request whose change has been appended as a whole, once it has committed."""
+        self._awaited = None
+        response = awaited.result.finished(self._offsets.next_write_offset_or_raise())
+        self._answer(Reply(awaited.message.request_id, response), awaited.message.deadline_ms)
+
+    def _fail_awaited(self, error: ReplogError) -> None:
+        awaited, self._awaited = self._awaited, None
+        if awaited is not None:
+            self._refuse(awaited.message, error)
+
+    def _forget_rest(self, error: ReplogError) -> None:
+        """Forgets what has not been appended of a large change; who waits for it is told the error."""
         self._unappended.clear()
         self._unmade = None
+        self._fail_awaited(error)
 
     def _handle_refused(self, message: AppendRefused, now_ms: int) -> None:
         """Takes the state back to before the refused records, since the log is as it was.
 
         Of a transaction of which the log has a part, nothing counts.
         """
-        self._forget_rest()
+        self._forget_rest(message.error)
         kept_end_offset = self._offsets.take_back(message.base_offset)
         self._brokers_seen = -1
         self._effects += self._deferred.fail_beyond(kept_end_offset, message.error)
@@ -493,10 +535,14 @@ class Controller:
             self._refuse(message, ReplogError(reason))
             self._effects.append(ResignLeadership(self._claim.epoch, reason))
             return
-        self._append(result.records, now_ms)
+        if isinstance(result, LongResult):
+            self._awaited = _AwaitedChange(message, result)
+            self._append_in_steps(type(message.request).__name__, result.records, now_ms)
+        else:
+            self._append(result.records, now_ms)
+            self._answer(Reply(message.request_id, result.response), message.deadline_ms)
         for name in result.wakes:
             self._defer(self._tasks[name], now_ms + 1)
-        self._answer(Reply(message.request_id, result.response), message.deadline_ms)
 
     def _refuse(self, message: Submit, error: ReplogError) -> None:
         self._effects.append(ReplyError(message.request_id, error))
@@ -515,7 +561,7 @@ class Controller:
 
     def _run_due(self, now_ms: int) -> None:
         """Runs what is due, as much as one step does; the rest comes with the next `Tick`."""
-        while not self._is_changing and self._step_records < self._config.max_records_per_step:
+        while not self.is_changing and self._step_records < self._config.max_records_per_step:
             if (run := self._queue.take_due(now_ms)) is None:
                 return
             run(now_ms)
@@ -526,7 +572,7 @@ class Controller:
     def _run_task(self, task: PeriodicTask, now_ms: int) -> None:
         delay_ms = RETRY_MS
 
-        def make() -> Iterable[MetadataRecord]:
+        def make() -> Made:
             nonlocal delay_ms
             made = task.make(now_ms, self._last_write_ms)
             delay_ms = made.delay_ms
@@ -548,17 +594,16 @@ class Controller:
         if self._is_active:
             self._attempt("gone", lambda: self._managers.cluster.changes_after_gone(message, now_ms), now_ms)
 
-    def _attempt(self, name: str, make: Callable[[], Iterable[MetadataRecord]], now_ms: int) -> None:
+    def _attempt(self, name: str, make: Callable[[], Made], now_ms: int) -> None:
         """Appends what `make` makes; if it fails, nothing has changed, and the term goes on."""
         try:
             made = make()
-            records = tuple(islice(made, self._offsets.records_max + 1) if isinstance(made, Iterator) else made)
         except InvariantViolationError:
             raise
         except Exception:  # noqa: BLE001 - counted, shown by `status`, and tried again
             self._failed_rounds[name] += 1
             return
-        if isinstance(made, Iterator) and len(records) > self._offsets.records_max:
-            self._append_in_steps(name, chain(records, made), now_ms)
+        if isinstance(made, Iterator):
+            self._append_in_steps(name, made, now_ms)
         else:
-            self._append(records, now_ms)
+            self._append(made, now_ms)

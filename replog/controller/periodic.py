@@ -16,7 +16,7 @@ then the node stops.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -24,13 +24,14 @@ from replog.controller.config import ControllerConfig
 from replog.controller.managers.cluster import ClusterControl
 from replog.controller.managers.drain import DrainControl
 from replog.controller.managers.elections import ElectionControl
+from replog.controller.managers.replication import Made
 from replog.controller.state.configuration import ConfigurationControl
 from replog.metadata.config_keys import (
     AUTO_LEADER_REBALANCE_ENABLE,
     LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS,
     METADATA_MAX_IDLE_INTERVAL_MS,
 )
-from replog.metadata.records import MetadataRecord, NoOpRecord
+from replog.metadata.records import NoOpRecord
 
 RETRY_MS = 10_000
 """Milliseconds until a task that failed is tried again."""
@@ -48,7 +49,7 @@ _IDLE_LOOK_MS = 1_000
 class Round(Struct, frozen=True):
     """What one round of a task makes, and after how many milliseconds it wants the next."""
 
-    records: Iterable[MetadataRecord]
+    records: Made
     delay_ms: int
 
 

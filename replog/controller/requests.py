@@ -5,6 +5,7 @@ Kafka's requests of the same names, as far as they have one.  Offsets are offset
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import TypeAlias
 from uuid import UUID
@@ -424,4 +425,19 @@ class Result(Struct, frozen=True):
 
     records: tuple[MetadataRecord, ...]
     response: ControllerResponse
+    wakes: tuple[str, ...] = ()
+
+
+class LongResult(Struct, frozen=True):
+    """What one request leads to whose records take longer to be made than one step of the controller may.
+
+    Attributes:
+        records: The records of one change, all of it or nothing, in order; None for each thing that was looked at, and stays
+            as it is.  Each is made of what it changes alone, so that those before it may have been replayed.
+        finished: The function that returns the answer, given where the change ends.
+        wakes: The names of periodic tasks that should look soon at what has changed.
+    """
+
+    records: Iterator[MetadataRecord | None]
+    finished: Callable[[int], ControllerResponse]
     wakes: tuple[str, ...] = ()

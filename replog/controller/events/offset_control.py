@@ -181,6 +181,10 @@ class OffsetControl:
         """How many records a batch may have."""
         return self._max_records_per_step if self._knows_transactions() else self._max_records_per_batch
 
+    def needs_steps(self, things_count: int) -> bool:
+        """Whether a change that looks at so many things is to be made in several steps, as a transaction."""
+        return self._knows_transactions() and things_count >= self._max_records_per_step
+
     def bytes_max(self, records: Sequence[MetadataRecord]) -> int:
         """Returns a size that all records of a change together do not exceed."""
         if records is not self._measured[0]:  # asked several times on the way of one change

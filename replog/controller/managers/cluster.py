@@ -18,18 +18,20 @@ In every other case the state stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum, auto
+from itertools import chain
 from typing import assert_never
 
 from replog.controller.events.offset_control import OffsetControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats, Session
 from replog.controller.managers.registration import check_endpoints
-from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.replication import Made, ReplicationControl, only_changes
 from replog.controller.messages import BrokerGone, WatchedBroker
 from replog.controller.requests import (
     Heartbeat,
     HeartbeatResponse,
+    LongResult,
     ReportReplicas,
     ReportReplicasResponse,
     Result,
@@ -76,7 +78,7 @@ class ClusterControl:
 
     # ---- heartbeats -------------------------------------------------------------------------------------------------
 
-    def heartbeat(self, request: Heartbeat, now_ms: int) -> Result:
+    def heartbeat(self, request: Heartbeat, now_ms: int) -> Result | LongResult:
         """Notes that the broker is alive, and gives it the state it may have now.
 
         Raises:
@@ -85,11 +87,7 @@ class ClusterControl:
         """
         registration = self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         endpoints = self._endpoint_change(registration, request)
-        changes = tuple(
-            self._replication.changes_for_offline(
-                request.broker_id, request.offline_replicas, more_follow=request.more_offline
-            )
-        )
+        changes = self._offline_changes(request)
         session = self._heartbeats.touch(
             request.broker_id, request.broker_epoch, request.metadata_offset, self._offsets.end_after(), now_ms
         )
@@ -98,17 +96,30 @@ class ClusterControl:
             session.controlled_shutdown_offset = self._offsets.end_after()  # it began under another controller
         # what both would change cannot be told twice in one batch, and the next heartbeat is near
         target = current if changes else self._next_state(current, request, session)
-        records = (*endpoints, *(changes or self._transition(registration, current, target)))
-        end_offset = self._offsets.end_after(records)
-        if target is BrokerState.CONTROLLED_SHUTDOWN and current is not target:
-            session.controlled_shutdown_offset = end_offset
-        response = HeartbeatResponse(
-            is_caught_up=session.is_caught_up,
-            is_fenced=target in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
-            should_shut_down=target is BrokerState.SHUTDOWN_NOW,
-            metadata_offset=end_offset,
+        is_caught_up = session.is_caught_up
+
+        def finished(end_offset: int) -> HeartbeatResponse:
+            if target is BrokerState.CONTROLLED_SHUTDOWN and current is not target:
+                session.controlled_shutdown_offset = end_offset
+            return HeartbeatResponse(
+                is_caught_up=is_caught_up,
+                is_fenced=target in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW},
+                should_shut_down=target is BrokerState.SHUTDOWN_NOW,
+                metadata_offset=end_offset,
+            )
+
+        made = changes or self._transition(registration, current, target)
+        if isinstance(made, Iterator):
+            return LongResult(chain(endpoints, made), finished)
+        records = (*endpoints, *made)
+        return Result(records, finished(self._offsets.end_after(records)))
+
+    def _offline_changes(self, request: Heartbeat) -> Made:
+        """Notes which replicas a broker cannot use, and returns what that changes; () where nothing does."""
+        usable_again, offline = self._replication.changes_for_offline(
+            request.broker_id, request.offline_replicas, more_follow=request.more_offline
         )
-        return Result(records, response)
+        return self._made(chain(usable_again.changes, offline), len(usable_again.keys))
 
     def note_contact(self, request: Heartbeat, now_ms: int) -> None:
         """Notes that a heartbeat has arrived.
@@ -163,27 +174,31 @@ class ClusterControl:
         lowest = self._heartbeats.lowest_metadata_offset(active)
         return lowest is None or session.controlled_shutdown_offset <= lowest
 
-    def _transition(
-        self, registration: BrokerRegistration, current: BrokerState, target: BrokerState
-    ) -> tuple[MetadataRecord, ...]:
+    def _transition(self, registration: BrokerRegistration, current: BrokerState, target: BrokerState) -> Made:
         broker_id, broker_epoch = registration.broker_id, registration.broker_epoch
         if current is target or (current is BrokerState.FENCED and target is BrokerState.SHUTDOWN_NOW):
             return ()
         match target:
             case BrokerState.UNFENCED:
                 unfence = BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced=False)
-                return (unfence, *self._replication.changes_with(broker_id))
+                elections = self._replication.changes_with(broker_id)
+                return self._made(chain((unfence,), elections.changes), len(elections.keys))
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
-                return tuple(self._fence(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW))
+                return self._fenced(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW)
             case BrokerState.CONTROLLED_SHUTDOWN:
                 flag = BrokerRegistrationChangeRecord(broker_id, broker_epoch, in_controlled_shutdown=True)
-                return (flag, *self._replication.changes_without(broker_id, leaves_in_order=True))
+                changes_without = self._replication.changes_without(broker_id, leaves_in_order=True)
+                return self._made(chain((flag,), changes_without), self._state.hosted_count(broker_id))
             case _ as unreachable:
                 assert_never(unreachable)
 
+    def _made(self, records: Iterator[MetadataRecord | None], things_count: int) -> Made:
+        """Returns the records of a change: made already, or one by one where that takes more than one step."""
+        return records if self._offsets.needs_steps(things_count) else only_changes(records)
+
     # ---- silence ----------------------------------------------------------------------------------------------------
 
-    def fence_stale_broker(self, now_ms: int) -> Iterable[MetadataRecord]:
+    def fence_stale_broker(self, now_ms: int) -> Made:
         """Fences the broker that has been silent the longest, if its session has expired.
 
         One per pass: when the controller itself was held up, the heartbeats that wait to be handled save the others.
@@ -192,7 +207,7 @@ class ClusterControl:
             The records, () for none; of a broker with many replicas an iterator, which makes each when it is asked for.
         """
         broker_id = self._heartbeats.stale_broker(self._unfenced(), now_ms)
-        return () if broker_id is None else self._fence_in_steps(self._brokers.registrations[broker_id])
+        return () if broker_id is None else self._fenced(self._brokers.registrations[broker_id])
 
     def next_expiry_ms(self) -> int | None:
         """Returns when the next session of an unfenced broker expires; None when there are none."""
@@ -213,7 +228,7 @@ class ClusterControl:
             if not broker.fenced
         )
 
-    def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> Iterable[MetadataRecord]:
+    def changes_after_gone(self, gone: BrokerGone, now_ms: int) -> Made:
         """Fences a broker that does not run any more, if it is still the same incarnation; one at a time.
 
         Only where somebody who is there holds what it held: after a power cut of all brokers those that start first must
@@ -227,39 +242,37 @@ class ClusterControl:
         if self._fenced_gone_ms is not None and now_ms < self._fenced_gone_ms + GONE_PAUSE_MS:
             return ()  # told again if it is still so then
         self._fenced_gone_ms = now_ms
-        return self._fence_in_steps(registration)
+        return self._fenced(registration)
 
     def _unfenced(self) -> list[int]:
         return [registration.broker_id for registration in self._brokers.all() if not registration.fenced]
 
-    def _fence_in_steps(self, registration: BrokerRegistration) -> Iterable[MetadataRecord]:
-        """Returns the records that fence a broker, made one by one where they may be more than one step appends."""
-        records = self._fence(registration)
-        is_long = self._features.knows_transactions and (
-            self._state.hosted_count(registration.broker_id) >= self._offsets.records_max
-        )
-        return records if is_long else tuple(records)
-
-    def _fence(self, registration: BrokerRegistration, *, leaves_in_order: bool = False) -> Iterator[MetadataRecord]:
-        yield from self._replication.changes_without(registration.broker_id, leaves_in_order=leaves_in_order)
-        yield BrokerRegistrationChangeRecord(
-            registration.broker_id,
+    def _fenced(self, registration: BrokerRegistration, *, leaves_in_order: bool = False) -> Made:
+        """Returns the records that fence a broker."""
+        broker_id = registration.broker_id
+        fence = BrokerRegistrationChangeRecord(
+            broker_id,
             registration.broker_epoch,
             fenced=True,
             in_controlled_shutdown=False if registration.in_controlled_shutdown else None,
         )
+        changes = self._replication.changes_without(broker_id, leaves_in_order=leaves_in_order)
+        return self._made(chain(changes, (fence,)), self._state.hosted_count(broker_id))
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 
-    def report(self, request: ReportReplicas) -> Result:
+    def report(self, request: ReportReplicas) -> Result | LongResult:
         """Takes in how far a broker's replicas reach; elections that waited for it happen.
 
         Raises:
             BrokerIdNotRegisteredError, StaleBrokerEpochError: The sender is not a registered incarnation.
         """
         self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
-        changes = self._replication.changes_after_reports(request.broker_id, request.broker_epoch, request.replicas)
-        return Result(tuple(changes), ReportReplicasResponse())
+        elections = self._replication.changes_after_reports(request.broker_id, request.broker_epoch, request.replicas)
+        made = self._made(elections.changes, len(elections.keys))
+        if isinstance(made, Iterator):
+            return LongResult(made, lambda _end_offset: ReportReplicasResponse())
+        return Result(made, ReportReplicasResponse())
 
 
 def _state(registration: BrokerRegistration) -> BrokerState:

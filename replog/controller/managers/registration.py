@@ -5,13 +5,15 @@ Every node and client connects to where a node says that it listens, and the met
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from uuid import UUID
 
 from replog.controller.events.offset_control import OffsetControl
 from replog.controller.managers.heartbeats import BrokerHeartbeats
-from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.replication import ReplicationControl, only_changes
 from replog.controller.requests import (
+    LongResult,
     RegisterBroker,
     RegisterBrokerResponse,
     RegisterController,
@@ -61,7 +63,7 @@ class RegistrationControl:
 
     # ---- brokers ----------------------------------------------------------------------------------------------------
 
-    def register(self, request: RegisterBroker, now_ms: int) -> Result:
+    def register(self, request: RegisterBroker, now_ms: int) -> Result | LongResult:
         """Registers an incarnation; a new one is fenced and loses its leaderships in the same change.
 
         The offset of that change becomes its broker epoch; its session starts now.
@@ -84,21 +86,28 @@ class RegistrationControl:
         stored = self._brokers.get(request.broker_id)
         if stored is not None and stored.incarnation_id == request.incarnation_id:
             return self._register_again(request, stored, now_ms)
-        records: list[MetadataRecord] = []
+        leaves: Iterator[MetadataRecord | None] = iter(())
         if stored is not None:
             self._check_not_alive(request, stored, now_ms)
             keeps_log_dirs = set(stored.log_dirs) <= set(_known_log_dirs(request, stored))
             stopped_in_order = keeps_log_dirs and request.previous_broker_epoch == stored.broker_epoch
-            records += self._replication.changes_without(
+            leaves = self._replication.changes_without(
                 request.broker_id,
                 leaves_in_order=stopped_in_order,
                 restarted_uncleanly=not stopped_in_order,
                 keeps_log_dirs=keeps_log_dirs,
             )
         broker_epoch = self._offsets.next_write_offset_or_raise()
-        records.append(_register_record(request, stored, broker_epoch, self._endpoints(request)))
-        self._heartbeats.start(request.broker_id, broker_epoch, self._offsets.end_after(records), now_ms)
-        return Result(tuple(records), RegisterBrokerResponse(broker_epoch))
+        made = chain(leaves, (_register_record(request, stored, broker_epoch, self._endpoints(request)),))
+
+        def finished(end_offset: int) -> RegisterBrokerResponse:
+            self._heartbeats.start(request.broker_id, broker_epoch, end_offset, now_ms)
+            return RegisterBrokerResponse(broker_epoch)
+
+        if self._offsets.needs_steps(self._state.hosted_count(request.broker_id)):
+            return LongResult(made, finished)
+        records = only_changes(made)
+        return Result(records, finished(self._offsets.end_after(records)))
 
     def _register_again(self, request: RegisterBroker, stored: BrokerRegistration, now_ms: int) -> Result:
         """Registers a process again whose answer was lost: nothing about it changes but what it says anew."""

