@@ -27,6 +27,7 @@ from bench.scenarios.group_pauses import CONFIG as GROUP_CONFIG
 from bench.scenarios.group_pauses import GroupPausesScenario
 from bench.scenarios.groups import GroupsScenario
 from bench.scenarios.idle_connections import IdleConnectionsScenario
+from bench.scenarios.large_requests import LargeRequestsScenario
 from bench.scenarios.metadata_beside_load import MetadataBesideLoadScenario
 from bench.scenarios.metadata_hosting import MetadataHostingScenario
 from bench.scenarios.partitions import PartitionsScenario
@@ -54,6 +55,7 @@ MAY_BE_ZERO = {
     "kib_per_replica",
     "brokers_cpu_s_per_gb",
     "brokers_cpu_percent",
+    "broker_cpu_max_ms",
 }
 
 AGAIN: dict[str, tuple[Callable[[], Scenario[Any]], str, set[str]]] = {
@@ -103,6 +105,10 @@ FRESH: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
     "idle-connections": (
         lambda: IdleConnectionsScenario(settle_s=0, idle_s=0, connections=20),
         {"idle_rss_mib", "idle_cpu_percent"},
+    ),
+    "large-requests": (
+        lambda: LargeRequestsScenario(["DescribeTopicPartitions"], topics=1),
+        {"innocent_wait_max_ms", "broker_cpu_max_ms", "answered_max_ms", "request_max_kib", "answer_max_kib"},
     ),
     "groups": (
         lambda: GroupsScenario(

@@ -1,0 +1,306 @@
+"""How long does a client that asks for little wait while another one sends the largest requests of each API?"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import sys
+import threading
+import time
+import typing
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Self
+from uuid import UUID
+
+import msgspec
+import psutil
+
+from bench.meter import Meter
+from bench.model import Measured, Metric, NotOfferedError, Params, Scenario, WrongResultError
+from bench.scenarios.idle_connections import OneNode
+from replog.client import Admin
+from replog.protocol.private import PrivateApi
+from replog.protocol.served import SERVED, Served
+from replog.records import encode_batch
+from replog.wire.messages.headers import RequestHeader
+from replog.wire.messages.produce import ProduceRequest
+from replog.wire.primitives import Writer
+
+TOPICS = 20
+TOPIC_PARTITIONS = 500
+WIDE = 10_000
+"""Elements of a list that stands alone, or of the outer one."""
+DEEP = 10
+DEEPER = 1_000
+NAMES = ("new", "known", "same")
+REQUESTS = 3
+"""Of each shape, one after the other."""
+ANSWER_S = 30.0
+NOT_SENT = frozenset({"add_raft_voter", "remove_raft_voter", "unregister_broker"})
+"""What would take the node apart if it were done."""
+
+WAIT_MAX_MS = Metric("innocent_wait_max_ms", "ms")
+CPU_MAX_MS = Metric("broker_cpu_max_ms", "ms")
+ANSWERED_MAX_MS = Metric("answered_max_ms", "ms")
+REQUEST_KIB = Metric("request_max_kib", "KiB")
+ANSWER_KIB = Metric("answer_max_kib", "KiB")
+
+
+class LargeRequestsScenario(Scenario[OneNode]):
+    """Fills every list of a request with ten thousand names, in several shapes, and appends a record every 2 ms beside it.
+
+    Names are new, known, or one that is known again and again; lists within lists are wide or deep.  Of the shapes the worst counts:
+    `innocent_wait_max_ms` is the longest that one of the small appends has taken, `broker_cpu_max_ms` what one request has cost
+    beside those, `answered_max_ms` how long its own sender has waited.  A broker may refuse, and may end the connection.
+
+    Args:
+        apis: The names of the APIs; by default all that are served, but those that take a node apart.
+        topics: The number of topics that are known, each with 500 partitions.
+        systems: By default all there are.
+    """
+
+    name = "large-requests"
+    question = "How long does a client that asks for little wait beside the largest requests of each API?"
+
+    def __init__(
+        self, apis: Sequence[str] | None = None, topics: int = TOPICS, systems: Sequence[OneNode] | None = None
+    ) -> None:
+        self._topics = topics
+        served = [each.name for each in SERVED if not isinstance(each.load().request, PrivateApi)]
+        self._apis = [name for name in served if _module(name) not in NOT_SENT] if apis is None else list(apis)
+        self._systems = [OneNode()] if systems is None else systems
+
+    def systems(self) -> Sequence[OneNode]:
+        return self._systems
+
+    def cases(self) -> Sequence[Params]:
+        return [{"api": name} for name in self._apis]
+
+    def warm_up(self, system: OneNode, params: Params, meter: Meter) -> None:  # noqa: ARG002 -- as of the base
+        asyncio.run(_prepare(system.bootstrap_servers, self._topics))
+
+    def measure(self, system: OneNode, params: Params, meter: Meter) -> Measured:  # noqa: ARG002 -- our own processor time does not count
+        api = next(each for each in SERVED if each.name == params["api"])
+        (process_id,) = system.process_ids()
+        broker = psutil.Process(process_id)
+        worst = dict.fromkeys((WAIT_MAX_MS, CPU_MAX_MS, ANSWERED_MAX_MS, REQUEST_KIB, ANSWER_KIB), 0.0)
+        shapes = [shape for shape in _shapes(api) if shape]
+        if not shapes:
+            raise NotOfferedError(f"{api.name} has no lists")
+        with _Innocent(system.bootstrap_servers) as innocent:
+            idle = innocent.cpu_of(broker, lambda: time.sleep(0.5))
+            for data in shapes:
+                for _ in range(REQUESTS):
+                    found = _asked(system.bootstrap_servers, data, broker, innocent, idle)
+                    worst = {metric: max(value, found[metric]) for metric, value in worst.items()}
+        return worst
+
+
+# ---- requests --------------------------------------------------------------------------------------------------------
+
+
+def _module(name: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+
+
+def _topic(number: int) -> str:
+    return f"known-{number % TOPICS:03}"
+
+
+class _Filler:
+    """Fills a request.
+
+    Args:
+        module: The module of its classes, in which the names of types are looked up.
+        names: Which names: one of `NAMES`.
+        wide: The elements of outer lists.
+        deep: The elements of lists within lists.
+    """
+
+    def __init__(self, module: str, names: str, wide: int, deep: int) -> None:
+        self._namespace = vars(sys.modules[module])
+        self._names = names
+        self._counts = (wide, deep)
+        self._next = 0
+
+    def request(self, kind: type[Any]) -> Any:
+        """Returns a request of which every list is full."""
+        return self._filled(kind, 0)
+
+    def _filled(self, kind: type[Any], depth: int) -> Any:
+        hints = typing.get_type_hints(kind, self._namespace)
+        fields = {each.name for each in msgspec.structs.fields(kind)}
+        return kind(**{name: self._value(name, hints[name], depth) for name in fields})
+
+    def _value(self, name: str, hint: Any, depth: int) -> Any:
+        options = [each for each in typing.get_args(hint) if each is not type(None)]
+        origin = typing.get_origin(hint)
+        if origin is list:
+            count = self._counts[min(depth, 1)] if depth < 2 else 1
+            return [self._value(name, options[0], depth + 1) for _ in range(count)]
+        if origin is not None and options:
+            return self._value(name, options[0], depth)
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            return self._filled(hint, depth)
+        return self._plain(name, hint)
+
+    def _plain(self, name: str, hint: Any) -> Any:
+        self._next += 1
+        match hint:
+            case _ if hint is str:
+                return self._name()
+            case _ if hint is bool:
+                return name == "validate_only"
+            case _ if hint is UUID:
+                return UUID(int=self._next if self._names != "same" else 1)
+            case _ if hint is int:
+                return self._number(name)
+            case _ if hint is float:
+                return 0.0
+            case _:
+                return b""
+
+    def _name(self) -> str:
+        match self._names:
+            case "new":
+                return f"new-{self._next}"
+            case "known":
+                return _topic(self._next)
+            case _:
+                return _topic(0)
+
+    def _number(self, name: str) -> int:
+        if name.endswith(("timeout_ms", "timeout", "wait_ms")):
+            return 1_000
+        if "partition" in name or "index" in name:
+            return self._next % TOPIC_PARTITIONS if self._names != "same" else 0
+        return {"coordinator_keys": 0, "num_partitions": 1, "replication_factor": 1, "max_bytes": 1 << 20}.get(name, 0)
+
+
+def _shapes(api: Served) -> list[bytes]:
+    """Returns the requests: of each kind of names one with wide lists, and one with deep ones."""
+    request: Any = api.load().request
+    made: list[bytes] = []
+    for names in NAMES:
+        for wide, deep in ((WIDE, 1), (DEEP, DEEPER)):
+            message = _Filler(request.__module__, names, wide, deep).request(request)
+            data = _framed(message, api.versions[-1])
+            if len(data) > 200:
+                made.append(data)
+    return made
+
+
+def _framed(message: Any, version: int) -> bytes:
+    writer = Writer()
+    RequestHeader(message.API_KEY, version, 1, "large").write(writer, 2 if version >= message.FLEXIBLE_FROM else 1)
+    message.write(writer, version)
+    body = writer.joined()
+    return struct.pack(">i", len(body)) + body
+
+
+# ---- clients ---------------------------------------------------------------------------------------------------------
+
+
+async def _prepare(address: str, topics: int) -> None:
+    async with Admin(address) as admin:
+        known = set(await admin.list_topics())
+        for number in range(topics):
+            if _topic(number) not in known:
+                await admin.create_topic(_topic(number), num_partitions=TOPIC_PARTITIONS, replication_factor=1)
+
+
+def _connected(address: str) -> socket.socket:
+    host, _, port = address.rpartition(":")
+    return socket.create_connection((host, int(port)), ANSWER_S)
+
+
+def _answer_bytes(connection: socket.socket) -> int:
+    """Returns the size of the next answer; 0 where the connection is ended instead."""
+    size = b""
+    while len(size) < 4:
+        part = connection.recv(4 - len(size))
+        if not part:
+            return 0
+        size += part
+    left = total = struct.unpack(">i", size)[0]
+    buffer = bytearray(min(total, 1 << 20) or 1)
+    while left:
+        left -= connection.recv_into(buffer, min(left, len(buffer))) or left
+    return int(total)
+
+
+def _asked(address: str, data: bytes, broker: psutil.Process, innocent: _Innocent, idle: float) -> dict[Metric, float]:
+    answer_bytes, answered_s = 0, 0.0
+
+    def ask() -> None:
+        nonlocal answer_bytes, answered_s
+        begun_s = time.perf_counter()
+        with _connected(address) as connection, suppress(ConnectionError):
+            connection.sendall(data)
+            answer_bytes = _answer_bytes(connection)
+        answered_s = time.perf_counter() - begun_s
+        time.sleep(0.05)
+
+    innocent.worst_s = 0.0
+    begun_s = time.perf_counter()
+    used_s = innocent.cpu_of(broker, ask)
+    return {
+        WAIT_MAX_MS: innocent.worst_s * 1e3,
+        CPU_MAX_MS: max(0.0, used_s - idle / 0.5 * (time.perf_counter() - begun_s)) * 1e3,
+        ANSWERED_MAX_MS: answered_s * 1e3,
+        REQUEST_KIB: len(data) / 1024,
+        ANSWER_KIB: answer_bytes / 1024,
+    }
+
+
+class _Innocent:
+    """Appends a small record every 2 ms from a thread of its own, and keeps how long the worst has taken.
+
+    Args:
+        address: The address of the broker.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.worst_s = 0.0
+        self._address = address
+        self._ends = threading.Event()
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        self._thread.join()
+        if self._has_ended:
+            raise WrongResultError("the broker has ended the connection of the small appends")
+
+    def cpu_of(self, broker: psutil.Process, work: Callable[[], None]) -> float:
+        """Returns the seconds of processor time that a broker uses while something is done."""
+        before = broker.cpu_times()
+        work()
+        after = broker.cpu_times()
+        return float(after.user + after.system - before.user - before.system)
+
+    def _run(self) -> None:
+        data = ProduceRequest.PartitionProduceData(0, encode_batch([(0, None, b"v", ())]))
+        topics = [ProduceRequest.TopicProduceData(_topic(0), partition_data=[data])]
+        request = _framed(ProduceRequest(acks=1, timeout_ms=20_000, topic_data=topics), 9)
+        try:
+            with _connected(self._address) as connection:
+                while not self._ends.wait(0.002):
+                    begun_s = time.perf_counter()
+                    connection.sendall(request)
+                    self._has_ended = not _answer_bytes(connection)
+                    if self._has_ended:
+                        return
+                    self.worst_s = max(self.worst_s, time.perf_counter() - begun_s)
+        except OSError:
+            self._has_ended = True
+
+
+SCENARIO = LargeRequestsScenario()
