@@ -34,6 +34,8 @@ APIS = (
     *("UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
     *("FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DeleteGroups", "ConsumerGroupHeartbeat"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "DescribeGroups", "ListGroups", "ConsumerGroupDescribe"),
+    *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "WriteTxnMarkers", "TxnOffsetCommit", "DescribeTransactions"),
+    "ListTransactions",
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 
