@@ -258,7 +258,7 @@ class GroupMachine:
 
         return replay_news
 
-    def start(self, moment: Moment) -> None:
+    def start(self, moment: Moment, epoch: int) -> None:  # noqa: ARG002 - groups tell nobody of it
         """Begins the sessions of all members, and to look for what is to be removed."""
         self._background.add(self._take_up(is_again=False), moment)
         self._cleaner.start(moment)

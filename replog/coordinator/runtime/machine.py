@@ -180,8 +180,13 @@ class StateMachine(Protocol):
         """
         ...
 
-    def start(self, moment: Moment) -> None:
-        """Begins to serve: the state is that of the whole log, and timers may be set."""
+    def start(self, moment: Moment, epoch: int) -> None:
+        """Begins to serve: the state is that of the whole log, and timers may be set.
+
+        Args:
+            moment: The time.
+            epoch: The leader epoch under which this node leads the partition.
+        """
         ...
 
     def was_taken_back(self, moment: Moment) -> None:

@@ -299,7 +299,7 @@ class Shard:
         self._written.begin(lead.end_offset)
         self._written.move_to(lead.end_offset)
         self._state = ShardState.ACTIVE
-        self._machine.start(moment)
+        self._machine.start(moment, lead.epoch)
 
     def _handle_read_failed(self, message: ReadFailed) -> None:
         if self._lead is not None and self._state is ShardState.LOADING and message.epoch == self._lead.epoch:

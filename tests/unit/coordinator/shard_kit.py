@@ -80,6 +80,7 @@ class Table:
         self.values = TimelineHashMap[str, int](registry)
         self.waiting: dict[str, list[int]] = {}
         self.started: list[Moment] = []
+        self.epochs: list[int] = []
         self.taken_back: list[Moment] = []
         self.timers = timers
         self.broken_key = ""
@@ -99,8 +100,9 @@ class Table:
     def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
         return False
 
-    def start(self, moment: Moment) -> None:
+    def start(self, moment: Moment, epoch: int) -> None:
         self.started.append(moment)
+        self.epochs.append(epoch)
 
     def was_taken_back(self, moment: Moment) -> None:
         self.taken_back.append(moment)

@@ -151,7 +151,7 @@ def test_a_log_is_read_in_pieces_before_anybody_is_answered() -> None:
         asked = effects[0] if effects else None  # type: ignore[assignment]
     assert seen == 4
     assert dict(host.machine.values) == {"k0": 6, "k1": 4, "k2": 5}
-    assert host.machine.started == [Moment(9, 9)]
+    assert (host.machine.started, host.machine.epochs) == ([Moment(9, 9)], [4])
 
 
 def test_what_was_read_and_has_not_committed_is_not_answered_from() -> None:
