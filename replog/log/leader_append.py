@@ -21,6 +21,7 @@ from replog.errors import (
 from replog.log.active_segment import ActiveSegment
 from replog.log.append_group import AppendGroup, AppendInfo, AppendOutcome
 from replog.log.epoch_cache import epoch_path
+from replog.log.producers.files import parse_marker
 from replog.log.producers.state import ProducedBatch
 from replog.log.reading.reader import LogReader
 from replog.log.segments.segment import LogSegment
@@ -120,8 +121,8 @@ class LeaderAppender:
             raise InvalidRecordError(f"{len(batch)} bytes are not one batch of {size_bytes} bytes")
         if group.size_bytes:
             group.note_staged()
-        if header.producer_id >= 0 and not header.is_control:
-            original = state.producers.check(header)
+        if header.producer_id >= 0:
+            original = self._repeated_by(header, batch)
             if original is not None:
                 return self._repeated(original)
         if size_bytes > state.config.segment_bytes:
@@ -153,6 +154,20 @@ class LeaderAppender:
             log_start_offset=state.log_start_offset,
             size_bytes=size_bytes,
         )
+
+    def _repeated_by(self, header: BatchHeader, batch: Buffer) -> ProducedBatch | None:
+        """Returns the batch in the log that a batch of a producer repeats, or None: append it.
+
+        Raises:
+            ReplogError: Its producer, or the coordinator that ends a transaction, may not write it.
+        """
+        producers = self._state.producers
+        if not header.is_control:
+            return producers.check(header)
+        marker = parse_marker(header, batch, header.base_offset)
+        if marker is not None:
+            producers.check_marker(marker)
+        return None
 
     def _takes_beside(self, group: AppendGroup, header: BatchHeader, last_offset: int, now_ms: int) -> bool:
         """Whether the active segment takes a batch together with the group before it."""

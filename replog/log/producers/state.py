@@ -11,6 +11,9 @@ Worked example, producer 7, epoch 0, batches of one record::
     5         -> OutOfOrderSequenceError: 4 is missing
     epoch 1, sequence 0  -> accepted, the old epoch is fenced
     epoch 0, anything    -> InvalidProducerEpochError
+
+A producer with a transaction open writes nothing outside of it.  Its first batch needs a guard (`guards`), which is the caller's
+duty; nothing behind the first sequence that a guard knows is appended before that.
 """
 
 from __future__ import annotations
@@ -22,13 +25,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from replog.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from replog.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
+from replog.log.producers.guards import TransactionGuards
 from replog.log.producers.snapshot import ProducerSnapshotEntry
+from replog.log.producers.undecided import UndecidedTransactions
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import BatchHeader
 
 BATCHES_KEPT: Final = 5
-_ENDED_MAX: Final = 1000
 NONE: Final = -1
 _SEQUENCE_MODULUS: Final = 2**31
 
@@ -100,14 +109,22 @@ class ProducerStateManager:
 
     Invariants:
         - the state is that of the log up to its end: `update` is called for every batch appended, in order.
+
+    Attributes:
+        guards: The questions to coordinators whose batches are not in the log yet.
     """
 
-    __slots__ = ("_ended", "_open", "_producers")
+    __slots__ = ("_producers", "_undecided", "guards")
 
     def __init__(self) -> None:
         self._producers: dict[int, ProducerEntry] = {}
-        self._open: dict[int, int] = {}  # producer id -> first offset of its open transaction
-        self._ended: list[tuple[int, int]] = []  # (first offset, offset of the marker), by marker
+        self._undecided = UndecidedTransactions()
+        self.guards = TransactionGuards()
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """Producer id -> first offset of its open transaction, the earliest first.  Read only."""
+        return self._undecided.open_transactions
 
     @property
     def producers(self) -> Mapping[int, ProducerEntry]:
@@ -115,7 +132,7 @@ class ProducerStateManager:
         return self._producers
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """Checks whether a client's batch may be appended.
+        """Checks whether a data batch may be appended.  A batch of a coordinator has no sequence, and none is checked.
 
         Returns:
             The batch in the log that this one repeats, or None: append it.
@@ -123,28 +140,87 @@ class ProducerStateManager:
         Raises:
             InvalidProducerEpochError: A newer incarnation of the producer has written.
             OutOfOrderSequenceError: A batch before this one is missing, or it is older than the five remembered.
+            InvalidTxnStateError: The producer has a transaction open, and this batch is not part of it.
         """
         entry = self._producers.get(header.producer_id)
+        if header.base_sequence >= 0:
+            repeated = None if entry is None else _repeated(header, entry)
+            if repeated is not None:
+                return repeated
+            if self.guards:
+                self._check_guarded(header, entry)
         if entry is None:
             return None
-        if header.producer_epoch == entry.producer_epoch:
-            for batch in entry.batches:
-                if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
-                    return batch
-            expected = (entry.last_sequence + 1) % _SEQUENCE_MODULUS
-        elif header.producer_epoch < entry.producer_epoch:
+        if header.producer_epoch < entry.producer_epoch:
             raise InvalidProducerEpochError(
                 f"producer {header.producer_id} writes with epoch {header.producer_epoch}, epoch {entry.producer_epoch} "
                 "has written since: this one is a zombie and must stop"
             )
-        else:
-            expected = 0
-        if header.base_sequence != expected:
-            raise OutOfOrderSequenceError(
-                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
-                f"{expected} is next: batches between were lost or never sent; the producer must not skip them"
+        if header.base_sequence >= 0:
+            _check_sequence(header, entry)
+        if entry.current_transaction_first_offset != NONE and not header.is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} has a transaction open from offset {entry.current_transaction_first_offset} "
+                "on, and this batch is not part of it: end the transaction first"
             )
         return None
+
+    def _check_guarded(self, header: BatchHeader, entry: ProducerEntry | None) -> None:
+        """Checks a batch against the guard of its producer.
+
+        Raises:
+            OutOfOrderSequenceError: A batch before this one waits, or is to be sent again.
+        """
+        guard = self.guards.get(header.producer_id)
+        if guard is None or header.producer_epoch != guard.producer_epoch:
+            return
+        lowest = guard.lowest_sequence
+        if guard.bumps_epochs and (entry is None or not entry.batches):
+            lowest = 0  # its epoch is of this transaction alone: it begins here
+        if header.base_sequence > lowest:
+            raise OutOfOrderSequenceError(
+                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
+                f"{lowest} is to be appended first; the producer must not skip it"
+            )
+
+    def check_marker(self, marker: TransactionMarker, *, bumps_epochs: bool = False) -> None:
+        """Checks whether the end of a transaction may be appended.  One that is there already is harmless.
+
+        Args:
+            marker: The marker.
+            bumps_epochs: Whether its epoch has to be higher than that of the transaction's records
+                (`transaction.version` 2).
+
+        Raises:
+            InvalidProducerEpochError: A newer incarnation of the producer has written, or this marker is of an earlier
+                transaction than the one that is open.
+            TransactionCoordinatorFencedError: A later coordinator has written a marker of the producer.
+        """
+        entry = self._producers.get(marker.producer_id)
+        if entry is None:
+            return
+        is_open = entry.current_transaction_first_offset != NONE
+        if marker.producer_epoch < entry.producer_epoch or (
+            bumps_epochs and is_open and marker.producer_epoch == entry.producer_epoch
+        ):
+            raise InvalidProducerEpochError(
+                f"a marker of producer {marker.producer_id} has epoch {marker.producer_epoch}, and its records have epoch "
+                f"{entry.producer_epoch}: it is of an earlier transaction"
+            )
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"a marker of producer {marker.producer_id} comes from a coordinator of epoch {marker.coordinator_epoch}, "
+                f"and one of epoch {entry.coordinator_epoch} has written since: this one must stop"
+            )
+
+    def is_in_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of a producer is open in the log, with this epoch."""
+        entry = self._producers.get(producer_id)
+        return (
+            entry is not None
+            and entry.current_transaction_first_offset != NONE
+            and entry.producer_epoch == producer_epoch
+        )
 
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
         """Notes a data batch that is in the log at `base_offset`; its sequence is not checked here."""
@@ -162,9 +238,11 @@ class ProducerStateManager:
             )
         entry.timestamp = header.max_timestamp
         entry.last_seen_ms = now_ms
-        if header.is_transactional and entry.current_transaction_first_offset == NONE:
-            entry.current_transaction_first_offset = base_offset
-            self._open[header.producer_id] = base_offset
+        if header.is_transactional:
+            self.guards.drop(header.producer_id)
+            if entry.current_transaction_first_offset == NONE:
+                entry.current_transaction_first_offset = base_offset
+                self._undecided.begin(header.producer_id, base_offset)
 
     def update_marker(self, marker: TransactionMarker, now_ms: int) -> AbortedTransaction | None:
         """Notes the end of a transaction.
@@ -180,13 +258,12 @@ class ProducerStateManager:
         entry.timestamp = marker.timestamp
         entry.current_transaction_first_offset = NONE
         entry.last_seen_ms = now_ms
-        first_offset = self._open.pop(marker.producer_id, None)
-        if first_offset is None:
+        self.guards.note_marker(marker.producer_id, marker.producer_epoch)
+        first_offset = self._undecided.end(marker.producer_id, marker.offset)
+        if first_offset is None or marker.is_commit:
             return None
-        self._note_ended(first_offset, marker.offset)
-        if marker.is_commit:
-            return None
-        last_stable_offset = min(self._open.values(), default=marker.offset + 1)
+        first_open_offset = self._undecided.first_open_offset
+        last_stable_offset = marker.offset + 1 if first_open_offset is None else first_open_offset
         return AbortedTransaction(marker.producer_id, first_offset, marker.offset, last_stable_offset)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -196,14 +273,11 @@ class ProducerStateManager:
 
         Transactions that ended before a snapshot which the state came from count as ended (docs/KAFKA.md 4.1).
         """
-        while self._ended and self._ended[0][1] < high_watermark:
-            del self._ended[0]
-        firsts = [*self._open.values(), *(first_offset for first_offset, _ in self._ended)]
-        return min(firsts, default=None)
+        return self._undecided.first_unstable_offset(high_watermark)
 
     def is_in_open_transaction(self, producer_id: int, offset: int) -> bool:
         """Whether a record that a producer wrote at an offset belongs to a transaction that has not ended."""
-        first_offset = self._open.get(producer_id)
+        first_offset = self.open_transactions.get(producer_id)
         return first_offset is not None and offset >= first_offset
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
@@ -215,6 +289,7 @@ class ProducerStateManager:
         for producer_id, entry in list(self._producers.items()):
             if entry.current_transaction_first_offset == NONE and now_ms - entry.last_seen_ms >= expiration_ms:
                 del self._producers[producer_id]
+        self.guards.expire(now_ms, expiration_ms)
 
     def saved(self, producer_id: int) -> ProducerEntry | None:
         """Copies the state of one producer, for `restore`; None: it is unknown."""
@@ -227,14 +302,16 @@ class ProducerStateManager:
 
     def restore(self, saved: Mapping[int, ProducerEntry | None]) -> None:
         """Takes back every change to these producers since they were saved."""
+        firsts: dict[int, int | None] = {}
         for producer_id, entry in saved.items():
-            self._open.pop(producer_id, None)
+            firsts[producer_id] = None
             if entry is None:
                 self._producers.pop(producer_id, None)
                 continue
             self._producers[producer_id] = entry
             if entry.current_transaction_first_offset != NONE:
-                self._open[producer_id] = entry.current_transaction_first_offset
+                firsts[producer_id] = entry.current_transaction_first_offset
+        self._undecided.put_back(firsts)
 
     def clear(self) -> None:
         """Forgets everything."""
@@ -247,22 +324,12 @@ class ProducerStateManager:
     def load_snapshot(self, entries: Iterable[ProducerSnapshotEntry], now_ms: int) -> None:
         """Replaces the state by a snapshot's."""
         self._producers = {entry.producer_id: _entry_from_snapshot(entry, now_ms) for entry in entries}
-        self._open = {
-            producer_id: entry.current_transaction_first_offset
+        self._undecided = UndecidedTransactions(
+            (producer_id, entry.current_transaction_first_offset)
             for producer_id, entry in self._producers.items()
             if entry.current_transaction_first_offset != NONE
-        }
-        self._ended = []
-
-    def _note_ended(self, first_offset: int, marker_offset: int) -> None:
-        """Remembers a transaction that has ended, of a bounded number.
-
-        If very many were not asked for, the oldest two become one, which errs on the safe side.
-        """
-        self._ended.append((first_offset, marker_offset))
-        if len(self._ended) > _ENDED_MAX:
-            (first, _), (second, last) = self._ended[:2]
-            self._ended[:2] = [(min(first, second), last)]
+        )
+        self.guards.clear()
 
     def deepen(self, tail: Iterable[BatchHeader]) -> None:
         """Fills in the batches before the last one, which snapshots leave out.
@@ -289,6 +356,30 @@ class ProducerStateManager:
             same_end = bool(entry.batches) and batches[-1].last_offset == entry.batches[-1].last_offset
             if same_end and len(batches) >= len(entry.batches):
                 entry.batches = batches
+
+
+def _repeated(header: BatchHeader, entry: ProducerEntry) -> ProducedBatch | None:
+    """Returns the one of the producer's last batches in the log that a batch repeats; None: it repeats none."""
+    if header.producer_epoch == entry.producer_epoch:
+        for batch in entry.batches:
+            if batch.first_sequence == header.base_sequence and batch.last_sequence == header.last_sequence:
+                return batch
+    return None
+
+
+def _check_sequence(header: BatchHeader, entry: ProducerEntry) -> None:
+    """Checks that a batch is the next one of its producer.
+
+    Raises:
+        OutOfOrderSequenceError: It is not.
+    """
+    is_same_epoch = header.producer_epoch == entry.producer_epoch
+    expected = (entry.last_sequence + 1) % _SEQUENCE_MODULUS if is_same_epoch else 0
+    if header.base_sequence != expected:
+        raise OutOfOrderSequenceError(
+            f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
+            f"{expected} is next: batches between were lost or never sent; the producer must not skip them"
+        )
 
 
 def _snapshot_entry(producer_id: int, entry: ProducerEntry) -> ProducerSnapshotEntry:

@@ -7,7 +7,6 @@ from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 
 from replog.errors import CorruptIndexError, CorruptRecordError
 from replog.log import Log, LogConfig
-from replog.log.producers.state import _ENDED_MAX, ProducerStateManager, TransactionMarker
 from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.records import encode_batch, encode_end_transaction_marker
 from replog.testing.simulated_filesystem import SimulatedFileSystem
@@ -219,14 +218,3 @@ def test_an_ended_transaction_is_unstable_until_its_end_is_replicated() -> None:
     write(log, data(1, 1))
     log.set_log_start_offset(3)
     assert log.last_stable_offset(5) == 4
-
-
-def test_what_nobody_asks_about_stays_bounded_and_on_the_safe_side() -> None:
-    producers = ProducerStateManager()
-    end = 2 * _ENDED_MAX
-    for offset in range(0, end, 1):
-        producers._open[7] = 10 * offset
-        producers.update_marker(TransactionMarker(7, 0, 0, T0, 10 * offset + 5, is_commit=True), T0)
-    assert len(producers._ended) == _ENDED_MAX
-    assert producers.first_unstable_offset(10 * (end - 1)) == 10 * (end - 1)
-    assert producers.first_unstable_offset(10 * end) is None
