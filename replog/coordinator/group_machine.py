@@ -283,6 +283,9 @@ class GroupMachine:
                     visits = 0
                     yield Outcome()
 
+    def were_lost(self, request_ids: tuple[int, ...], moment: Moment) -> None:
+        """Passes over them: whoever asks again is told all that there is to tell."""
+
     def pause(self) -> tuple[int, ...]:
         """Gives up lists and deletions of groups; returns the ids of their requests.  Joins, syncs and news can wait."""
         return tuple(self._background.give_up_requests())

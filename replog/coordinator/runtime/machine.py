@@ -196,6 +196,14 @@ class StateMachine(Protocol):
         """
         ...
 
+    def were_lost(self, request_ids: tuple[int, ...], moment: Moment) -> None:
+        """Hears that answers which it has given will never leave: each of these requests has ended in an error instead.
+
+        For what is given to one request alone, and would be lost with its answer.  Where a leadership ends, nothing is told: the
+        state goes away.
+        """
+        ...
+
     def pause(self) -> tuple[int, ...]:
         """Gives up what it makes for requests in steps, since no timer runs for now.
 

@@ -341,9 +341,11 @@ class Shard:
             self._wanted_timers.pop()
         for key in self._unsure_timers.take_beyond(message.base_offset):
             self._timers.set_if_none(key, moment.now_ms + TIMER_RETRY_MS)
-        for each in self._parked.fail_beyond(message.base_offset):
+        failed = self._parked.fail_beyond(message.base_offset)
+        for each in failed:
             error = self._told(message.error, is_own=each.request_id == message.request_id)
             self._effects.append(ReplyError(each.request_id, error))
+        self._machine.were_lost(tuple(each.request_id for each in failed), moment)
         self._machine.was_taken_back(moment)
 
     def _told(self, error: ReplogError, *, is_own: bool) -> ReplogError:
@@ -474,6 +476,8 @@ class Shard:
         problem = "the change was not committed in time; it may still be"
         expired = self._parked.expire(moment.now_ms)
         self._effects += [ReplyError(each.request_id, RequestTimedOutError(problem)) for each in expired]
+        if expired:
+            self._machine.were_lost(tuple(each.request_id for each in expired), moment)
 
     def _handle_pause(self, message: Paused | Resumed, moment: Moment) -> None:
         if isinstance(message, Paused):

@@ -81,6 +81,7 @@ class Table:
         self.waiting: dict[str, list[int]] = {}
         self.started: list[Moment] = []
         self.epochs: list[int] = []
+        self.lost: list[int] = []
         self.taken_back: list[Moment] = []
         self.timers = timers
         self.broken_key = ""
@@ -106,6 +107,9 @@ class Table:
 
     def was_taken_back(self, moment: Moment) -> None:
         self.taken_back.append(moment)
+
+    def were_lost(self, request_ids: tuple[int, ...], moment: Moment) -> None:
+        self.lost += request_ids
 
     def pause(self) -> tuple[int, ...]:
         return self.stop()

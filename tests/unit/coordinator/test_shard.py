@@ -207,6 +207,23 @@ def test_what_an_earlier_leadership_has_read_does_not_count(host: Host) -> None:
         host.step(LogRead(9, 1, (), 1))
 
 
+def test_the_machine_hears_which_of_its_answers_were_lost(host: Host) -> None:
+    """Goal: what it has given to one request alone can be given to another one."""
+    waiting, kept = host.submit(Wait("a")), host.submit(Put({"b": 1}))
+    late = host.submit(Put({"c": 1}), deadline_ms=20)
+    changing = host.submit(Put({"a": 1}))
+    host.now_ms = 20
+    host.step(Tick())
+    assert host.machine.lost == [late]
+    host.lose(2)
+    assert host.machine.lost == [late, changing, waiting]
+    host.commit()
+    assert host.response(kept) == 1
+    host.submit(Put({"a": 1}))
+    host.step(Resigned())
+    assert host.machine.lost == [late, changing, waiting]
+
+
 def test_a_request_past_its_deadline_fails(host: Host) -> None:
     late = host.submit(Put({"a": 1}), deadline_ms=20)
     assert host.shard.next_deadline_ms() == 20
