@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any, Final
+from typing import Final
 
 from msgspec import Struct
 
@@ -19,88 +19,13 @@ from replog.coordinator.consumers.checks import TOPICS_MAX
 from replog.coordinator.consumers.group import ConsumerGroup, ConsumerGroups, MemberMetadata
 from replog.coordinator.consumers.records import epoch_record, pattern_record, pattern_removal
 from replog.coordinator.consumers.targets import hash_of_topics, places_of
+from replog.coordinator.name_pattern import NamePattern
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
 from replog.coordinator.topic_view import TopicView
 from replog.errors import InvalidRegularExpressionError
-from replog.host.extras import install_command
 from replog.metadata.persistent_map import difference
-
-PATTERN_CHARS_MAX: Final = 2_000
-"""The characters of a pattern."""
-PROGRAM_MAX: Final = 2_000
-"""The instructions that a pattern is compiled to: in the worst case each is looked at for each character of a name."""
-MEMORY_BYTES: Final = 1 << 20
-"""What RE2 may keep to be faster with one pattern."""
-
-_SHOWN_CHARS: Final = 100
-
-
-class TopicPattern:
-    """A pattern that the whole name of a topic has to match.
-
-    A name that has been looked at is not looked at again: behind the first pass over all of them, only topics that have come or
-    gone since cost something.  What is known is shared by all groups of a shard; it is no part of the log, and a pattern that was
-    not asked for in a long time is forgotten.
-
-    Python's `re` tries one way after the other, so that some patterns take years for a name of 249 characters, and a client that
-    sends one would hold the coordinator.  RE2 goes all ways at once; its syntax is that of Kafka's coordinator, which has it in Java.
-    What it cannot do, it refuses: references to groups, and to what stands before or behind.
-
-    Raises:
-        InvalidRegularExpressionError: It is none, is too large, or the library is not installed.
-
-    Attributes:
-        size: The number of instructions.
-    """
-
-    __slots__ = ("_program", "size")
-
-    def __init__(self, pattern: str) -> None:
-        re2 = _library()
-        if len(pattern) > PATTERN_CHARS_MAX:
-            raise _refused(pattern, f"has {len(pattern)} characters, and may have {PATTERN_CHARS_MAX}")
-        options = re2.Options()
-        options.log_errors, options.never_capture, options.max_mem = False, True, MEMORY_BYTES
-        try:
-            self._program = re2.compile(pattern, options)
-        except re2.error as error:
-            raise _refused(pattern, f"is no regular expression of RE2: {_reason(error)}") from None
-        self.size: int = self._program.programsize
-        if self.size > PROGRAM_MAX:
-            raise _refused(pattern, f"takes {self.size} instructions, and may take {PROGRAM_MAX}: repeat less")
-
-    def matches(self, name: str) -> bool:
-        """Whether the whole name matches."""
-        return self._program.fullmatch(name.encode()) is not None  # of text, it would be counted where characters begin
-
-
-def _reason(error: Exception) -> str:
-    told: object = error.args[0] if error.args else ""
-    return told.decode(errors="replace") if isinstance(told, bytes) else str(told)
-
-
-def _refused(pattern: str, why: str) -> InvalidRegularExpressionError:
-    shown = pattern if len(pattern) <= _SHOWN_CHARS else pattern[:_SHOWN_CHARS] + "..."
-    return InvalidRegularExpressionError(f"the pattern {shown!r} {why}; or name the topics")
-
-
-def _library() -> Any:
-    """Imports google-re2.
-
-    Raises:
-        InvalidRegularExpressionError: It is not installed; the message says what to install.
-    """
-    try:
-        import re2  # pyright: ignore[reportMissingTypeStubs] -- it is shipped without type information
-    except ImportError:
-        raise InvalidRegularExpressionError(
-            "the broker resolves patterns of topics with a library that is not installed there: "
-            f"{install_command('patterns')}; or name the topics"
-        ) from None
-    return re2
-
 
 PATTERNS_KEPT: Final = 200
 """The patterns that are remembered: each may hold a MiB of RE2's memory beside the names that it matches."""
@@ -138,7 +63,7 @@ class PatternScans:
         """
         scan = self._scans.get(pattern)
         if scan is None:
-            scan = self._scans[pattern] = _Scan(TopicPattern(pattern))
+            scan = self._scans[pattern] = _Scan(NamePattern(pattern, "or name the topics"))
             if len(self._scans) > PATTERNS_KEPT:
                 self._scans.popitem(last=False)
         self._scans.move_to_end(pattern)
@@ -158,11 +83,15 @@ class PatternScans:
 class _Scan:
     """What one pattern matches.
 
+    A name that has been looked at is not looked at again: behind the first pass over all of them, only topics that have come or
+    gone since cost something.  What is known is shared by all groups of a shard; it is no part of the log, and a pattern that was
+    not asked for in a long time is forgotten.
+
     Invariants:
         - `_found` is what matches in `_seen`, but for the names that `_pending` has not come to.
     """
 
-    def __init__(self, pattern: TopicPattern) -> None:
+    def __init__(self, pattern: NamePattern) -> None:
         self._pattern = pattern
         self._seen: Mapping[str, object] = {}
         self._pending: Iterator[tuple[str, bool]] | None = None

@@ -12,12 +12,13 @@ from replog.coordinator.assignors import Assignment
 from replog.coordinator.classic.requests import LeaveGroup, LeavingMember
 from replog.coordinator.config import ConsumersConfig
 from replog.coordinator.consumers import pattern_keeper
-from replog.coordinator.consumers.pattern_keeper import PATTERN_CHARS_MAX, PatternScans, TopicPattern
+from replog.coordinator.consumers.pattern_keeper import PatternScans
 from replog.coordinator.consumers.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, DeleteGroup
 from replog.coordinator.describing.requests import DescribeConsumerGroup
 from replog.coordinator.group_machine import GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages import ConsumerGroupRegularExpressionKey
+from replog.coordinator.name_pattern import PATTERN_CHARS_MAX, NamePattern
 from replog.coordinator.offsets.requests import (
     CommitOffsets,
     DeleteOffsets,
@@ -219,8 +220,8 @@ def test_many_topics_are_looked_at_in_short_steps(host: Host, topics: Topics) ->
 
 def test_no_name_is_looked_at_twice(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at: list[str] = []
-    matches = TopicPattern.matches
-    monkeypatch.setattr(TopicPattern, "matches", lambda one, name: looked_at.append(name) or matches(one, name))
+    matches = NamePattern.matches
+    monkeypatch.setattr(NamePattern, "matches", lambda one, name: looked_at.append(name) or matches(one, name))
     scans = PatternScans(topics)
     assert scans.step("orders.*") == {"orders_eu", "orders_us"}
     topics.change(orders_asia=1, payments=7)
@@ -271,7 +272,7 @@ def test_patterns_that_cannot_be_used_are_refused(host: Host, pattern: str, says
 
 def test_a_pattern_that_would_hold_re_for_years_is_nothing_here() -> None:
     """Goal: the time for a name does not explode; with Python's `re` this test does not end."""
-    assert not TopicPattern("(a*)*(a*)*(a|a)*b").matches("a" * 249)
+    assert not NamePattern("(a*)*(a*)*(a|a)*b", "").matches("a" * 249)
 
 
 def test_a_group_has_as_many_patterns_as_it_may(host: Host) -> None:
