@@ -1,4 +1,4 @@
-"""The way to the broker that coordinates a group: looked for when it is not known, and again when it has moved."""
+"""The way to the broker that coordinates a group or transactions: looked for when it is not known, and again when it has moved."""
 
 from __future__ import annotations
 
@@ -24,20 +24,22 @@ _MOVED = (
     RequestTimedOutError,
     ConnectionLostError,
 )
-"""Errors after which another broker may coordinate the group."""
+"""Errors after which another broker may be the coordinator."""
 
 
 class Coordinator:
-    """Remembers who coordinates a group until an error says that it may be another one.
+    """Remembers who coordinates a group, or transactions, until an error says that it may be another one.
 
     Args:
         view: The open cluster view of the client.
-        group_id: The group.
+        key: The group id or the transactional id.
+        key_type: The number of `FindCoordinator` that says which of them the key is.
     """
 
-    def __init__(self, view: ClusterView, group_id: str) -> None:
+    def __init__(self, view: ClusterView, key: str, key_type: int = 0) -> None:
         self._view = view
-        self._group_id = group_id
+        self._key = key
+        self._key_type = key_type
         self._broker_id: int | None = None
 
     @property
@@ -67,15 +69,15 @@ class Coordinator:
         """Returns where the coordinator serves clients."""
         if self._broker_id is None:
             # with Kafka's messages for members of groups, which a client that asks for no group needs not load
-            from replog.client.protocol.questions.group_members import FindCoordinator
+            from replog.client.protocol.questions.group_members import CALLED, FindCoordinator
 
-            what = f"find the coordinator of group {self._group_id}"
-            question = FindCoordinator(self._group_id)
+            what = f"find the coordinator of {CALLED[self._key_type]} {self._key}"
+            question = FindCoordinator(self._key, self._key_type)
             self._broker_id = await self._view.call_any(question, timeout_ms=timeout_ms, what=what)
         broker = self._view.image.brokers.get(self._broker_id)
         if broker is None:
             self._view.request_refresh()
             raise CoordinatorNotAvailableError(
-                f"broker {self._broker_id}, which coordinates group {self._group_id!r}, is not known yet"
+                f"broker {self._broker_id}, which coordinates {self._key!r}, is not known yet"
             )
         return address_of(broker)

@@ -56,6 +56,10 @@ class Broker(Protocol):
         """Whether the broker serves an API; raises ConnectionLostError where it cannot be reached."""
         ...
 
+    async def feature(self, name: str) -> int:
+        """Returns the level of a feature that the cluster has settled on; 0 where the broker tells none."""
+        ...
+
     async def ask(self, request: RequestMessage | PrivateRequest, answer: type[A], *, timeout_ms: int) -> A:
         """Sends a request in that version; returns the answer.
 

@@ -94,6 +94,9 @@ class _LinkedBroker:
     async def offers(self, api_key: int) -> bool:
         return api_key in self._link.versions
 
+    async def feature(self, name: str) -> int:
+        return self._link.features.get(name, 0)
+
     async def ask(self, request: RequestMessage | PrivateRequest, answer: type[A], *, timeout_ms: int) -> A:
         return await self._link.ask(request, answer, timeout_ms=timeout_ms, cluster_id=self._cluster_id)
 

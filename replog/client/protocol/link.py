@@ -85,12 +85,14 @@ class Link(asyncio.BufferedProtocol):
 
     Attributes:
         versions: The versions of each API that the broker serves, by its key.
+        features: The levels of the features that the cluster has settled on, by name.
         closed: The future that is done when the connection has ended.
         used_s: The loop's time when the last answer came.
     """
 
     def __init__(self, endpoint: BrokerEnd) -> None:
         self.versions: Mapping[int, range] = {}
+        self.features: Mapping[str, int] = {}
         self._endpoint = endpoint
         self._loop = asyncio.get_running_loop()
         self._reader = FrameReader(MESSAGE_BYTES_MAX + 1024, _SPARES, bytes_min=_size.size)
@@ -326,14 +328,16 @@ async def open_link(endpoint: BrokerEnd, *, cluster_id: str = "") -> Link:
         _abort(link)
         raise
     try:
-        link.versions = _served(body, address)
+        told = _served(body, address)
     except ReplogError as error:
         link.lose(error)
         raise
+    link.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
+    link.features = {each.name: each.max_version_level for each in told.finalized_features}
     return link
 
 
-def _served(body: memoryview, address: str) -> Mapping[int, range]:
+def _served(body: memoryview, address: str) -> ApiVersionsResponse:
     code: int = struct.unpack_from(">h", body)[0] if len(body) >= 2 else ErrorCode.CORRUPT_MESSAGE
     if code == ErrorCode.UNSUPPORTED_VERSION:
         raise UnsupportedVersionError(
@@ -342,7 +346,7 @@ def _served(body: memoryview, address: str) -> Mapping[int, range]:
     told = read_answer(body, ApiVersionsResponse, VERSIONS_VERSION)
     if code != ErrorCode.NONE:
         raise error_from_number(code, told.error_message or f"{address} refuses to say what it serves")
-    return {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
+    return told
 
 
 async def _connect(endpoint: BrokerEnd) -> Link:

@@ -52,8 +52,5 @@ APIS: Final[Mapping[str, Api]] = {
     "add_partitions_to_txn": Api("AddPartitionsToTxn", 24, range(0, 6), 3),
     "add_offsets_to_txn": Api("AddOffsetsToTxn", 25, range(0, 5), 3),
     "end_txn": Api("EndTxn", 26, range(0, 6), 3),
-    "write_txn_markers": Api("WriteTxnMarkers", 27, range(1, 2), 1),
     "txn_offset_commit": Api("TxnOffsetCommit", 28, range(0, 6), 3),
-    "describe_transactions": Api("DescribeTransactions", 65, range(0, 1), 0),
-    "list_transactions": Api("ListTransactions", 66, range(0, 3), 0),
 }

@@ -32,6 +32,10 @@ from replog.wire.messages.leave_group import LeaveGroupResponse as Left
 from replog.wire.messages.sync_group import SyncGroupRequest
 from replog.wire.messages.sync_group import SyncGroupResponse as Synced
 
+GROUP: Final = 0
+TRANSACTION: Final = 1
+CALLED: Final[Mapping[int, str]] = {GROUP: "group", TRANSACTION: "transactional id"}
+
 SEVERAL_FROM: Final = 4
 """The first version of FindCoordinator that asks for several groups at once."""
 
@@ -43,23 +47,32 @@ SEVERAL_LEAVE_FROM: Final = 3
 
 
 class FindCoordinator(Asks[int], frozen=True):
-    """Asks any broker for the id of the one that coordinates a group; where that listens is part of the metadata."""
+    """Asks any broker for the id of the one that coordinates a group, or the transactions of a transactional id.
 
-    group_id: str
+    Where that listens is part of the metadata.
+
+    Attributes:
+        key: The group id or the transactional id.
+        key_type: Which of them it is: `GROUP` or `TRANSACTION`.
+    """
+
+    key: str
+    key_type: int = GROUP
 
 
 async def find_coordinator(broker: Broker, question: FindCoordinator, timeout_ms: int) -> int:
-    """Asks who coordinates a group."""
-    group, what = question.group_id, f"to say who coordinates group {question.group_id!r}"
+    """Asks who coordinates a group, or transactions."""
+    key, kind = question.key, question.key_type
+    what = f"to say who coordinates {CALLED[kind]} {key!r}"
     if await broker.version(FindCoordinatorRequest) < SEVERAL_FROM:
-        one = await broker.ask(FindCoordinatorRequest(group), FindCoordinatorResponse, timeout_ms=timeout_ms)
+        one = await broker.ask(FindCoordinatorRequest(key, kind), FindCoordinatorResponse, timeout_ms=timeout_ms)
         require_answer(broker, one.error_code, one.error_message, what)
         return one.node_id
-    request = FindCoordinatorRequest(coordinator_keys=[group])
+    request = FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
     answer = await broker.ask(request, FindCoordinatorResponse, timeout_ms=timeout_ms)
-    found = next((each for each in answer.coordinators if each.key == group), None)
+    found = next((each for each in answer.coordinators if each.key == key), None)
     if found is None:
-        raise lacking(broker, f"the coordinator of group {group!r}")
+        raise lacking(broker, f"the coordinator of {CALLED[kind]} {key!r}")
     require_answer(broker, found.error_code, found.error_message, what)
     return found.node_id
 

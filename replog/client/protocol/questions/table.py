@@ -1,6 +1,6 @@
 """All questions that clients put to brokers in Kafka's messages, by the class of the question.
 
-The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of thirty-four.
+The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of thirty-nine.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
         "LeaveGroup",
     ),
     "group_offsets": ("CommitOffsets", "FetchOffsets", "DeleteOffsets"),
+    "transactions": (
+        *("BeginProducing", "AddToTransaction", "AddGroupToTransaction", "CommitInTransaction", "DecideTransaction"),
+    ),
     "group_descriptions": ("DeleteGroup", "ListGroups", "DescribeGroup", "DescribeConsumerGroup"),
 }
 """By the module, the names of the classes in its `QUESTIONS`."""

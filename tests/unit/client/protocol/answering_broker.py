@@ -32,6 +32,7 @@ class ScriptedBroker:
         versions: The newest versions by the class of the request; all that there are where none is named.
 
     Attributes:
+        features: The levels of the cluster's features.
         asked: The requests, as a broker reads them.
     """
 
@@ -41,6 +42,7 @@ class ScriptedBroker:
         self, answers: Mapping[type[Any], Any] | None = None, versions: Mapping[type[Any], int] | None = None
     ) -> None:
         self.asked: list[Any] = []
+        self.features: dict[str, int] = {}
         self._answers = answers or {}
         self._versions = versions or {}
 
@@ -49,6 +51,9 @@ class ScriptedBroker:
 
     async def offers(self, api_key: int) -> bool:
         return api_key < 20_000
+
+    async def feature(self, name: str) -> int:
+        return self.features.get(name, 0)
 
     async def ask(self, request: Any, answer: type[Any], *, timeout_ms: int) -> Any:
         assert timeout_ms > 0
