@@ -14,7 +14,7 @@ from bench.systems.group_brokers import COMMIT_VERSION, GroupBrokers
 from bench.systems.group_members import NOT_YET, NOT_YET_S
 from bench.systems.kafka.protocol import ProtocolConnection
 from bench.systems.replog_brokers import ReplogBrokers
-from replog.broker.coordinator.offsets_topic import partition_of
+from replog.broker.coordinator.internal_topic import partition_of
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 

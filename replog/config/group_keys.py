@@ -3,8 +3,6 @@
 from enum import Enum
 from typing import Annotated
 
-from msgspec import Struct
-
 from replog.config.keys import Differs
 from replog.config.kinds import (
     DAY_MS,
@@ -18,6 +16,7 @@ from replog.config.kinds import (
     milliseconds,
     size_bytes,
 )
+from replog.config.transaction_keys import TransactionKeys
 
 
 class MigrationPolicy(Enum):
@@ -29,8 +28,8 @@ class MigrationPolicy(Enum):
     DISABLED = "disabled"
 
 
-class GroupKeys(Struct, frozen=True, kw_only=True):
-    """The keys as fields, in the order of the page."""
+class GroupKeys(TransactionKeys, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page; `TransactionKeys` are its base because a struct has one base only."""
 
     # ---- the topic of groups and offsets ----------------------------------------------------------------------------
 

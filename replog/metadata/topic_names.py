@@ -15,9 +15,9 @@ OFFSETS_TOPIC = "__consumer_offsets"
 """The topic of consumer groups and committed offsets: only their coordinators write it."""
 
 TRANSACTIONS_TOPIC = "__transaction_state"
-"""Kafka's topic of transactions; no broker here makes it yet."""
+"""The topic of transactional producers: only their coordinators write it."""
 
-INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC})
+INTERNAL_TOPICS = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 """The topics that only the cluster itself writes."""
 
 

@@ -14,7 +14,7 @@ from group_processes import PARTITIONS, TIMEOUT_S, member, produce, until
 from group_readers import READERS
 from served_cluster import ServedCluster, run, served_cluster
 
-from replog.broker.coordinator.offsets_topic import partition_of
+from replog.broker.coordinator.internal_topic import partition_of
 from replog.client import Admin
 from replog.metadata.topic_names import OFFSETS_TOPIC
 

@@ -19,7 +19,7 @@ from random import Random
 from typing import cast
 from unittest import mock
 
-from replog.broker.coordinator.offsets_topic import OffsetsTopic
+from replog.broker.coordinator.internal_topic import InternalTopic
 from replog.broker.coordinator.shards import Shards
 from replog.client import Admin, Consumer, Producer
 from replog.metadata.topic_names import OFFSETS_TOPIC
@@ -81,7 +81,7 @@ class GroupDay:
 
     def run(self) -> None:
         """Runs it.  Raises: Violation: something piles up."""
-        with mock.patch.object(OffsetsTopic, "_wanted", with_small_segments):
+        with mock.patch.object(InternalTopic, "_wanted", with_small_segments):
             self._loop.run(self._run())
         self.check()
 

@@ -24,7 +24,7 @@ from unittest import mock
 
 import msgspec
 
-from replog.broker.coordinator.offsets_topic import OffsetsTopic
+from replog.broker.coordinator.internal_topic import InternalTopic
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
 from replog.client import Producer
@@ -235,7 +235,7 @@ class GroupSimulation(Simulation):
             begun(shards, replica)
 
         patches = [
-            (OffsetsTopic, "_wanted", with_small_segments),
+            (InternalTopic, "_wanted", with_small_segments),
             (Shards, "committed", watched_committed),
             (Shards, "begun", watched_begun),
             (decisions, "pause_ms", lambda _: self.shape.pause_ms),
@@ -369,10 +369,10 @@ class GroupSimulation(Simulation):
         return topic is not None and len(topic.partitions) >= count
 
 
-_WANTED = OffsetsTopic._wanted
+_WANTED = InternalTopic._wanted
 
 
-def with_small_segments(self: OffsetsTopic) -> NewTopic:
+def with_small_segments(self: InternalTopic) -> NewTopic:
     """The topic has the segments of all others, which are small here: they are compacted again and again."""
     wanted = _WANTED(self)
     return msgspec.structs.replace(

@@ -1,1 +1,1 @@
-"""The coordinators of groups on this node: a shard for each partition of their topic that this broker leads."""
+"""The coordinators of groups and of transactions on this node: a shard for each partition of their topics that this broker leads."""

@@ -1,7 +1,7 @@
-"""Which broker coordinates a group, and the way to its coordinator where that is this one.
+"""Which broker coordinates a group or a transactional id, and the way to its coordinator where that is this one.
 
-A group belongs to a partition of the offsets topic, by its name; the leader of the partition coordinates it, as in Kafka.  The
-topic is made when a group is looked for and there is none.
+Each belongs to a partition of an internal topic, by its name; the leader of the partition coordinates it, as in Kafka.  The
+topic is made when a coordinator is looked for and there is none.
 """
 
 from __future__ import annotations
@@ -9,20 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
-from replog.broker.coordinator.offsets_topic import OffsetsTopic, partition_of
+from replog.broker.coordinator.internal_topic import InternalTopic, partition_of
+from replog.broker.coordinator.kinds import CoordinatorKind
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import ReplicaKey
 from replog.coordinator.offsets.requests import ForgetTopics
-from replog.errors import CoordinatorNotAvailableError, InvalidGroupIdError, NotCoordinatorError, ReplogError
+from replog.errors import CoordinatorNotAvailableError, NotCoordinatorError, ReplogError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.persistent_map import difference
 from replog.metadata.records import NO_LEADER
 from replog.metadata.registrations import PartitionRegistration
-from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 CHARACTERS_AT_ONCE: Final = 50_000
 """Characters of names whose places are looked up before others have their turn: each is counted in the hash."""
@@ -30,73 +29,87 @@ CHARACTERS_AT_ONCE: Final = 50_000
 NAME_CHARACTERS: Final = 50
 """What a name costs beside its characters."""
 
+_Place: TypeAlias = tuple[ReplicaKey, PartitionRegistration]
+
 
 class Coordinators:
-    """The groups of the cluster, as this node sees them.
+    """The coordinators of one kind in the cluster, as this node sees them.
 
     Args:
+        kind: What they coordinate; here, a *name* is that of a group, or a transactional id.
         node_id: The id of this node.
         image: The function that returns the metadata as this node knows them.
-        topic: What makes the offsets topic.
+        topic: What makes their topic.
         shards: The shards of this broker.
 
     Attributes:
         shards: The shards of this broker.
     """
 
-    def __init__(self, node_id: int, image: Callable[[], MetadataImage], topic: OffsetsTopic, shards: Shards) -> None:
+    def __init__(
+        self,
+        kind: CoordinatorKind,
+        node_id: int,
+        image: Callable[[], MetadataImage],
+        topic: InternalTopic,
+        shards: Shards,
+    ) -> None:
         self.shards = shards
+        self._kind = kind
         self._node_id = node_id
         self._image = image
         self._topic = topic
         self._topics: Mapping[str, TopicImage] = {}  # of the image that was applied last
 
-    async def find(self, group_id: str) -> int:
-        """Returns the id of the broker that coordinates a group.
+    async def find(self, name: str) -> int:
+        """Returns the id of the broker that coordinates a name.
 
         Raises:
             InvalidGroupIdError: The group id is empty, or too long.
+            InvalidRequestError: The transactional id is.
             CoordinatorNotAvailableError: There is none just now; ask again a little later.
         """
-        (found,) = await self.find_all((group_id,))
+        (found,) = await self.find_all((name,))
         if isinstance(found, ReplogError):
             raise found
         return found
 
-    async def find_all(self, group_ids: Sequence[str]) -> list[int | ReplogError]:
-        """Returns for each group the broker that coordinates it, or one of the errors of `find`."""
-        if OFFSETS_TOPIC not in self._image().topics_by_name and any(group_ids):
+    async def find_all(self, names: Sequence[str]) -> list[int | ReplogError]:
+        """Returns for each name the broker that coordinates it, or one of the errors of `find`."""
+        if self._kind.topic not in self._image().topics_by_name and any(names):
             try:
                 await self._topic.make()
             except CoordinatorNotAvailableError as error:
-                return [error] * len(group_ids)
+                return [error] * len(names)
         found: list[int | ReplogError] = []
         characters = 0
-        for group_id in group_ids:
-            found.append(self._found(group_id))
-            characters += NAME_CHARACTERS + len(group_id)
+        for name in names:
+            found.append(self._found(name))
+            characters += NAME_CHARACTERS + len(name)
             if characters >= CHARACTERS_AT_ONCE:
                 characters = 0
                 await asyncio.sleep(0)
         return found
 
-    def _found(self, group_id: str) -> int | ReplogError:
-        if (problem := _problem_of(group_id)) is not None:
+    def _found(self, name: str) -> int | ReplogError:
+        if (problem := self._kind.problem_of(name)) is not None:
             return problem
-        place = self._place(group_id)
+        place = self._place(name)
         if place is None or place[1].leader == NO_LEADER:
-            return CoordinatorNotAvailableError(f"group {group_id!r} has no coordinator yet; ask again a little later")
+            return CoordinatorNotAvailableError(
+                f"{self._kind.noun} {name!r} has no coordinator yet; ask again a little later"
+            )
         return place[1].leader
 
-    async def submit(self, group_id: str, request: Any, timeout_ms: int | None) -> Any:
-        """Returns the answer of the coordinator of a group, which has to be this broker, to a request.
+    async def submit(self, name: str, request: Any, timeout_ms: int | None) -> Any:
+        """Returns the answer of the coordinator of a name, which has to be this broker, to a request.
 
         The answer comes once everything that it was made of has committed.  Whether topics exist that the request names is
         not looked at here.
 
         Args:
-            group_id: The group.
-            request: The request: one of those that `GroupMachine` handles.
+            name: The name.
+            request: The request: one of those that the machine of the topic handles.
             timeout_ms: The time within which an answer is wanted; None: it may take as long as it takes, such as that of a
                 member which waits for others to join.
 
@@ -105,79 +118,78 @@ class Coordinators:
 
         Raises:
             InvalidGroupIdError: The group id is empty, or too long.
-            NotCoordinatorError: Another broker coordinates the group (now): `find` says which.
+            InvalidRequestError: The transactional id is.
+            NotCoordinatorError: Another broker coordinates the name (now): `find` says which.
             CoordinatorNotAvailableError: Nobody does just now, or the change could not be written; it may be asked again.
-            CoordinatorLoadInProgressError: The coordinator has not read its groups yet, or has too much to do.
+            CoordinatorLoadInProgressError: The coordinator has not read its partition yet, or has too much to do.
             RequestTimedOutError: The change was not committed in time; it may still be.
             BrokerClosedError: The node is stopping.
             ReplogError: The coordinator refuses, see `replog.errors`.
         """
-        if (problem := _problem_of(group_id)) is not None:
+        if (problem := self._kind.problem_of(name)) is not None:
             raise problem
-        return await self.shards.submit(self._own_key(group_id), request, timeout_ms)
+        return await self.shards.submit(self._own_key(name), request, timeout_ms)
+
+    async def submit_to(self, partition_id: int, request: Any, timeout_ms: int | None) -> Any:
+        """Returns the answer of the coordinator over a partition of the topic; arguments and errors as of `submit`."""
+        key = self._led_key(self._numbered(partition_id), f"{self._kind.topic}-{partition_id}")
+        return await self.shards.submit(key, request, timeout_ms)
 
     async def submit_all(self, request: Any, timeout_ms: int) -> list[Any]:
         """Returns the answers of all coordinators of this broker; arguments and errors as of `submit`."""
         answers: list[Any] = []
-        for key in sorted(self.shards.hosts):
-            with contextlib.suppress(NotCoordinatorError):  # its groups have moved meanwhile
+        for key in sorted(self.shards.hosts_of(self._kind.topic)):
+            with contextlib.suppress(NotCoordinatorError):  # they have moved meanwhile
                 answers.append(await self.shards.submit(key, request, timeout_ms))
         return answers
 
-    def _own_key(self, group_id: str) -> ReplicaKey:
-        """Returns the partition that a group belongs to.
+    def _own_key(self, name: str) -> ReplicaKey:
+        """Returns the partition that a name belongs to; errors as of `_led_key`."""
+        return self._led_key(self._place(name), f"{self._kind.noun} {name!r}")
+
+    def _led_key(self, place: _Place | None, what: str) -> ReplicaKey:
+        """Returns the partition at a place, which has to be led by this broker.
 
         Raises:
             NotCoordinatorError: This broker does not lead it.
             CoordinatorNotAvailableError: Nobody does.
         """
-        place = self._place(group_id)
         if place is None:
-            raise CoordinatorNotAvailableError(f"there is no topic {OFFSETS_TOPIC} yet; look for the coordinator first")
+            raise CoordinatorNotAvailableError(
+                f"there is no such partition of {self._kind.topic} yet; look for the coordinator first"
+            )
         key, registration = place
         if registration.leader == NO_LEADER:
-            raise CoordinatorNotAvailableError(f"{OFFSETS_TOPIC}-{key[1]} has no leader; ask again a little later")
+            raise CoordinatorNotAvailableError(f"{self._kind.topic}-{key[1]} has no leader; ask again a little later")
         if registration.leader != self._node_id:
-            raise NotCoordinatorError(
-                f"broker {registration.leader} coordinates group {group_id!r}, not {self._node_id}"
-            )
+            raise NotCoordinatorError(f"broker {registration.leader} coordinates {what}, not {self._node_id}")
         return key
 
-    def _place(self, group_id: str) -> tuple[ReplicaKey, PartitionRegistration] | None:
-        topic = self._image().topics_by_name.get(OFFSETS_TOPIC)
-        if topic is None:
-            return None
-        number = partition_of(group_id, len(topic.partitions))
-        return (topic.topic_id, number), topic.partitions[number]
+    def _place(self, name: str) -> _Place | None:
+        topic = self._image().topics_by_name.get(self._kind.topic)
+        return None if topic is None else self._numbered(partition_of(name, len(topic.partitions)))
+
+    def _numbered(self, number: int) -> _Place | None:
+        topic = self._image().topics_by_name.get(self._kind.topic)
+        registration = None if topic is None else topic.partitions.get(number)
+        return None if topic is None or registration is None else ((topic.topic_id, number), registration)
 
     def image_applied(self, image: MetadataImage) -> None:
-        """Lets coordinators forget the offsets of deleted topics; called on the replica driver after each image.
+        """Lets coordinators of groups forget the offsets of deleted topics; called on the replica driver after each image.
 
         A coordinator that is just being read is not told: it keeps them until they are old, and they belong to no topic that
         has the name then.
         """
         before, self._topics = self._topics, image.topics_by_name
-        if not self.shards.hosts or before is image.topics_by_name:
+        if before is image.topics_by_name or not self.shards.hosts_of(self._kind.topic):
             return
         deleted = frozenset(name for name, now in difference(before, image.topics_by_name).items() if now is None)
         if deleted:
-            self.shards.tell_all(ForgetTopics(deleted))
+            self.shards.tell_all(self._kind.topic, ForgetTopics(deleted))
 
     async def stop(self) -> None:
         """Fails what waits."""
         await self._topic.stop()
-        self.shards.stop()
-
-
-def _problem_of(group_id: str) -> InvalidGroupIdError | None:
-    """Returns what is wrong with the name of a group: whatever the protocol, all tools have to be able to name it."""
-    if not group_id:
-        return InvalidGroupIdError("the group id is empty; give the group a name")
-    if len(group_id) > MAX_TEXT_CHARACTERS:
-        return InvalidGroupIdError(
-            f"the group id has {len(group_id):,} characters, and may have {MAX_TEXT_CHARACTERS:,}: shorten it"
-        )
-    return None
 
 
 class ImageTopics:

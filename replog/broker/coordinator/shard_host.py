@@ -160,6 +160,11 @@ class ShardHost:
         self._timer_failures = 0
         self.load_ms: int | None = None
 
+    @property
+    def topic(self) -> str:
+        """The internal topic."""
+        return self._replica.topic
+
     # ---- messages -----------------------------------------------------------------------------------------------------
 
     def lead(self, epoch: int) -> None:
@@ -212,7 +217,7 @@ class ShardHost:
         if status.timer_failures > self._timer_failures:
             count = status.timer_failures - self._timer_failures
             _log.error(
-                "%s: %d timers of groups have failed, the last with: %s",
+                "%s: %d timers of its coordinator have failed, the last with: %s",
                 self._replica.name,
                 count,
                 status.timer_failure,
@@ -255,7 +260,7 @@ class ShardHost:
                 _log.info("%s: coordinates in epoch %d, read within %d ms", name, status.epoch, self.load_ms)
             case ShardState.FAILED:
                 _log.error(
-                    "%s: cannot be read, so its groups have no coordinator until it is led anew: %s",
+                    "%s: cannot be read, so it has no coordinator until it is led anew: %s",
                     name,
                     status.failure,
                 )

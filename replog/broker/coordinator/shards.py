@@ -1,4 +1,4 @@
-"""The shards of this broker: one for each partition of the offsets topic while it leads that, and who waits for their answers.
+"""The shards of this broker: one for each partition of an internal topic while it leads that, and who waits for their answers.
 
 All of it runs on the replica driver, beside the logs that the shards write; only requests come from other tasks, through
 `submit`.
@@ -10,7 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
@@ -27,7 +27,6 @@ from replog.errors import (
     ReplogError,
     raised_anew,
 )
-from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.replication.leader import Leader
 from replog.waiting.deadlines import Deadlines
 
@@ -44,12 +43,22 @@ PAUSE_CHECK_MS: Final = 500
 """How often a broker that may not serve looks whether it may again."""
 
 
+class LeadershipWatcher(Protocol):
+    """Hears, on the replica driver, which partitions of an internal topic this broker leads."""
+
+    def begun(self, key: ReplicaKey) -> None:
+        """Notes that this broker leads a partition in a new epoch; its shard is about to read the log."""
+
+    def ended(self, key: ReplicaKey) -> None:
+        """Notes that this broker leads a partition no more."""
+
+
 class Shards:
     """See `replog.broker.replicas.stepper.Leaderships`.
 
     Args:
         stepper: The stepper of this broker's replicas.
-        make_shard: The function that makes the shard of a partition, given its name.
+        make_shards: The functions that make the shard of a partition, given its name, by the internal topic of that.
         refuses: The function that says why this broker may not serve now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
         rebalances: The counts of rebalances that the machines of the shards keep.
@@ -62,7 +71,7 @@ class Shards:
     def __init__(
         self,
         stepper: ReplicaStepper,
-        make_shard: Callable[[str], Shard],
+        make_shards: Mapping[str, Callable[[str], Shard]],
         refuses: Callable[[], str | None],
         wait_for_image: WaitForImage,
         rebalances: RebalanceCounts | None = None,
@@ -70,7 +79,8 @@ class Shards:
         self.committed_offsets = 0
         self.rebalances: RebalanceCounts = Counter() if rebalances is None else rebalances
         self._stepper = stepper
-        self._make_shard = make_shard
+        self._make_shards = make_shards
+        self._watchers: dict[str, LeadershipWatcher] = {}
         self._refuses = refuses
         self._wait_for_image = wait_for_image
         self._hosts: dict[ReplicaKey, ShardHost] = {}
@@ -94,6 +104,14 @@ class Shards:
     def hosts(self) -> Mapping[ReplicaKey, ShardHost]:
         """The shards, for reading only."""
         return self._hosts
+
+    def hosts_of(self, topic: str) -> dict[ReplicaKey, ShardHost]:
+        """Returns the shards of one topic."""
+        return {key: host for key, host in self._hosts.items() if host.topic == topic}
+
+    def watch(self, topic: str, watcher: LeadershipWatcher) -> None:
+        """Lets a watcher hear from now on which partitions of a topic this broker leads."""
+        self._watchers[topic] = watcher
 
     @property
     def open_requests(self) -> int:
@@ -128,13 +146,13 @@ class Shards:
             self._futures.pop(request_id, None)
             del future  # what it raises has passed here: it must not be found from there
 
-    def tell_all(self, request: Any) -> None:
-        """Hands a request to every shard, also while this broker may not serve; nobody waits for the answers."""
-        self._stepper.driver.submit(partial(self._hand_to_all, request))
+    def tell_all(self, topic: str, request: Any) -> None:
+        """Hands a request to every shard of a topic, also while this broker may not serve; nobody waits for the answers."""
+        self._stepper.driver.submit(partial(self._hand_to_all, topic, request))
 
-    def _hand_to_all(self, request: Any) -> None:
+    def _hand_to_all(self, topic: str, request: Any) -> None:
         self._refused_because()  # where time is to stand still, what the request begins waits, too
-        for host in list(self._hosts.values()):
+        for host in self.hosts_of(topic).values():
             host.tell(Submit(self._new_id(), request, None))
             host.run()
 
@@ -191,7 +209,9 @@ class Shards:
 
     def _why_not(self, key: ReplicaKey) -> str:
         unusable = self._stepper.unusable(key)
-        text = f"broker {self._stepper.config.node_id} does not coordinate the groups of {OFFSETS_TOPIC}-{key[1]} now"
+        topic = self._stepper.image.topics_by_id.get(key[0])
+        name = f"partition {key[1]} of topic {key[0]}" if topic is None else f"{topic.name}-{key[1]}"
+        text = f"broker {self._stepper.config.node_id} is not the coordinator of {name} now"
         return text if unusable is None else f"{text}: {unusable[1]}"
 
     def _answer(self, request_id: int, outcome: Any) -> None:
@@ -208,7 +228,8 @@ class Shards:
     # ---- what the replicas tell ---------------------------------------------------------------------------------------
 
     def begun(self, replica: Replica) -> None:
-        if replica.topic != OFFSETS_TOPIC or not isinstance(replica.role, Leader):
+        make_shard = self._make_shards.get(replica.topic)
+        if make_shard is None or not isinstance(replica.role, Leader):
             return
         host = self._hosts.get(replica.key)
         if host is None:
@@ -216,7 +237,7 @@ class Shards:
 
             host = self._hosts[replica.key] = ShardHost(
                 replica,
-                self._make_shard(replica.name),
+                make_shard(replica.name),
                 self._stepper,
                 self._read_turns,
                 self._refuses,
@@ -227,6 +248,8 @@ class Shards:
             host.tell(Paused(self._checked_ms))
         host.lead(replica.role.leader_epoch)
         host.run()
+        if (watcher := self._watchers.get(replica.topic)) is not None:
+            watcher.begun(replica.key)
 
     def ended(self, replica: Replica) -> None:
         host = self._hosts.pop(replica.key, None)
@@ -234,11 +257,11 @@ class Shards:
         if host is not None:
             host.tell(Resigned())
             host.run()
+            if (watcher := self._watchers.get(replica.topic)) is not None:
+                watcher.ended(replica.key)
 
     def committed(self, replica: Replica) -> None:
-        if replica.topic != OFFSETS_TOPIC:
-            return
-        host = self._hosts.get(replica.key)
+        host = self._hosts.get(replica.key) if replica.topic in self._make_shards else None
         if host is not None:
             host.tell(HighWatermarkMoved(replica.high_watermark))
             host.run()
@@ -268,7 +291,7 @@ class Shards:
 
     # ---- the end ------------------------------------------------------------------------------------------------------
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """Takes no more requests, and fails what waits; the replicas have left their roles, or run no more."""
         self._closed = True
         self._queue.clear()

@@ -28,6 +28,7 @@ from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
 from replog.errors import ReplogError
 from replog.metadata.records import ElectionType
+from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.protocol.server import RequestCounts
 from replog.replication.leader import Leader
 
@@ -236,14 +237,14 @@ async def read_coordinators(shards: Shards, offsets_max: int) -> CoordinatorRead
     groups: Counter[str] = Counter()
     offsets: list[GroupOffset] = []
     left_out_count = 0
-    for key, host in list(shards.hosts.items()):
+    for key, host in shards.hosts_of(OFFSETS_TOPIC).items():
         if host.shard.state is ShardState.ACTIVE:
             with contextlib.suppress(ReplogError):  # it has just moved
                 groups.update(each.state for each in (await shards.submit(key, ListGroups(), TIMEOUT_MS)).groups)
                 found = await shards.submit(key, ReadOffsets(offsets_max - len(offsets)), TIMEOUT_MS)
                 offsets += found.offsets
                 left_out_count += found.left_out_count
-    hosts = shards.hosts.values()
+    hosts = shards.hosts_of(OFFSETS_TOPIC).values()
     return CoordinatorReading(
         shards=Counter(host.shard.state for host in hosts),
         open_requests=shards.open_requests,

@@ -21,7 +21,8 @@ from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
 from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
-from replog.broker.coordinator.offsets_topic import WAIT_MS, OffsetsTopic
+from replog.broker.coordinator.internal_topic import WAIT_MS, InternalTopic, offsets_shape
+from replog.broker.coordinator.kinds import GROUPS
 from replog.broker.coordinator.shards import Shards
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
@@ -360,9 +361,7 @@ def _coordinators(resources: NodeResources, metadata: MetadataParts, replicas: R
         return Shard(name=name, codec=GROUP_RECORDS, make_machine=make_machine, config=ShardConfig())
 
     create = partial(metadata.channel.send, answer=CreateTopicsResponse, timeout_ms=WAIT_MS)
-    return Coordinators(
-        config.node_id,
-        lambda: publisher.image,
-        OffsetsTopic(config, publisher, create),
-        Shards(replicas.stepper, make_shard, replicas.lifecycle.refuses_because, replicas.images.run_later, rebalances),
-    )
+    makers = {GROUPS.topic: make_shard}
+    shards = Shards(replicas.stepper, makers, replicas.lifecycle.refuses_because, replicas.images.run_later, rebalances)
+    topic = InternalTopic(offsets_shape(config), config, publisher, create)
+    return Coordinators(GROUPS, config.node_id, lambda: publisher.image, topic, shards)

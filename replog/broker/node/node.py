@@ -317,6 +317,7 @@ async def _stop_parts(parts: NodeParts) -> None:
         replicas.lifecycle.stop,
         replicas.manager.stop,
         parts.requests.coordinators.stop,
+        parts.requests.coordinators.shards.stop,
         replicas.images.stop,
         metadata.snapshots.stop,
         metadata.quorum.stop,

@@ -228,7 +228,7 @@ class ProducePath:
             state.decide(index, self._not_leader(partition, replica))
             return
         if replica.topic in INTERNAL_TOPICS:
-            text = f"{replica.topic} is written by the coordinators of groups alone"
+            text = f"{replica.topic} is written by its coordinators alone"
             state.decide(index, _failed(partition, ErrorCode.INVALID_TOPIC_EXCEPTION, text, replica))
             return
         leader = replica.role

@@ -94,7 +94,7 @@ class RecordDeletions:
     def _begin(self, partition: DeleteRecordsPartition) -> DeleteRecordsResult | _Waiting:
         topic = self._stepper.image.topics_by_id.get(partition.topic_id)
         if topic is not None and topic.name in INTERNAL_TOPICS:
-            text = f"records of {topic.name} are not deleted: the coordinators of groups live on them. Delete groups or offsets"
+            text = f"records of {topic.name} are not deleted: its coordinators live on them. Delete groups or offsets, or let transactional ids expire"
             return refused(DeleteRecordsResult, partition, Refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, text))
         led = self._reader.leader_for(partition)
         if isinstance(led, Refusal):

@@ -42,7 +42,7 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
-from replog.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, RESERVED_NAME, topic_name_trouble
+from replog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_NAME, topic_name_trouble
 
 T = TypeVar("T", bound=Hashable)
 
@@ -252,9 +252,9 @@ class TopicControl:
 
     def _grow_one(self, item: NewPartitions, batch: _Batch) -> TopicResult:
         topic_id = self._topic_id_or_raise(item.topic)
-        if item.topic == OFFSETS_TOPIC:
+        if item.topic in INTERNAL_TOPICS:
             raise InvalidPartitionsError(
-                f'topic "{item.topic}" keeps its partitions: each group would look for its offsets in another one'
+                f'topic "{item.topic}" keeps its partitions: what each holds would be looked for in another one'
             )
         old_count = self._replication.partitions_count(topic_id)
         added_count = item.count - old_count
@@ -307,7 +307,7 @@ class TopicControl:
         if self._replication.topics[topic_id] in INTERNAL_TOPICS:
             raise InvalidTopicError(
                 f'topic "{self._replication.topics[topic_id]}" is the cluster\'s own, and cannot be deleted: groups and '
-                "their offsets are deleted one by one"
+                "their offsets are deleted one by one, transactional ids expire"
             )
         partitions_count = deletions.partitions_count + self._replication.partitions_count(topic_id)
         if deletions.topic_ids and partitions_count > self._config.max_records_per_request:

@@ -10,7 +10,14 @@ import pytest
 from broker_kit import TOPIC_ID, registered, server_config, topic
 
 from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
-from replog.broker.coordinator.offsets_topic import OffsetsTopic, java_hash, partition_of
+from replog.broker.coordinator.internal_topic import (
+    InternalTopic,
+    java_hash,
+    offsets_shape,
+    partition_of,
+    transactions_shape,
+)
+from replog.broker.coordinator.kinds import GROUPS, TRANSACTIONS
 from replog.broker.node.core_settings import groups_config
 from replog.config.group_keys import MigrationPolicy
 from replog.controller.requests import CreateTopics, CreateTopicsResponse, TopicResult
@@ -19,6 +26,7 @@ from replog.errors import (
     CoordinatorNotAvailableError,
     ErrorCode,
     InvalidGroupIdError,
+    InvalidRequestError,
     NotCoordinatorError,
     RequestTimedOutError,
 )
@@ -31,7 +39,7 @@ from replog.metadata.records import (
     RemoveTopicRecord,
     TopicRecord,
 )
-from replog.metadata.topic_names import OFFSETS_TOPIC
+from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.rpc.request_limits import MAX_TEXT_CHARACTERS
 
 
@@ -47,16 +55,17 @@ class FakeShards:
     """What was told to the shards of this broker."""
 
     def __init__(self) -> None:
-        self.hosts = {(TOPIC_ID, 0): object()}
         self.told: list[Any] = []
 
-    def tell_all(self, request: Any) -> None:
+    def hosts_of(self, topic: str) -> dict[tuple[UUID, int], object]:
+        return {(TOPIC_ID, 0): object()} if topic == OFFSETS_TOPIC else {}
+
+    def tell_all(self, topic: str, request: Any) -> None:
+        assert topic == OFFSETS_TOPIC
         self.told.append(request)
 
     async def submit(self, key: tuple[UUID, int], request: Any, timeout_ms: int | None) -> Any:
         return key, request, timeout_ms
-
-    def stop(self) -> None: ...
 
 
 class Node:
@@ -69,8 +78,9 @@ class Node:
         self.answer = TopicResult(OFFSETS_TOPIC, ErrorCode.NONE)
         self.error: Exception | None = None
         self.shards = FakeShards()
-        maker = OffsetsTopic(server_config(**config), self, self._create)  # type: ignore[arg-type]
-        self.coordinators = Coordinators(1, lambda: self.image, maker, self.shards)  # type: ignore[arg-type]
+        wanted = server_config(**config)
+        self.maker = InternalTopic(offsets_shape(wanted), wanted, self, self._create)  # type: ignore[arg-type]
+        self.coordinators = Coordinators(GROUPS, 1, lambda: self.image, self.maker, self.shards)  # type: ignore[arg-type]
 
     def change(self, *records: MetadataRecord) -> None:
         delta = MetadataDelta(self.image)
@@ -254,3 +264,46 @@ def test_groups_see_topics_and_that_they_change() -> None:
     assert (topics.find("flights"), topics.version) == (None, first)
     node.change(*topic())
     assert (topics.find("flights"), topics.version != first) == ((TOPIC_ID, 1), True)
+
+
+@pytest.mark.parametrize(
+    ("brokers", "config", "told"),
+    [
+        (1, {}, (1, "1")),
+        (2, {}, (2, "1")),
+        (3, {}, (3, "2")),
+        (3, {"transaction_state_log_min_isr": 1}, (3, "1")),
+        (3, {"transaction_state_log_replication_factor": 2, "transaction_state_log_min_isr": 2}, (2, "2")),
+    ],
+)
+async def test_the_topic_of_transactions_goes_on_without_one_of_three_replicas_and_not_without_two(
+    brokers: int, config: dict[str, object], told: tuple[int, str]
+) -> None:
+    node, wanted = Node(), server_config(transaction_state_log_num_partitions=7, **config)
+    node.image = MetadataImage()
+    node.change(*map(registered, range(1, brokers + 1)))
+    node.answer = TopicResult(TRANSACTIONS_TOPIC, ErrorCode.INVALID_TOPIC_EXCEPTION, "only to see what is asked for")
+    with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
+        await InternalTopic(transactions_shape(wanted), wanted, node, node._create).make()  # type: ignore[arg-type]
+    ((asked,),) = (one.topics for one in node.asked)
+    configs = {each.name: each.value for each in asked.configs}
+    assert (asked.name, asked.num_partitions) == (TRANSACTIONS_TOPIC, 7)
+    assert (asked.replication_factor, configs["min.insync.replicas"]) == told
+    assert (configs["cleanup.policy"], configs["segment.bytes"]) == ("compact", str(100 << 20))
+
+
+async def test_each_kind_has_a_topic_and_names_of_its_own() -> None:
+    node = Node()
+    node.change(*partitions(1))
+    shards: Any = node.shards
+    transactions = Coordinators(TRANSACTIONS, 1, lambda: node.image, node.maker, shards)
+    assert await node.coordinators.submit_to(0, "asked", 5) == ((TOPIC_ID, 0), "asked", 5)
+    with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
+        await transactions.submit("t", "asked", 5)
+    with pytest.raises(InvalidRequestError, match="transactional id"):
+        await transactions.submit("", "asked", 5)
+    with pytest.raises(CoordinatorNotAvailableError, match="partition of"):
+        await node.coordinators.submit_to(1, "asked", 5)
+    node.change(PartitionChangeRecord(0, TOPIC_ID, leader=2))
+    with pytest.raises(NotCoordinatorError, match=f"broker 2 coordinates {OFFSETS_TOPIC}-0"):
+        await node.coordinators.submit_to(0, "asked", 5)

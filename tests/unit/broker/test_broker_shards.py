@@ -66,7 +66,7 @@ class Groups:
         self.rig = it
         self.config = config or GroupsConfig()
         self.machines: list[GroupMachine] = []
-        self.shards = Shards(it.stepper, self._shard, lambda: it.refused, self._wait)
+        self.shards = Shards(it.stepper, {OFFSETS_TOPIC: self._shard}, lambda: it.refused, self._wait)
 
     def _wait(self, run: Callable[[], None]) -> bool:
         return self.rig.wait_for_image(run)
@@ -111,7 +111,7 @@ async def groups(
         try:
             yield found
         finally:
-            found.shards.stop()
+            await found.shards.stop()
 
 
 async def test_a_commit_is_answered_when_it_is_on_disk_and_told_from_then_on() -> None:
@@ -313,7 +313,7 @@ async def test_offsets_of_a_topic_that_is_deleted_while_a_broker_may_not_serve_a
         await it.ask(commit(7))
         it.rig.refused = "the lease has ended"
         it.shards.tick()
-        it.shards.tell_all(ForgetTopics(frozenset({"t"})))
+        it.shards.tell_all(OFFSETS_TOPIC, ForgetTopics(frozenset({"t"})))
         await it.rig.settle()
         assert it.rig.replica.log.log_end_offset == 1
         it.rig.refused = None
@@ -426,7 +426,7 @@ async def test_what_waits_at_the_end_of_the_node_fails_and_nothing_more_is_taken
         await it.active()
         waiting = it.ask(commit(7))
         await wait_until(lambda: it.rig.replica.log.log_end_offset == 1)
-        it.shards.stop()
+        await it.shards.stop()
         with pytest.raises(BrokerClosedError):
             await waiting
         with pytest.raises(BrokerClosedError):
@@ -459,7 +459,7 @@ async def test_a_bug_of_the_state_machine_ends_the_node_and_fails_what_waits(mon
         monkeypatch.setattr(it.machines[0], "handle", broken)
         waiting = it.ask(commit(7))
         assert "a bug" in str(await it.rig.failure())
-        it.shards.stop()
+        await it.shards.stop()
         with pytest.raises(BrokerClosedError):
             await waiting
 
@@ -470,7 +470,7 @@ async def test_somebody_else_who_writes_the_log_ends_the_node() -> None:
         it.rig.replica.log.append_as_leader(encode_batch([(1, b"k", b"v", ())]), leader_epoch=0, now_ms=1)
         waiting = it.ask(commit(7))
         assert "its coordinator appends at 0" in str(await it.rig.failure())
-        it.shards.stop()
+        await it.shards.stop()
         with pytest.raises(BrokerClosedError):
             await waiting
 
@@ -504,7 +504,7 @@ async def test_what_waits_for_an_image_is_not_overtaken() -> None:
         run()
         await asyncio.gather(*asked)
         assert await found.offset() == {0: 9}
-        found.shards.stop()
+        await found.shards.stop()
 
 
 async def test_many_changes_of_one_turn_go_into_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
