@@ -44,6 +44,7 @@ group.consumer.heartbeat.interval.ms=300
 transaction.state.log.num.partitions=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
+transaction.abort.timed.out.transaction.cleanup.interval.ms=200
 broker.session.timeout.ms=2000
 broker.heartbeat.interval.ms=200
 log.index.size.max.bytes=65536

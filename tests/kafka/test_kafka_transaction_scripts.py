@@ -1,0 +1,44 @@
+"""Requests about transactions, right and wrong, one after another: each answer is the one that Kafka 4.1.1 gave (`transaction_script.py`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from brokers import Broker
+
+from tests.kafka.transaction_script import SCRIPTS, differences
+from tests.kafka.transactions_served import skip_unless_served
+
+EXHAUSTION = "exhaustion.txt"
+"""A hundred thousand requests: a minute."""
+
+
+def _named(paths: list[Path]) -> list[object]:
+    return [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.campaign] if path.name == EXHAUSTION else [])
+        for path in paths
+    ]
+
+
+@pytest.mark.parametrize("path", _named(sorted(SCRIPTS.glob("*.txt"))))
+def test_answers_are_those_of_kafka(broker: Broker, path: Path) -> None:
+    skip_unless_served(broker.name)
+    found = differences(broker.servers, path)
+    assert not found, "\n".join(found)
+
+
+def test_a_wrong_answer_is_found(broker: Broker, tmp_path: Path) -> None:
+    skip_unless_served(broker.name)
+    path = tmp_path / "wrong.txt"
+    path.write_text(
+        "client new\ninit a t\nend a commit\ndescribe t\n----\nNONE p1/0\nNONE p1/1\nt Empty p1/0 timeout=1\n"
+    )
+    found = differences(broker.servers, path)
+    assert [line.strip() for line in found if "!" in line] == [
+        "! end a commit\n      Kafka ['NONE p1/1']\n      here  ['INVALID_TXN_STATE none/-1']",
+        (
+            "! describe t\n      Kafka ['t Empty p1/0 timeout=1']\n"
+            "      here  ['t Empty p1/0 timeout=60000 start=-1 partitions=']"
+        ),
+    ]
