@@ -130,6 +130,7 @@ class OffsetsConfig(Struct, frozen=True):
 
     Attributes:
         offsets_per_commit: How many offsets one request may commit: as many as fit into one change with short names.
+        pending_per_producer: How many offsets one transaction may keep in one shard: its end is one step.
         metadata_max_chars: The characters of the text beside an offset (`offset.metadata.max.bytes`, which Kafka counts so).
         retention_ms: How long the offsets of a group without members are kept (`offsets.retention.minutes`).
         check_interval_ms: How often offsets are looked for that have been kept long enough
@@ -141,6 +142,7 @@ class OffsetsConfig(Struct, frozen=True):
     """
 
     offsets_per_commit: int = 10_000
+    pending_per_producer: int = 20_000
     metadata_max_chars: int = 4096
     retention_ms: int = 7 * 24 * 3_600_000
     check_interval_ms: int = 600_000

@@ -6,7 +6,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -41,6 +40,7 @@ from replog.coordinator.conversion.downgrades import Downgrades
 from replog.coordinator.conversion.upgrades import Upgrades
 from replog.coordinator.describing.describer import Describer
 from replog.coordinator.describing.requests import DescribeConsumerGroup, DescribeGroup, ListGroups, ReadOffsets
+from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages import LegacyOffsetCommitKey, OffsetCommitKey
 from replog.coordinator.offsets.cleaner import CleaningPass, OffsetCleaner, PassTimer, Removals
 from replog.coordinator.offsets.manager import OffsetManager
@@ -52,11 +52,14 @@ from replog.coordinator.offsets.requests import (
     ForgetTopicsResponse,
 )
 from replog.coordinator.offsets.state import OffsetState, removal_record
+from replog.coordinator.offsets.transactional import TransactionalOffsets
+from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
-from replog.coordinator.records import CoordinatorRecord
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 from replog.coordinator.runtime.background import Background, StepTimer, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Answer, Reply
+from replog.coordinator.runtime.transactions import EndMarker, TransactionWriter
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
     CoordinatorLoadInProgressError,
@@ -108,7 +111,7 @@ class Deletions:
         """
         self.check_stays(group_id)
         group = self._groups.find(group_id)
-        offsets = self._offsets.of_group(group_id)
+        offsets = self._offsets.partitions(group_id)
         if group is None and not offsets:
             raise GroupIdNotFoundError(f"there is no group {group_id!r}")
         if group is not None and group.members:
@@ -128,10 +131,10 @@ class Deletions:
 
     def _some(self, group_id: str) -> tuple[tuple[CoordinatorRecord, ...], bool]:
         """Returns the records of the next change, and whether it is the last one."""
-        offsets = self._offsets.of_group(group_id)
+        offsets = self._offsets.partitions(group_id)
         removals = Removals(self._config)
         room = removals.room(group_id)
-        removals.add(group_id, [removal_record(group_id, each) for each in islice(offsets, room)])
+        removals.add(group_id, [removal_record(group_id, each) for each in offsets[:room]])
         is_last = len(offsets) <= room
         if is_last:
             removals.add(group_id, self._groups.removal(group_id))
@@ -218,6 +221,7 @@ class GroupMachine:
         self._groups = AllGroups(classic, consumers)
         self._offsets = OffsetState(registry)
         self._offset_manager = OffsetManager(self._offsets, self._groups, topics, config.offsets)
+        self._transactional = TransactionalOffsets(self._offsets, self._offset_manager)
         self._cleaner = OffsetCleaner(self._offsets, self._groups, topics, config.offsets, timers)
         self._timers = timers
         self._background = Background(timers)
@@ -232,6 +236,10 @@ class GroupMachine:
         self._classic = ClassicManager(classic, config.classic, timers, rng, consumers.removal, self._rebalances)
         self._deletions = Deletions(self._groups, self._offsets, config.offsets)
         self._describer = Describer(self._groups, self._offsets, config.consumers.assignors)
+        self._pending_replays: dict[type, Any] = {
+            OffsetCommitKey: self._offsets.replay_pending,
+            LegacyOffsetCommitKey: self._offsets.replay_pending_legacy,
+        }
         self._replays: dict[type, Any] = {
             OffsetCommitKey: self._offsets.replay,
             LegacyOffsetCommitKey: self._offsets.replay_legacy,
@@ -248,6 +256,24 @@ class GroupMachine:
     def replay_encoded(self, key: bytes, value: bytes | None) -> bool:
         """Takes in a committed offset of the usual shape, and no other record."""
         return self._offsets.replay_encoded(key, value)
+
+    def replay_pending(self, record: EncodedRecord, offset: int, writer: TransactionWriter) -> None:
+        """Takes in a record of a transaction; only offsets wait for its end, as in Kafka."""
+        key, value = record
+        if self._offsets.replay_pending_encoded(key, value, offset, writer):
+            return
+        decoded = GROUP_RECORDS.decode(key, value)
+        if decoded is None:
+            return
+        replay = self._pending_replays.get(type(decoded.key))
+        if replay is None:
+            self.replay(decoded, offset)
+        else:
+            replay(decoded.key, decoded.value, offset, writer)
+
+    def replay_marker(self, marker: EndMarker) -> None:
+        """Takes in the end of a transaction."""
+        self._offsets.replay_marker(marker)
 
     def _with_news(self, replay: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
         """Returns the replay of a record of a group whose members may wait for news."""
@@ -295,6 +321,7 @@ class GroupMachine:
         self._consumers.stop()
         self._cleaner.stop()
         self._deletions.stop()
+        self._transactional.stop()
         return (*self._groups.classic.stop(), *self._news.stop(), *self._background.stop())
 
     def handle(self, request_id: int, request: Any, moment: Moment) -> Outcome:
@@ -304,7 +331,7 @@ class GroupMachine:
             ReplogError: It is refused.
             InvariantViolationError: It is no request to a coordinator of groups.
         """
-        if isinstance(request, JoinGroup | ConsumerHeartbeat | CommitOffsets):
+        if isinstance(request, JoinGroup | ConsumerHeartbeat | CommitOffsets | CommitInTransaction):
             self._deletions.check_stays(request.group_id)
         match request:
             case DeleteGroup():
@@ -314,6 +341,8 @@ class GroupMachine:
                 return self._background.answer(request_id, self._describer.list(request_id, request), moment)
             case ReadOffsets():
                 return self._background.answer(request_id, self._describer.read_offsets(request_id, request), moment)
+            case GetCommitPermit() | CommitInTransaction() | CompleteTransaction():
+                return self._transactional.handle(request_id, request, moment)
             case WaitForGroupNews():
                 return Outcome(answers=self._news.wait(request_id, request, moment))
             case JoinGroup() | SyncGroup() | ClassicHeartbeat() | LeaveGroup():

@@ -12,8 +12,14 @@ from typing import Final
 
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
-from replog.coordinator.records import EncodedRecord
 from replog.coordinator.runtime.messages import LogRead, ReadFailed, ReadLog
+from replog.coordinator.runtime.transactions import (
+    EndMarker,
+    LogEntry,
+    LoggedMarker,
+    TransactionalRecord,
+    TransactionWriter,
+)
 from replog.errors import (
     BrokerClosedError,
     CorruptRecordError,
@@ -22,9 +28,17 @@ from replog.errors import (
     ReplogError,
     StorageError,
 )
-from replog.log import Log, ReadJob
-from replog.records import BatchHeader, check_crc, decode_records, scan
-from replog.records.header import CONTROL_BIT, TRANSACTIONAL_BIT
+from replog.log import ReadJob
+from replog.records import (
+    BatchHeader,
+    ControlRecordType,
+    Record,
+    control_record_type,
+    decode_batch,
+    decode_coordinator_epoch,
+    decode_records,
+    scan,
+)
 
 PIECE_RECORDS: Final = 500
 """Records of one piece: some milliseconds."""
@@ -46,8 +60,8 @@ class LogPieces:
     def __init__(self, stepper: ReplicaStepper, replica: Replica) -> None:
         self._stepper = stepper
         self._replica = replica
-        self._rest: Iterator[tuple[int, EncodedRecord]] = iter(())
-        self._first: tuple[int, EncodedRecord] | None = None  # of the rest
+        self._rest: Iterator[LogEntry] = iter(())
+        self._first: LogEntry | None = None  # of the rest
         self._rest_end_offset = -1
 
     def read(self, asked: ReadLog, done: Callable[[Told | None], None]) -> None:
@@ -106,7 +120,7 @@ class LogPieces:
         if not data:  # compaction has left nothing up to the end
             return LogRead(asked.epoch, asked.offset, (), asked.end_offset)
         try:
-            found, next_offset = committed_records(self._replica.log, data, asked.offset, asked.end_offset)
+            found, next_offset = log_entries(data, asked.offset, asked.end_offset)
         except CorruptRecordError as error:
             return self._failed(asked, self._replica.log.located(data, error))
         except ReplogError as error:
@@ -124,48 +138,45 @@ class LogPieces:
         return LogRead(asked.epoch, asked.offset, tuple(piece), next_offset)
 
 
-def committed_records(
-    log: Log, data: bytes, start_offset: int, end_offset: int
-) -> tuple[Sequence[tuple[int, EncodedRecord]], int]:
-    """Returns the records of whole batches, and where the next batch begins.
+def log_entries(data: bytes, start_offset: int, end_offset: int) -> tuple[Sequence[LogEntry], int]:
+    """Returns the records and markers of whole batches, and where the next batch begins.
 
-    Left out are control records, and those of transactions that were aborted or have not ended.
+    Records of transactions are among them, whatever has become of those: the markers say it.
 
     Args:
-        log: The log that they are of.
         data: The batches.
         start_offset: The first offset that is wanted.
         end_offset: The end (exclusive) of the offsets that are wanted.
 
     Raises:
-        ReplogError: The batches, or what the log knows of transactions, cannot be read.
+        ReplogError: The batches cannot be read.
     """
-    found: list[tuple[int, EncodedRecord]] = []
+    found: list[LogEntry] = []
     next_offset = start_offset
     for header in scan(data):
         next_offset = header.next_offset
-        if header.attributes & CONTROL_BIT or _is_undone(log, header):
-            check_crc(data, header)  # a wrong attribute, or producer, would hide records
-            continue
-        batch = memoryview(data)[header.position : header.end_position]
         try:
-            decoded = decode_records(batch, start_offset=start_offset, end_offset=end_offset)
+            found += _entries(header, memoryview(data)[header.position : header.end_position], start_offset, end_offset)
         except CorruptRecordError as error:  # which counts from the batch
             raise CorruptRecordError("", header.position, error.reason) from error
-        found += [(each.offset, (each.key or b"", each.value)) for each in decoded]
     return found, next_offset
 
 
-def _is_undone(log: Log, header: BatchHeader) -> bool:
-    """Whether a batch belongs to a transaction that was aborted, or that has not ended.
+def _entries(header: BatchHeader, batch: memoryview, start_offset: int, end_offset: int) -> Iterator[LogEntry]:
+    if header.is_control:
+        wanted = (each for each in decode_batch(batch) if start_offset <= each.offset < end_offset)
+        return (LoggedMarker(each.offset, found) for each in wanted if (found := _marker(header, each)) is not None)
+    decoded = decode_records(batch, start_offset=start_offset, end_offset=end_offset)
+    if header.is_transactional:
+        writer = TransactionWriter(header.producer_id, header.producer_epoch)
+        return (TransactionalRecord(each.offset, (each.key or b"", each.value), writer) for each in decoded)
+    return ((each.offset, (each.key or b"", each.value)) for each in decoded)
 
-    The last stable offset does not say it: behind the first transaction that is open are others that have ended.
-    """
-    if not header.attributes & TRANSACTIONAL_BIT:
-        return False
-    if log.producers.is_in_open_transaction(header.producer_id, header.base_offset):
-        return True
-    return any(
-        each.producer_id == header.producer_id and each.first_offset <= header.base_offset <= each.last_offset
-        for each in log.aborted_transactions(header.base_offset, header.next_offset)
-    )
+
+def _marker(header: BatchHeader, record: Record) -> EndMarker | None:
+    """Returns the end of a transaction; None for control records of other kinds."""
+    kind = control_record_type(record)
+    if kind not in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
+        return None
+    is_commit = kind is ControlRecordType.COMMIT
+    return EndMarker(header.producer_id, header.producer_epoch, decode_coordinator_epoch(record), is_commit)

@@ -14,14 +14,16 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
+from replog.broker.coordinator.fencing import problem_of_marker, problem_of_request
 from replog.broker.coordinator.log_pieces import LogPieces, Told
 from replog.broker.driver import Work
 from replog.broker.replicas.replica import Replica
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import (
+    AppendMarker,
     AppendRecords,
     AppendRefused,
     DoBeside,
@@ -33,6 +35,7 @@ from replog.coordinator.runtime.messages import (
     Reply,
     ReplyError,
     Resigned,
+    Submit,
     Tick,
 )
 from replog.coordinator.runtime.shard import Shard, ShardState
@@ -48,7 +51,7 @@ from replog.errors import (
     StorageError,
     ThrottledError,
 )
-from replog.records import HEADER_BYTES, RecordInput, encode_batch
+from replog.records import HEADER_BYTES, RecordInput, encode_batch, encode_end_transaction_marker
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended
 from replog.rpc.messages import ACKS_ALL
@@ -105,6 +108,11 @@ RECORD_BYTES_MAX: Final = 32
 READ_RETRY_MS: Final = 100
 """After how long a read is tried again for which the disk had no time."""
 
+MARKER_BYTES: Final = HEADER_BYTES + RECORD_BYTES_MAX + 10
+"""The most bytes of a batch with the marker of a transaction."""
+
+Append: TypeAlias = AppendRecords | AppendMarker
+
 _log = logging.getLogger(__name__)
 
 
@@ -149,7 +157,7 @@ class ShardHost:
         self._inbox: deque[Message] = deque()
         self._is_running = False
         self._beside: set[asyncio.Task[None]] = set()
-        self._unwritten: list[AppendRecords] = []
+        self._unwritten: list[Append] = []
         self._unwritten_bytes = 0
         self._start_offset = replica.log.log_start_offset
         self._end_offset = replica.log.log_end_offset  # behind what has been appended here
@@ -228,6 +236,10 @@ class ShardHost:
 
     def _step(self, message: Message) -> None:
         clock, before = self._stepper.clock, self.shard.state
+        problem = self._fenced(message)
+        if problem is not None:
+            self._answer(*problem)
+            return
         if isinstance(message, Lead | Resigned):
             self._take_unwritten()  # of a leadership that has ended: the shard fails what needs them
         for effect in self.shard.step(message, Moment(clock.now_ms(), clock.wall_ms())):
@@ -235,9 +247,19 @@ class ShardHost:
         if self.shard.state is not before:
             self._tell_state()
 
+    def _fenced(self, message: Message) -> tuple[int, ReplogError] | None:
+        """Returns the answer to a request of a producer, or of a coordinator, that a later one has followed in the log.
+
+        Where the log refuses it in the end, the shard goes back, and others that come at the same time have to ask again.
+        """
+        if not isinstance(message, Submit) or self.shard.state is not ShardState.ACTIVE:
+            return None
+        problem = problem_of_request(self._replica.log.producers.producers, message.request)
+        return None if problem is None else (message.request_id, problem)
+
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case AppendRecords():
+            case AppendRecords() | AppendMarker():
                 self._unwritten.append(effect)
                 self._unwritten_bytes += _size_bytes(effect)
             case ReadLog():
@@ -325,11 +347,11 @@ class ShardHost:
         """Returns how many bytes go into one batch: no more than a segment takes."""
         return min(BATCH_BYTES, self._replica.log.config.segment_bytes - HEADER_BYTES)
 
-    def _take_unwritten(self) -> list[AppendRecords]:
+    def _take_unwritten(self) -> list[Append]:
         unwritten, self._unwritten, self._unwritten_bytes = self._unwritten, [], 0
         return unwritten
 
-    def _append(self, batch: Sequence[AppendRecords]) -> ReplogError | None:
+    def _append(self, batch: Sequence[Append]) -> ReplogError | None:
         """Appends one batch.
 
         Returns:
@@ -347,9 +369,12 @@ class ShardHost:
                 f"{replica.name} ends at {replica.log.log_end_offset}, and its coordinator appends at {first.base_offset}"
             )
         wall_ms = self._stepper.clock.wall_ms()
-        records: list[RecordInput] = [(wall_ms, key, value, ()) for one in batch for key, value in one.records]
         try:
-            replica.log.append_as_leader(encode_batch(records), leader_epoch=first.epoch, now_ms=wall_ms)
+            if isinstance(first, AppendMarker):
+                refusal = problem_of_marker(replica.log.producers.producers, first.marker)
+                if refusal is not None:
+                    return refusal
+            replica.log.append_as_leader(_encoded(batch, wall_ms), leader_epoch=first.epoch, now_ms=wall_ms)
         except DiskFullError as error:
             self._stepper.trouble.disk_full(replica, error)
             return error
@@ -385,20 +410,50 @@ def _done(effect: DoBeside) -> Done:
         return Done(effect.epoch, effect.key, None, error)
 
 
-def _batches(appends: Sequence[AppendRecords], bytes_max: int) -> list[list[AppendRecords]]:
-    """Returns appends in order, divided into as many as go into one batch of the log; a larger one has a batch of its own."""
-    found: list[list[AppendRecords]] = []
+def _batches(appends: Sequence[Append], bytes_max: int) -> list[list[Append]]:
+    """Returns appends in order, divided into as many as go into one batch of the log.
+
+    A larger one has a batch of its own, and so has what is of a transaction.
+    """
+    found: list[list[Append]] = []
     size_bytes = 0
+    was_alone = True
     for each in appends:
-        change_bytes = _size_bytes(each)
+        change_bytes, is_alone = _size_bytes(each), isinstance(each, AppendMarker) or each.writer is not None
         size_bytes += change_bytes
-        if size_bytes > bytes_max or not found:
+        if size_bytes > bytes_max or was_alone or is_alone:
             found.append([])
             size_bytes = change_bytes
         found[-1].append(each)
+        was_alone = is_alone
     return found
 
 
-def _size_bytes(change: AppendRecords) -> int:
+def _encoded(batch: Sequence[Append], wall_ms: int) -> bytes:
+    """Returns a batch of the log: a marker, what is of one transaction, or any number of other changes."""
+    records: list[RecordInput] = []
+    for each in batch:
+        if isinstance(each, AppendMarker):
+            return encode_end_transaction_marker(
+                base_offset=0,
+                leader_epoch=each.epoch,
+                timestamp_ms=wall_ms,
+                producer_id=each.marker.producer_id,
+                producer_epoch=each.marker.producer_epoch,
+                coordinator_epoch=each.marker.coordinator_epoch,
+                is_commit=each.marker.is_commit,
+            )
+        records += ((wall_ms, key, value, ()) for key, value in each.records)
+        if each.writer is not None:
+            who = each.writer
+            return encode_batch(
+                records, producer_id=who.producer_id, producer_epoch=who.producer_epoch, is_transactional=True
+            )
+    return encode_batch(records)
+
+
+def _size_bytes(change: Append) -> int:
     """Returns the most bytes that a change takes up in a batch."""
+    if isinstance(change, AppendMarker):
+        return MARKER_BYTES
     return sum(RECORD_BYTES_MAX + len(key) + len(value or b"") for key, value in change.records)

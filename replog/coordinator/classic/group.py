@@ -342,6 +342,17 @@ class ClassicGroup:
         if self.state is GroupState.COMPLETING_REBALANCE:
             raise RebalanceInProgressError(f"group {self.group_id!r} has not been assigned yet")
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
+        """Checks that a member commits, in its generation, whether it is assigned or not; or somebody who names no member.
+
+        Raises:
+            ReplogError: It is no member, or of another generation.
+        """
+        is_simple = member_epoch < 0 and self.state is GroupState.EMPTY
+        if not is_simple and (member_epoch >= 0 or member_id or instance_id is not None):
+            self.member_or_raise(member_id, instance_id)
+            self.check_generation(member_epoch)
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Lets anybody read the offsets."""
 

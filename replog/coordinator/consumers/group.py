@@ -142,6 +142,20 @@ class ConsumerGroup:
             return
         self._check_epoch(member_id, member_epoch)
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
+        """Checks that a member commits, in its epoch; or somebody who names no member.
+
+        Raises:
+            UnknownMemberIdError: It is no member.
+            IllegalGenerationError: The member has been told another epoch, or has left for a while.
+        """
+        if member_epoch < 0 and (not self.members or (not member_id and instance_id is None)):
+            return
+        try:
+            self._check_epoch(member_id, member_epoch)
+        except StaleMemberEpochError as stale:
+            raise IllegalGenerationError(str(stale)) from None
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Checks that a member asks in its epoch; a caller that does not say that it is one may ask.
 

@@ -3,6 +3,9 @@
 A pass over all groups is made in steps of bounded length, each a timer.  What is left of a pass when the leadership moves is
 found by the next leader's: an offset does no harm, and one of an earlier topic of the same name is not told.
 
+An offset is not old while a transaction that is open has one of its partition, and its group is not removed.  Those of a deleted
+topic go at once, pending ones among them.
+
 A topic may have been made anew under its name while a pass goes on: what has been committed of that one stays.
 
 The name of a deleted topic is kept until a whole pass has looked for it, and what that has removed has committed: the log may
@@ -18,6 +21,7 @@ from typing import Final
 from msgspec import Struct
 
 from replog.coordinator.config import OffsetsConfig
+from replog.coordinator.offset_commit_codec import unpack
 from replog.coordinator.offsets.owners import OffsetOwners, SimpleGroup
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, removal_record
 from replog.coordinator.records import CoordinatorRecord
@@ -191,19 +195,19 @@ class OffsetCleaner:
             pending.group_ids.pop()  # the log may say that it has members, whose offsets would go
             return 1
         kept = self._state.of_group(group_id)
-        partitions = list(kept) if pending.partitions is None else pending.partitions
+        partitions = self._state.partitions(group_id) if pending.partitions is None else pending.partitions
         is_chosen = self._chooser(which, group_id, kept, moment)
         room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
         while partitions and visits <= visits_max and len(chosen) < room:
             partition = partitions.pop()
             visits += 1
-            if partition in kept and is_chosen(partition):
+            if is_chosen(partition):
                 chosen.append(partition)
         removals.add(group_id, [removal_record(group_id, each) for each in chosen])
         pending.partitions = partitions or None
         if not partitions:
             pending.group_ids.pop()
-            if which == EXPIRY and len(chosen) == len(kept):
+            if which == EXPIRY and len(chosen) == len(kept) and not self._state.pending.has_group(group_id):
                 removals.add(group_id, self._owners.removal(group_id))
         return visits
 
@@ -211,12 +215,16 @@ class OffsetCleaner:
         self, which: CleaningPass, group_id: str, kept: GroupOffsets, moment: Moment
     ) -> Callable[[TopicPartition], bool]:
         if which == OF_TOPICS:
-            return lambda partition: partition[0] in self._deleted and not self._is_of_present(partition, kept)
+            return lambda partition: partition[0] in self._deleted and self._is_of_earlier(partition, group_id, kept)
         owner = self._owners.find(group_id) or _SIMPLE
         is_subscribed_to = cache(owner.is_subscribed_to)  # which may walk over all members
         retention_ms = self._config.retention_ms
 
+        pending = self._state.pending.partitions(group_id)
+
         def is_old(partition: TopicPartition) -> bool:
+            if partition not in kept or partition in pending:
+                return False
             times = kept.times(partition)
             start_ms = owner.retention_starts_ms(times.commit_timestamp)
             if start_ms is None or is_subscribed_to(partition[0]):
@@ -226,7 +234,11 @@ class OffsetCleaner:
 
         return is_old
 
-    def _is_of_present(self, partition: TopicPartition, kept: GroupOffsets) -> bool:
-        """Whether an offset is known to be of the topic that has the name now."""
+    def _is_of_earlier(self, partition: TopicPartition, group_id: str, kept: GroupOffsets) -> bool:
+        """Whether there are offsets, and none is known to be of the topic that has the name now."""
+        values = [unpack(each) for each in self._state.pending.of_partition(group_id, partition)]
+        if partition in kept:
+            values.append(kept[partition])
         found = self._topics.find(partition[0])
-        return found is not None and kept[partition].topic_id == found[0]
+        is_there = partition in kept or partition in self._state.pending.partitions(group_id)
+        return is_there and (found is None or all(each.topic_id != found[0] for each in values))

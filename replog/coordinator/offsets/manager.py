@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Final
 
 from replog.coordinator.config import OffsetsConfig
@@ -25,12 +25,14 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
 )
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, commit_record, removal_record
+from replog.coordinator.offsets.transactions import CommitInTransaction
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
     GroupIdNotFoundError,
     GroupSubscribedToTopicError,
+    IllegalGenerationError,
     InvalidGroupIdError,
     OffsetMetadataTooLargeError,
     RecordTooLargeError,
@@ -69,23 +71,71 @@ class OffsetManager:
             GroupIdNotFoundError: A member commits, and there is no such group.
             ReplogError: The group does not let it commit now.
         """
+        self._check_size(request)
+        owner = self._owner(request.group_id)
+        if owner is None and request.member_epoch >= 0:
+            raise GroupIdNotFoundError(f"there is no group {request.group_id!r}; its members have to join it again")
+        (owner or _SIMPLE).check_commit(request.member_id, request.instance_id, request.member_epoch)
+        expiry_ms = min(moment.wall_ms + request.retention_ms, INT64_MAX) if request.retention_ms >= 0 else -1
+        return self._kept(request, moment, expiry_ms)
+
+    def commit_in_transaction(
+        self, request: CommitInTransaction, moment: Moment
+    ) -> tuple[tuple[CoordinatorRecord, ...], CommitOffsetsResponse]:
+        """Keeps offsets until the end of a transaction; that it is open has been made sure of.
+
+        Returns:
+            The records, which are part of the transaction, and the answer.
+
+        Raises:
+            InvalidGroupIdError: The group id is empty.
+            RecordTooLargeError: These are more offsets than one request, or one transaction, may commit.
+            IllegalGenerationError: A member commits, and there is no such group, or it is of another generation.
+            ReplogError: The group does not let it commit.
+        """
+        count = self._check_size(request)
+        pending, most = self._state.pending.count(request.writer.producer_id), self._config.pending_per_producer
+        if pending + count > most:
+            raise RecordTooLargeError(
+                f"the transaction has kept {pending} offsets, {count} more are sent, and may have {most}: end it first"
+            )
+        owner = self._owner(request.group_id)
+        if owner is None and request.generation >= 0:
+            raise IllegalGenerationError(f"there is no group {request.group_id!r}; its members have to join it again")
+        (owner or _SIMPLE).check_transactional_commit(request.member_id, request.instance_id, request.generation)
+        return self._kept(request, moment, -1)
+
+    def _check_size(self, request: CommitOffsets | CommitInTransaction) -> int:
+        """Checks that there is a group, and returns how many offsets there are for it.
+
+        Raises:
+            InvalidGroupIdError: The group id is empty.
+            RecordTooLargeError: These are more offsets than one request may commit.
+        """
         if not request.group_id:
             raise InvalidGroupIdError("the group id is empty; give the group a name")
         count, most = sum(len(topic.partitions) for topic in request.topics), self._config.offsets_per_commit
         if count > most:
             raise RecordTooLargeError(f"{count} offsets in one request, and may be {most}: commit them in several")
-        owner = self._owner(request.group_id)
-        if owner is None and request.member_epoch >= 0:
-            raise GroupIdNotFoundError(f"there is no group {request.group_id!r}; its members have to join it again")
-        (owner or _SIMPLE).check_commit(request.member_id, request.instance_id, request.member_epoch)
+        return count
+
+    def _kept(
+        self, request: CommitOffsets | CommitInTransaction, moment: Moment, expiry_ms: int
+    ) -> tuple[tuple[CoordinatorRecord, ...], CommitOffsetsResponse]:
         records: list[CoordinatorRecord] = []
-        topics = tuple(self._commit_topic(request, topic, moment, records) for topic in request.topics)
+        topics = tuple(
+            self._commit_topic(request.group_id, topic, moment, expiry_ms, records) for topic in request.topics
+        )
         return tuple(records), CommitOffsetsResponse(topics)
 
     def _commit_topic(
-        self, request: CommitOffsets, topic: TopicToCommit, moment: Moment, records: list[CoordinatorRecord]
+        self,
+        group_id: str,
+        topic: TopicToCommit,
+        moment: Moment,
+        expiry_ms: int,
+        records: list[CoordinatorRecord],
     ) -> TopicOutcome:
-        expiry_ms = min(moment.wall_ms + request.retention_ms, INT64_MAX) if request.retention_ms >= 0 else -1
         outcomes: list[PartitionOutcome] = []
         for each in topic.partitions:
             problem = self._metadata_problem(each)
@@ -94,7 +144,7 @@ class OffsetManager:
                 value = OffsetCommitValue(
                     each.offset, each.leader_epoch, each.metadata, moment.wall_ms, expiry_ms, topic.topic_id
                 )
-                records.append(commit_record(request.group_id, (topic.topic, each.partition), value))
+                records.append(commit_record(group_id, (topic.topic, each.partition), value))
         return TopicOutcome(topic.topic, topic.topic_id, tuple(outcomes))
 
     def _metadata_problem(self, each: OffsetToCommit) -> OffsetMetadataTooLargeError | None:
@@ -115,18 +165,20 @@ class OffsetManager:
         if owner is not None:
             owner.check_fetch(request.member_id, request.member_epoch)
         kept = self._state.of_group(request.group_id)
+        unstable = self._state.pending.partitions(request.group_id) if request.wants_stable else {}
         if request.topics is None:
-            return FetchOffsetsResponse(self._all(kept))
-        return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get) for topic in request.topics))
+            return FetchOffsetsResponse(self._all(kept, unstable))
+        return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get, unstable) for topic in request.topics))
 
-    def _all(self, kept: GroupOffsets) -> tuple[TopicOffsets, ...]:
-        """Returns all offsets of a group; none of an earlier topic, where the name is another one's now."""
+    def _all(self, kept: GroupOffsets, unstable: Container[TopicPartition]) -> tuple[TopicOffsets, ...]:
+        """Returns all committed offsets of a group; none of an earlier topic, where the name is another one's now."""
         present = {name: self._topics.find(name) for name in {name for name, _ in kept}}
         topics: dict[TopicToFetch, list[CommittedOffset]] = {}
         for (name, partition), value in sorted(kept.items(), key=lambda each: each[0]):
             found = present[name]
             if found is None or value.topic_id in {NO_TOPIC_ID, found[0]}:
-                topics.setdefault(TopicToFetch(name, value.topic_id, ()), []).append(_told_value(partition, value))
+                told = _unstable(partition) if (name, partition) in unstable else _told_value(partition, value)
+                topics.setdefault(TopicToFetch(name, value.topic_id, ()), []).append(told)
         return tuple(TopicOffsets(each.topic, each.topic_id, tuple(found)) for each, found in topics.items())
 
     # ---- delete -----------------------------------------------------------------------------------------------------
@@ -145,7 +197,7 @@ class OffsetManager:
         if owner is None:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
         owner.check_delete_offsets()
-        kept = self._state.of_group(request.group_id)
+        kept = set(self._state.partitions(request.group_id))
         records: list[CoordinatorRecord] = []
         outcomes: list[TopicOutcome] = []
         for each in request.topics:
@@ -168,8 +220,16 @@ class OffsetManager:
         return _SIMPLE if owner is None and self._state.has_group(group_id) else owner
 
 
-def _offsets_of(topic: TopicToFetch, find: Callable[[TopicPartition], OffsetCommitValue | None]) -> TopicOffsets:
-    found = tuple(_told(topic, each, find((topic.topic, each))) for each in topic.partitions)
+def _offsets_of(
+    topic: TopicToFetch,
+    find: Callable[[TopicPartition], OffsetCommitValue | None],
+    unstable: Container[TopicPartition],
+) -> TopicOffsets:
+    name = topic.topic
+    found = tuple(
+        _unstable(each) if (name, each) in unstable else _told(topic, each, find((name, each)))
+        for each in topic.partitions
+    )
     return TopicOffsets(topic.topic, topic.topic_id, found)
 
 
@@ -178,6 +238,10 @@ def _told(topic: TopicToFetch, partition: int, value: OffsetCommitValue | None) 
     if value is None or (value.topic_id != topic.topic_id and NO_TOPIC_ID not in {value.topic_id, topic.topic_id}):
         return CommittedOffset(partition)
     return _told_value(partition, value)
+
+
+def _unstable(partition: int) -> CommittedOffset:
+    return CommittedOffset(partition, is_unstable=True)
 
 
 def _told_value(partition: int, value: OffsetCommitValue) -> CommittedOffset:

@@ -20,6 +20,14 @@ class OffsetOwner(Protocol):
         """
         ...
 
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
+        """Checks that the caller may commit now in a transaction; one that says nothing of a member may (KIP-447).
+
+        Raises:
+            ReplogError: It is no member, or of another epoch or generation.
+        """
+        ...
+
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Checks that the caller may be told offsets.
 
@@ -81,6 +89,10 @@ class SimpleGroup:
         if member_epoch >= 0:
             who = f"member {member_id!r}" + (f" of instance {instance_id!r}" if instance_id is not None else "")
             raise UnknownMemberIdError(f"the group has offsets and no members, {who} has to join it first")
+
+    def check_transactional_commit(self, member_id: str, instance_id: str | None, member_epoch: int) -> None:
+        """Checks the same for a transaction."""
+        self.check_commit(member_id, instance_id, member_epoch)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """Lets anybody read the offsets."""

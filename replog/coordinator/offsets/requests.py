@@ -96,12 +96,14 @@ class FetchOffsets(Asks["FetchOffsetsResponse"], frozen=True):
         topics: The partitions that are asked for; None for all that the group has offsets of.
         member_id: The member that asks; None where it does not say.
         member_epoch: Its epoch; negative where it does not say.
+        wants_stable: Whether the offset of a partition is not told while a transaction that is open has one of it (KIP-447).
     """
 
     group_id: str
     topics: tuple[TopicToFetch, ...] | None = None
     member_id: str | None = None
     member_epoch: int = -1
+    wants_stable: bool = False
 
 
 class CommittedOffset(Struct, frozen=True):
@@ -109,6 +111,7 @@ class CommittedOffset(Struct, frozen=True):
 
     Attributes:
         commit_timestamp: The time at which it was committed, in ms since 1970; 0 where that is not known.
+        is_unstable: Whether it is not told, since a transaction that is open has one of it.
     """
 
     partition: int
@@ -116,6 +119,7 @@ class CommittedOffset(Struct, frozen=True):
     leader_epoch: int = NO_LEADER_EPOCH
     metadata: str = ""
     commit_timestamp: int = 0
+    is_unstable: bool = False
 
 
 class TopicOffsets(Struct, frozen=True):

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.messages import Answer
+from replog.coordinator.runtime.transactions import EndMarker, TransactionWriter
 from replog.waiting.deadlines import Deadlines
 
 TimerKey: TypeAlias = Hashable
@@ -48,11 +49,15 @@ class Outcome(Struct, frozen=True):
         answers: The answers, to this request or to others that have waited for it; they leave once everything that was
             replayed before them has committed.
         beside: The work that is to be done beside the loop; only of a timer.
+        writer: The producer of whose transaction the records are; None: they count at once.
+        marker: The end of a transaction, in place of records.
     """
 
     records: tuple[CoordinatorRecord, ...] = ()
     answers: tuple[Answer, ...] = ()
     beside: tuple[Beside, ...] = ()
+    writer: TransactionWriter | None = None
+    marker: EndMarker | None = None
 
 
 class WantedTimer(NamedTuple):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 
 from replog.coordinator.records import EncodedRecord
+from replog.coordinator.runtime.transactions import EndMarker, LogEntry, TransactionWriter
 from replog.errors import ReplogError
 
 # ---- messages from the driver ---------------------------------------------------------------------------------------
@@ -35,13 +36,13 @@ class LogRead(Struct, frozen=True):
     Attributes:
         epoch: The leader epoch of the `ReadLog`.
         offset: Where it was to begin.
-        records: The committed records with their offsets, in order: none of aborted transactions, no control records.
+        records: The records with their offsets, and the markers of transactions, in order; of control records no other ones.
         next_offset: Where the next piece begins.
     """
 
     epoch: int
     offset: int
-    records: tuple[tuple[int, EncodedRecord], ...]
+    records: tuple[LogEntry, ...]
     next_offset: int
 
 
@@ -63,7 +64,7 @@ class HighWatermarkMoved(Struct, frozen=True):
 
 
 class AppendRefused(Struct, frozen=True):
-    """The log does not take the records of an `AppendRecords`, nor anything that was to go behind them.
+    """The log does not take the records of an `AppendRecords`, or an `AppendMarker`, nor anything that was to go behind it.
 
     Attributes:
         epoch: The leader epoch of the `AppendRecords`.
@@ -160,11 +161,26 @@ class AppendRecords(Struct, frozen=True):
 
     Attributes:
         request_id: The request that made them; None where a timer did.
+        writer: The producer of whose transaction they are a batch, alone; None: they are part of none.
     """
 
     epoch: int
     base_offset: int
     records: tuple[EncodedRecord, ...]
+    request_id: int | None = None
+    writer: TransactionWriter | None = None
+
+
+class AppendMarker(Struct, frozen=True):
+    """Append the marker of a transaction under leader epoch `epoch`, as `AppendRecords`; it takes one offset.
+
+    Attributes:
+        request_id: The request that made it.
+    """
+
+    epoch: int
+    base_offset: int
+    marker: EndMarker
     request_id: int | None = None
 
 
@@ -196,5 +212,5 @@ class DoBeside(Struct, frozen=True):
     work: Callable[[], Any]
 
 
-Effect: TypeAlias = ReadLog | AppendRecords | DoBeside | Reply | ReplyError
+Effect: TypeAlias = ReadLog | AppendRecords | AppendMarker | DoBeside | Reply | ReplyError
 Answer: TypeAlias = Reply | ReplyError

@@ -26,8 +26,9 @@ Nothing is kept of a leadership that is lost: the state would go on to be that o
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
+from functools import partial
 from typing import Final, assert_never
 
 from msgspec import Struct
@@ -45,6 +46,7 @@ from replog.coordinator.runtime.machine import (
 )
 from replog.coordinator.runtime.messages import (
     Answer,
+    AppendMarker,
     AppendRecords,
     AppendRefused,
     DoBeside,
@@ -62,6 +64,12 @@ from replog.coordinator.runtime.messages import (
     Resumed,
     Submit,
     Tick,
+)
+from replog.coordinator.runtime.transactions import (
+    LoggedMarker,
+    TransactionalMachine,
+    TransactionalRecord,
+    TransactionWriter,
 )
 from replog.errors import (
     CoordinatorLoadInProgressError,
@@ -150,6 +158,7 @@ class Shard:
         self._registry = SnapshotRegistry()
         self._timers = Timers()
         self._machine = make_machine(self._registry, self._timers)
+        self._transactional = self._machine if isinstance(self._machine, TransactionalMachine) else None
         self._written = WrittenBatches(self._registry)
         self._parked = ParkedAnswers[Answer]()
         self._unsure_timers = UnsureTimers()
@@ -286,14 +295,34 @@ class Shard:
             ReplogError: A record cannot be read or replayed.
         """
         decode, replay, replay_encoded = self._codec.decode, self._machine.replay, self._machine.replay_encoded
-        for offset, (key, value) in message.records:
+        for entry in message.records:
             try:
+                if isinstance(entry, TransactionalRecord | LoggedMarker):
+                    self._replay_of_transaction(entry)
+                    continue
+                offset, (key, value) = entry
                 if not replay_encoded(key, value) and (record := decode(key, value)) is not None:
                     replay(record, offset)
             except Exception as error:
                 raise ReplogError(
-                    f"the record at offset {offset} of {self._name} cannot be replayed: {error!r}"
+                    f"the record at offset {entry[0]} of {self._name} cannot be replayed: {error!r}"
                 ) from error
+
+    def _replay_of_transaction(self, entry: TransactionalRecord | LoggedMarker) -> None:
+        """Replays what is of a transaction.
+
+        Raises:
+            StorageError: The topic is one whose records are never part of transactions.
+        """
+        machine = self._transactional
+        if machine is None:
+            raise StorageError(
+                f"{self._name} has a transaction, and what is written to this topic is never part of one"
+            )
+        if isinstance(entry, LoggedMarker):
+            machine.replay_marker(entry.marker)
+        else:
+            machine.replay_pending(entry.record, entry.offset, entry.writer)
 
     def _activate(self, lead: Lead, moment: Moment) -> None:
         self._written.begin(lead.end_offset)
@@ -360,32 +389,58 @@ class Shard:
         is_worth_asking = isinstance(error, RetriableError) or not is_own
         return CoordinatorNotAvailableError(text) if is_worth_asking else error
 
-    def _append(self, records: tuple[CoordinatorRecord, ...], request_id: int | None = None) -> None:
-        """Replays records, and has them appended.
+    def _append(self, outcome: Outcome, request_id: int | None = None) -> None:
+        """Replays the records or the marker of an outcome, and has them appended.
 
         Args:
-            records: The records.
-            request_id: The request that made them; None where a timer did.
+            outcome: The outcome.
+            request_id: The request that made it; None where a timer did.
 
         Raises:
             ReplogError: They cannot be written or replayed; the state is as before.
         """
-        if not records:
+        if not outcome.records and outcome.marker is None:
             return
-        lead = self._lead
+        lead, base_offset = self._lead, self._written.next_offset_or_raise()
         if lead is None:
             raise InvariantViolationError(f"an append to {self._name} by one who does not lead")
-        encoded = self._encoded(records)
-        base_offset = self._written.next_offset_or_raise()
+        if outcome.marker is not None:
+            entry = LoggedMarker(base_offset, outcome.marker)
+            self._replay_made(base_offset, 1, partial(self._replay_of_transaction, entry))
+            self._effects.append(AppendMarker(lead.epoch, base_offset, outcome.marker, request_id))
+            return
+        encoded = self._encoded(outcome.records)
+        replay = partial(self._replay_records, outcome.records, encoded, base_offset, outcome.writer)
+        self._replay_made(base_offset, len(encoded), replay)
+        self._effects.append(AppendRecords(lead.epoch, base_offset, encoded, request_id, outcome.writer))
+
+    def _replay_made(self, base_offset: int, count: int, replay: Callable[[], None]) -> None:
+        """Replays what is to stand at `count` offsets from `base_offset` on.
+
+        Raises:
+            ReplogError: That has failed; the state is as before.
+        """
         try:
-            for offset, (record, (key, value)) in enumerate(zip(records, encoded, strict=True), base_offset):
-                if not self._machine.replay_encoded(key, value):
-                    self._machine.replay(record, offset)
+            replay()
         except Exception as bug:
             self._written.take_back(base_offset)
             raise ReplogError(f"{self._name} failed unexpectedly, nothing has changed: {bug!r}") from bug
-        self._written.move_to(base_offset + len(records))
-        self._effects.append(AppendRecords(lead.epoch, base_offset, encoded, request_id))
+        self._written.move_to(base_offset + count)
+
+    def _replay_records(
+        self,
+        records: Sequence[CoordinatorRecord],
+        encoded: Sequence[EncodedRecord],
+        base_offset: int,
+        writer: TransactionWriter | None,
+    ) -> None:
+        if writer is not None:
+            for offset, each in enumerate(encoded, base_offset):
+                self._replay_of_transaction(TransactionalRecord(offset, each, writer))
+            return
+        for offset, (record, (key, value)) in enumerate(zip(records, encoded, strict=True), base_offset):
+            if not self._machine.replay_encoded(key, value):
+                self._machine.replay(record, offset)
 
     def _encoded(self, records: tuple[CoordinatorRecord, ...]) -> tuple[EncodedRecord, ...]:
         """Returns the bytes of records; those of a change that is too large are not all counted, which would take long.
@@ -427,7 +482,7 @@ class Shard:
             reason = f"{type(message.request).__name__} failed unexpectedly: {bug!r}"
             outcome = Outcome(answers=(ReplyError(message.request_id, ReplogError(reason)),))
         try:
-            self._append(outcome.records, message.request_id)
+            self._append(outcome, message.request_id)
         except InvariantViolationError:
             raise
         except Exception as cause:  # noqa: BLE001 - as above; others may have waited for what was to be written, too
@@ -513,7 +568,7 @@ class Shard:
         outcome = Outcome()
         try:
             outcome = self._machine.handle_timer(key, moment)
-            self._append(outcome.records)
+            self._append(outcome)
         except InvariantViolationError:
             raise
         except Exception as cause:  # noqa: BLE001 - counted, shown by `status`, and tried again

@@ -33,7 +33,9 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
 )
 from replog.coordinator.offsets.state import commit_record
+from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
 from replog.coordinator.runtime.shard import Shard, ShardState
+from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import (
     BrokerClosedError,
     CoordinatorLoadInProgressError,
@@ -41,18 +43,22 @@ from replog.errors import (
     CorruptRecordError,
     DiskFullError,
     GroupIdNotFoundError,
+    InvalidProducerEpochError,
     InvariantViolationError,
     NotCoordinatorError,
     RecordTooLargeError,
+    ReplogError,
+    TransactionCoordinatorFencedError,
     UnknownMemberIdError,
 )
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, PartitionRecord, ResourceType, TopicRecord
 from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.records import encode_batch, encode_end_transaction_marker, scan
+from replog.records import BatchHeader, encode_batch, encode_end_transaction_marker, scan
 from replog.records.header import CONTROL_BIT
 
 BROKERS = (registered(1), registered(2))
 SEGMENT_BYTES = 2048
+WRITER = TransactionWriter(7, 3)
 
 
 def commit(offset: int, *, group: str = "g", partition: int = 0, **member: Any) -> CommitOffsets:
@@ -96,9 +102,18 @@ class Groups:
 
     def batches(self) -> int:
         """The number of batches in the log."""
+        return len(self.headers())
+
+    def headers(self) -> list[BatchHeader]:
+        """The headers of the batches in the log."""
         log = self.rig.replica.log
         data = log.read(0, max_bytes=1 << 20, end_offset=log.log_end_offset, min_one_batch=True)
-        return len(list(scan(data)))
+        return list(scan(data))
+
+    async def lead_anew(self) -> None:
+        """Ends the leadership, and begins another one."""
+        await written(self)
+        await self.active()
 
 
 @contextlib.asynccontextmanager
@@ -640,7 +655,7 @@ async def test_a_read_for_which_the_disk_has_no_time_is_tried_again(monkeypatch:
         assert await it.offset() == {1: 1, 2: 2}
 
 
-async def test_what_was_aborted_or_has_not_ended_is_left_out() -> None:
+async def test_what_was_aborted_or_has_not_ended_does_not_count() -> None:
     async with groups() as it:
         await it.active()
         of_transaction = {"producer_epoch": 0, "is_transactional": True}
@@ -671,6 +686,74 @@ async def test_what_was_committed_behind_a_transaction_that_never_ends_counts() 
         )
         await it.active()
         assert await it.offset() == {2: 2}
+
+
+async def test_a_transaction_is_written_as_kafka_does_and_read_by_the_next_leader() -> None:
+    """Its batches have no sequences, and are never mixed with others; the last stable offset waits for its marker."""
+    async with groups() as it:
+        await it.active()
+        permit = await it.ask(GetCommitPermit("g", WRITER))
+        in_transaction = CommitInTransaction("g", commit(8).topics, WRITER, permit.number)
+        await asyncio.gather(
+            *(it.ask(each) for each in (commit(7), in_transaction, commit(9, partition=1), in_transaction))
+        )
+        log = it.rig.replica.log
+        assert [
+            (each.producer_id, each.producer_epoch, each.base_sequence, each.is_transactional) for each in it.headers()
+        ] == [(-1, -1, -1, False), (7, 3, -1, True), (-1, -1, -1, False), (7, 3, -1, True)]
+        assert (log.last_stable_offset(it.rig.replica.high_watermark), await it.offset()) == (1, {0: 7, 1: 9})
+        await it.lead_anew()
+        await it.ask(CompleteTransaction(7, 3, 5, is_commit=True))
+        assert [each.is_control for each in it.headers()] == [False, False, False, False, True]
+        assert (log.last_stable_offset(it.rig.replica.high_watermark), await it.offset()) == (5, {0: 8, 1: 9})
+        await it.lead_anew()
+        assert await it.offset() == {0: 8, 1: 9}
+
+
+async def test_an_aborted_transaction_is_in_the_index_of_the_log() -> None:
+    async with groups() as it:
+        await it.active()
+        permit = await it.ask(GetCommitPermit("g", WRITER))
+        await it.ask(CommitInTransaction("g", commit(8).topics, WRITER, permit.number))
+        await it.ask(CompleteTransaction(7, 3, 5, is_commit=False))
+        assert await it.offset() == {}
+        (aborted,) = it.rig.replica.log.aborted_transactions(0, 2)
+        assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (7, 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error"),
+    [
+        (GetCommitPermit("g", TransactionWriter(7, 2)), InvalidProducerEpochError),
+        (CommitInTransaction("g", (), TransactionWriter(7, 2), 1), InvalidProducerEpochError),
+        (CompleteTransaction(7, 2, 5, is_commit=True), InvalidProducerEpochError),
+        (CompleteTransaction(7, 3, 4, is_commit=True), TransactionCoordinatorFencedError),
+    ],
+)
+async def test_who_comes_too_late_is_refused_and_nobody_else(request_: Any, error: type[ReplogError]) -> None:
+    """The log alone knows of a producer that has ended its transaction."""
+    async with groups() as it:
+        await it.active()
+        await it.ask(CompleteTransaction(7, 3, 5, is_commit=True))
+        beside = it.ask(commit(9))
+        with pytest.raises(error):
+            await it.ask(request_)
+        await beside
+        assert await it.offset() == {0: 9}
+
+
+async def test_a_marker_that_another_one_of_the_same_turn_fences_is_not_appended() -> None:
+    async with groups() as it:
+        await it.active()
+        later, late = (
+            it.ask(CompleteTransaction(7, 3, 5, is_commit=True)),
+            it.ask(CompleteTransaction(7, 3, 4, is_commit=True)),
+        )
+        await later
+        with pytest.raises(TransactionCoordinatorFencedError):
+            await late
+        assert len(it.headers()) == 1
+        await it.ask(commit(9))
 
 
 def ended(producer_id: int, *, is_commit: bool) -> bytes:

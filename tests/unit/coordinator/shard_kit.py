@@ -15,6 +15,7 @@ from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 from replog.coordinator.runtime.machine import Beside, Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import (
     Answer,
+    AppendMarker,
     AppendRecords,
     AppendRefused,
     DoBeside,
@@ -30,10 +31,18 @@ from replog.coordinator.runtime.messages import (
     Submit,
 )
 from replog.coordinator.runtime.shard import Shard
+from replog.coordinator.runtime.transactions import (
+    EndMarker,
+    LogEntry,
+    LoggedMarker,
+    TransactionalRecord,
+    TransactionWriter,
+)
 from replog.errors import ReplogError
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
 WALL_MS = 1_700_000_000_000
+MARKER: EncodedRecord = (b"", None)
 FULL = ReplogError("the log is full")
 
 
@@ -197,7 +206,8 @@ class Host:
     """Performs the effects of a shard on a log in memory, as the driver of a broker would.
 
     Attributes:
-        log: The records, by offset.
+        log: The records, by offset; `MARKER` for the end of a transaction.
+        of_transactions: Whose transaction a record is part of, and what the markers are, by offset.
         high_watermark: The end of what has committed.
         answers: The answers that have left, by request id.
         refuses: The error with which the log takes no records; None where it does.
@@ -210,9 +220,10 @@ class Host:
             name="topic-0", codec=GROUP_RECORDS, make_machine=self._make(make_machine), config=ShardConfig(**config)
         )
         self.log: list[EncodedRecord] = []
+        self.of_transactions: dict[int, TransactionWriter | EndMarker] = {}
         self.high_watermark = 0
         self.answers: dict[int, Answer] = {}
-        self.appended: list[AppendRecords] = []
+        self.appended: list[AppendRecords | AppendMarker] = []
         self.refuses: ReplogError | None = None
         self.beside: list[DoBeside] = []
         self.holds_beside = False
@@ -248,16 +259,18 @@ class Host:
             done = Done(effect.epoch, effect.key, None, error)
         self.step(done)
 
-    def _perform(self, effect: Effect, refused: AppendRecords | None) -> AppendRecords | None:
+    def _perform(
+        self, effect: Effect, refused: AppendRecords | AppendMarker | None
+    ) -> AppendRecords | AppendMarker | None:
         match effect:
             case ReadLog():
                 self.step(self.piece_of_the_log(effect))
-            case AppendRecords():
+            case AppendRecords() | AppendMarker():
                 if self.refuses or refused is not None:
                     return refused or effect
                 assert effect.base_offset == len(self.log)
                 self.appended.append(effect)
-                self.log += effect.records
+                self._append(effect)
                 self._ends[self._request_id] = len(self.log)
             case DoBeside():
                 self.beside.append(effect)
@@ -270,8 +283,25 @@ class Host:
     def piece_of_the_log(self, asked: ReadLog) -> LogRead:
         """Returns what a `ReadLog` is answered with."""
         end = min(asked.offset + self.piece, asked.end_offset)
-        records = tuple((offset, self.log[offset]) for offset in range(asked.offset, end))
-        return LogRead(asked.epoch, asked.offset, records, end)
+        return LogRead(asked.epoch, asked.offset, tuple(map(self._entry, range(asked.offset, end))), end)
+
+    def _append(self, effect: AppendRecords | AppendMarker) -> None:
+        of = effect.marker if isinstance(effect, AppendMarker) else effect.writer
+        records = (MARKER,) if isinstance(effect, AppendMarker) else effect.records
+        for offset, record in enumerate(records, effect.base_offset):
+            self.log.append(record)
+            self.of_transactions.pop(offset, None)
+            if of is not None:
+                self.of_transactions[offset] = of
+
+    def _entry(self, offset: int) -> LogEntry:
+        match self.of_transactions.get(offset):
+            case None:
+                return offset, self.log[offset]
+            case EndMarker() as marker:
+                return LoggedMarker(offset, marker)
+            case TransactionWriter() as writer:
+                return TransactionalRecord(offset, self.log[offset], writer)
 
     def lead(self) -> None:
         """Leads with a new epoch."""
