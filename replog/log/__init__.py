@@ -35,6 +35,7 @@ from replog.log.epoch_cache import CachedEpochEnd, LeaderEpochCache
 from replog.log.flush import FlushJob
 from replog.log.follower_append import MisfitRecordsError
 from replog.log.log import Log
+from replog.log.producers.guards import TransactionGuard
 from replog.log.producers.state import ProducerStateManager
 from replog.log.reading.captured_read import ReadJob
 from replog.log.reading.locating import FileSpan
@@ -79,6 +80,7 @@ __all__ = [
     "SearchJob",
     "TailCache",
     "Throttle",
+    "TransactionGuard",
     "WriteBackJob",
     "is_disk_full",
     "run_together",

@@ -166,11 +166,8 @@ def _check_client_rules(header: BatchHeader) -> None:
         raise InvalidRecordError(f"base offset {header.base_offset} in a client's batch: the leader assigns offsets")
     if header.is_control:
         raise InvalidRecordError("clients may not write control batches")
-    if header.is_transactional:
-        raise InvalidRecordError(
-            "the batch claims to be part of a transaction, and there are no transactions yet: nobody would ever end it, "
-            "and readers of committed records would stop before it. Send it without the transactional bit"
-        )
+    if header.is_transactional and not header.has_producer_id:
+        raise InvalidRecordError("the batch claims to be part of a transaction, and names no producer")
     if header.attributes & UNDEFINED_BITS:
         raise InvalidRecordError(f"attributes {header.attributes:#x} in a client's batch: bits 7 to 15 have no meaning")
     if header.timestamp_type is TimestampType.LOG_APPEND_TIME:

@@ -62,6 +62,20 @@ class ProducePartition(Struct, frozen=True, gc=False):
     topic: Annotated[str, IN_PROCESS] = ""
 
 
+class ProducedTransaction(Struct, frozen=True):
+    """The transaction that the transactional batches of a produce belong to; the producer is in their headers.
+
+    Attributes:
+        adds_partitions: Whether their partitions are made part of it here (KIP-890 part 2); otherwise the producer has asked
+            the coordinator before.
+        knows_abortable: Whether the client knows TRANSACTION_ABORTABLE.
+    """
+
+    transactional_id: str
+    adds_partitions: bool
+    knows_abortable: bool = True
+
+
 class ProduceRequest(Struct, frozen=True):
     """`batches[i]` is exactly one record batch for `partitions[i]`.  acks: 0, 1 or -1 (all)."""
 
@@ -70,6 +84,7 @@ class ProduceRequest(Struct, frozen=True):
     acks: int
     partitions: tuple[ProducePartition, ...]
     batches: tuple[Buffer, ...]
+    transaction: Annotated[ProducedTransaction | None, IN_PROCESS] = None
 
 
 class ProduceResult(Struct, frozen=True, gc=False):

@@ -315,6 +315,7 @@ async def _stop_parts(parts: NodeParts) -> None:
         replicas.isr_sender.stop,
         metadata.registrar.stop,
         replicas.lifecycle.stop,
+        parts.requests.produce_path.stop,
         replicas.manager.stop,
         parts.requests.coordinators.stop,
         parts.requests.coordinators.shards.stop,

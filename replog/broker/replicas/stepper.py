@@ -182,6 +182,7 @@ class ReplicaStepper:
         produces: The produces that wait; `ProducePath` enters itself.
         fetches: The fetches that wait; `FetchPath` enters itself.
         deletions: The deletions of records that wait; `RecordDeletions` enters itself.
+        on_failure: Told about a bug; the node stops.
         leaderships: The state that is kept of partitions that are led; `Shards` enters itself.
     """
 
@@ -208,6 +209,7 @@ class ReplicaStepper:
         self.isr_changes = partition_events.IsrChanges()
         self.leader_throttle = ReplicationThrottle(LEADER_REPLICATION_THROTTLED_RATE, clock)
         self.follower_throttle = ReplicationThrottle(FOLLOWER_REPLICATION_THROTTLED_RATE, clock)
+        self.on_failure = on_failure
         self._propose_isr = propose_isr
         self._deadlines = Deadlines[ReplicaKey]()
         self.driver = Driver(

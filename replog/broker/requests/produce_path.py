@@ -1,7 +1,8 @@
 """The leader's side of a produce: check, append, wait for the high watermark, answer.
 
 Runs on the replica driver.  Only looks into compressed batches, where a topic's rules ask for them, run in threads; later
-batches of the same partition wait behind them.  The record bytes are those of the received message.  Header, CRC and, in plain
+batches of the same partition wait behind them.  The first batch of a transaction waits for its coordinator, and with it later ones of
+its producer (`transaction_joins`).  The record bytes are those of the received message.  Header, CRC and, in plain
 records, the lengths are checked; the bytes are written with one `writev` and never decoded.  Batches that came in while the
 driver was busy are one write for each partition.  Clients have their turns, one after the other, so that one which names
 thousands of partitions does not keep others waiting, neither here nor for the disk.  While the disk is several dirty windows behind, batches are held back here
@@ -16,13 +17,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from replog.broker.replicas.image_queue import WaitForImage
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.open_produces import Answer, AppendedBatch, OpenProduce, ProduceStep, ReadyBatch
 from replog.broker.requests.refusals import refused, refused_by
+from replog.broker.requests.transaction_joins import JoinsTransactions, TransactionJoins
 from replog.errors import (
     BrokerClosedError,
     DiskFullError,
@@ -32,7 +34,7 @@ from replog.errors import (
     StorageError,
 )
 from replog.errors.from_code import error_code_of
-from replog.log import AppendInfo, AppendOutcome
+from replog.log import AppendInfo, AppendOutcome, TransactionGuard
 from replog.metadata.topic_names import INTERNAL_TOPICS
 from replog.records import BatchHeader, KeylessRecordsError, TimestampType, must_decompress, validate_produced
 from replog.replication.leader import Leader
@@ -40,73 +42,7 @@ from replog.replication.messages import Appended, AwaitProduce
 from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 
 MAX_WAITING_PRODUCES = 100_000
-
-PARTITIONS_AT_ONCE = 100
-"""Batches that are checked and appended in one step of the driver: each is a write of its own."""
-
-BYTES_AT_ONCE = 8 << 20
-"""Bytes of those batches together, unless the first one alone has more: all bytes are looked at and copied."""
-
-Answer = Callable[[ProduceResponse], None]
-
-
-class _Step(Struct):
-    """The batches that one step of the driver has taken up."""
-
-    partitions: int = 0
-    bytes: int = 0
-
-    def take(self, size_bytes: int) -> bool:
-        """Takes a batch up, unless it is too much for the step.  The first batch never is."""
-        is_full = self.partitions >= PARTITIONS_AT_ONCE or self.bytes + size_bytes > BYTES_AT_ONCE
-        if self.partitions and is_full:
-            return False
-        self.partitions += 1
-        self.bytes += size_bytes
-        return True
-
-
-class _Open(Struct):
-    """A request whose partitions are not all decided."""
-
-    request: ProduceRequest
-    answer: Answer
-    results: list[ProduceResult | None] = field(default_factory=list)
-    undecided: int = 0
-    taken: int = 0  # how many partitions were looked at
-
-    def take(self, step: _Step) -> range:
-        """Returns the partitions that a step looks at: as many as it takes."""
-        first, batches = self.taken, self.request.batches
-        while self.taken < len(batches) and step.take(len(batches[self.taken])):
-            self.taken += 1
-        return range(first, self.taken)
-
-    def decide(self, index: int, result: ProduceResult) -> None:
-        self.results[index] = result
-        self.undecided -= 1
-        if self.undecided == 0:
-            results = tuple(result for result in self.results if result is not None)
-            self.answer(ProduceResponse(self.request.correlation_id, results))
-
-
-class _Waiting(Struct, frozen=True):
-    """An appended batch whose acknowledgement waits for the high watermark."""
-
-    open: _Open
-    index: int
-    appended: ProduceResult
-
-
-class _Ready(Struct, eq=False):
-    """A batch that has passed its checks, but for its compressed records where `must_be_read`."""
-
-    open: _Open
-    index: int
-    partition: ProducePartition
-    batch: Buffer
-    header: BatchHeader
-    must_be_read: bool
+"""Batches that are held back, or appended and not replicated."""
 
 
 class ProducePath:
@@ -116,6 +52,7 @@ class ProducePath:
         stepper: The stepper of this broker's replicas.
         serving: The function that says why this broker may not serve clients now; None when it may.
         wait_for_image: Has a call made after the next step of an image that is being applied; False: none is.
+        verifier: What asks coordinators whether batches belong to transactions; None: no batch of a transaction is taken.
 
     Attributes:
         on_begin: The function that is told the answers of requests that are taken up together; None if nothing is
@@ -125,20 +62,25 @@ class ProducePath:
     """
 
     def __init__(
-        self, stepper: ReplicaStepper, serving: Callable[[], str | None], wait_for_image: WaitForImage
+        self,
+        stepper: ReplicaStepper,
+        serving: Callable[[], str | None],
+        wait_for_image: WaitForImage,
+        verifier: JoinsTransactions | None = None,
     ) -> None:
         self._stepper = stepper
         self._serving = serving
-        self._waiting: dict[int, _Waiting] = {}
+        self._waiting: dict[int, AppendedBatch] = {}
         self._next_id = 0
-        self._queues: dict[object, deque[_Open]] = {}  # of each client; the first one may be taken up in part
+        self._queues: dict[object, deque[OpenProduce]] = {}  # of each client; the first one may be taken up in part
         self._turns: deque[object] = deque()  # the clients that have one
-        self._held: dict[ReplicaKey, list[_Ready]] = {}
+        self._held: dict[ReplicaKey, list[ReadyBatch]] = {}
         self._reading: dict[ReplicaKey, asyncio.Task[None]] = {}  # looks into batches that are held
         self.on_begin: Callable[[Sequence[Answer]], None] | None = None
         self.on_appended: Callable[[Sequence[Answer]], None] | None = None
         self._ready_count = 0  # checked, not appended: held back, or next in this run
         self._wait_for_image = wait_for_image
+        self._joins = None if verifier is None else TransactionJoins(stepper, verifier, self._refuse, self._check_all)
         stepper.produces = self
 
     @property
@@ -155,7 +97,7 @@ class ProducePath:
             caller: The client, an object for each; the requests of one are taken up in order, those of several in turns.
         """
         count = len(request.partitions)
-        state = _Open(request, answer, [None] * count, count)
+        state = OpenProduce(request, answer, [None] * count, count)
         if queue := self._queues.get(caller):
             queue.append(state)
             return
@@ -173,7 +115,7 @@ class ProducePath:
         taken = self._take_up()
         if self.on_begin is not None:
             self.on_begin([state.answer for state, indexes in taken if indexes.start == 0])
-        ready: dict[Replica, list[_Ready]] = {}
+        ready: dict[Replica, list[ReadyBatch]] = {}
         for state, indexes in taken:
             for index in indexes:
                 self._check(state, index, state.request.partitions[index], state.request.batches[index], ready)
@@ -185,9 +127,9 @@ class ProducePath:
         if self._turns:
             self._stepper.flushes.when_few_wait(partial(self._stepper.driver.submit, self._produce_queued))
 
-    def _take_up(self) -> list[tuple[_Open, range]]:
+    def _take_up(self) -> list[tuple[OpenProduce, range]]:
         """Takes the partitions of one step out of the queues.  A client with more than fits has its next turn behind others."""
-        taken, step = list[tuple[_Open, range]](), _Step()
+        taken, step = list[tuple[OpenProduce, range]](), ProduceStep()
         while self._turns:
             queue = self._queues[self._turns[0]]
             while queue:
@@ -204,13 +146,14 @@ class ProducePath:
 
     def _check(
         self,
-        state: _Open,
+        state: OpenProduce,
         index: int,
         partition: ProducePartition,
         batch: Buffer,
-        ready: dict[Replica, list[_Ready]],
+        ready: dict[Replica, list[ReadyBatch]],
         *,
         was_read: bool = False,
+        guard: TransactionGuard | None = None,
     ) -> None:
         """Refuses a batch, or makes it ready to be appended.  A batch for a log that is being created waits for the log.
 
@@ -252,15 +195,48 @@ class ProducePath:
             state.decide(index, _invalid(partition, failure, replica))
             return
         must_be_read = not was_read and must_decompress(header, replica.record_rules)
-        ready.setdefault(replica, []).append(_Ready(state, index, partition, batch, header, must_be_read))
+        one = ReadyBatch(state, index, partition, batch, header, must_be_read, guard)
         self._ready_count += 1
+        if header.is_transactional and self._waits_for_coordinator(replica, one):
+            return
+        ready.setdefault(replica, []).append(one)
 
-    def _check_again(self, state: _Open, index: int, partition: ProducePartition, batch: Buffer) -> None:
-        ready: dict[Replica, list[_Ready]] = {}
+    def _waits_for_coordinator(self, replica: Replica, one: ReadyBatch) -> bool:
+        """Whether a batch of a transaction has to wait, or is answered already."""
+        transaction = one.open.request.transaction
+        if transaction is None or self._joins is None:
+            self._refuse(one, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, _NO_TRANSACTION)
+            return True
+        return self._joins.take(replica, one, transaction)
+
+    def _refuse(self, one: ReadyBatch, error: ErrorCode, message: str) -> None:
+        """Answers a batch that has passed its checks, and is not appended all the same."""
+        self._ready_count -= 1
+        replica = self._stepper.replicas.get((one.partition.topic_id, one.partition.partition_id))
+        one.open.decide(one.index, _failed(one.partition, error, message, replica))
+
+    def _check_all(self, batches: Sequence[ReadyBatch]) -> None:
+        """Checks batches again that have waited, since their partition may have moved meanwhile, and appends them."""
+        self._ready_count -= len(batches)
+        ready: dict[Replica, list[ReadyBatch]] = {}
+        for one in batches:
+            self._check(
+                one.open,
+                one.index,
+                one.partition,
+                one.batch,
+                ready,
+                was_read=not one.must_be_read,
+                guard=one.guard,
+            )
+        self._append_all(ready)
+
+    def _check_again(self, state: OpenProduce, index: int, partition: ProducePartition, batch: Buffer) -> None:
+        ready: dict[Replica, list[ReadyBatch]] = {}
         self._check(state, index, partition, batch, ready)
         self._append_all(ready)
 
-    def _append_all(self, ready: dict[Replica, list[_Ready]]) -> None:
+    def _append_all(self, ready: dict[Replica, list[ReadyBatch]]) -> None:
         for replica, batches in ready.items():
             must_read = any(one.must_be_read for one in batches)
             if must_read or replica.key in self._held or replica.log.is_behind_write_back:
@@ -270,17 +246,19 @@ class ProducePath:
             else:
                 self._ready_count -= len(batches)
                 self._append(replica, batches)
+        if self._joins is not None:
+            self._joins.ask()
+
+    async def stop(self) -> None:
+        """Asks coordinators nothing any more."""
+        if self._joins is not None:
+            await self._joins.stop()
 
     def written_back(self, replica: Replica) -> None:
         """Checks the held batches again, since the disk has caught up: their partition may have moved meanwhile."""
         if any(one.must_be_read for one in self._held.get(replica.key, ())):
             return  # `_was_read` calls this again
-        held = self._held.pop(replica.key, [])
-        self._ready_count -= len(held)
-        ready: dict[Replica, list[_Ready]] = {}
-        for one in held:
-            self._check(one.open, one.index, one.partition, one.batch, ready, was_read=True)
-        self._append_all(ready)
+        self._check_all(self._held.pop(replica.key, []))
 
     # ---- looking into compressed batches -----------------------------------------------------------------------------------
 
@@ -291,7 +269,7 @@ class ProducePath:
             unread = [one for one in self._held[key] if one.must_be_read]
             self._reading[key] = asyncio.create_task(self._look_into(replica, unread), name="batch-check")
 
-    async def _look_into(self, replica: Replica, unread: Sequence[_Ready]) -> None:
+    async def _look_into(self, replica: Replica, unread: Sequence[ReadyBatch]) -> None:
         check = partial(
             validate_produced,
             max_batch_bytes=replica.max_message_bytes,
@@ -303,7 +281,9 @@ class ProducePath:
             failures = [await run(partial(_failure_of, check, one.batch)) for one in unread]
             self._stepper.driver.submit(partial(self._was_read, replica, unread, failures))
 
-    def _was_read(self, replica: Replica, batches: Sequence[_Ready], failures: Sequence[ReplogError | None]) -> None:
+    def _was_read(
+        self, replica: Replica, batches: Sequence[ReadyBatch], failures: Sequence[ReplogError | None]
+    ) -> None:
         """Refuses batches that break a rule, and goes on with the others."""
         del self._reading[replica.key]
         for one, failure in zip(batches, failures, strict=True):
@@ -318,7 +298,7 @@ class ProducePath:
         elif not replica.log.is_behind_write_back:
             self.written_back(replica)
 
-    def _append(self, replica: Replica, batches: list[_Ready]) -> None:
+    def _append(self, replica: Replica, batches: list[ReadyBatch]) -> None:
         leader = replica.role
         if not isinstance(leader, Leader):  # its disk failed in the append of a partition before it
             for one in batches:
@@ -351,7 +331,7 @@ class ProducePath:
             self._stepper.fetches.progressed(replica.key)
 
     def _answer_or_await(
-        self, replica: Replica, leader_epoch: int, one: _Ready, outcome: AppendOutcome
+        self, replica: Replica, leader_epoch: int, one: ReadyBatch, outcome: AppendOutcome
     ) -> AwaitProduce | None:
         if isinstance(outcome, ReplogError):
             one.open.decide(one.index, _failed(one.partition, error_code_of(outcome), str(outcome), replica))
@@ -368,11 +348,11 @@ class ProducePath:
             leader_epoch=leader_epoch,
         )
         if one.open.request.acks == ACKS_ALL:
-            return self._await(_Waiting(one.open, one.index, result), end_offset=outcome.last_offset + 1)
+            return self._await(AppendedBatch(one.open, one.index, result), end_offset=outcome.last_offset + 1)
         one.open.decide(one.index, result)
         return None
 
-    def _await(self, waiting: _Waiting, *, end_offset: int) -> AwaitProduce:
+    def _await(self, waiting: AppendedBatch, *, end_offset: int) -> AwaitProduce:
         self._next_id += 1
         self._waiting[self._next_id] = waiting
         deadline_ms = self._stepper.clock.now_ms() + waiting.open.request.timeout_ms
@@ -416,6 +396,8 @@ class ProducePath:
             "`replog topics describe --under-min-isr` shows which brokers are out."
         )
 
+
+_NO_TRANSACTION = "nobody can be asked whether the batch is part of a transaction: send it with a transactional id"
 
 _AFTER_APPEND = {
     ErrorCode.REQUEST_TIMED_OUT: "appended, but not replicated to all in-sync replicas in time; it may still commit",

@@ -14,9 +14,9 @@ from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode, ProduceTurn, text
 from replog.protocol.handlers.partitions import endpoints, told_code
 from replog.records import Codec
-from replog.records.header import CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
+from replog.records.header import ATTRIBUTES_POSITION, CODEC_MASK, MAGIC, TRANSACTIONAL_BIT
 from replog.records.model import HEADER_BYTES, LOG_OVERHEAD_BYTES
-from replog.rpc.messages import ACKS_ALL, ProducePartition, ProduceResult
+from replog.rpc.messages import ACKS_ALL, ProducedTransaction, ProducePartition, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.request_limits import check_partitions
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
@@ -31,7 +31,17 @@ STORAGE_ERROR_FROM = 4
 ACKS_WAIT_MAX_MS = 120_000
 """The longest wait for an acknowledgement, even if the client asks for more: its bytes are held for as long."""
 
+ADDS_PARTITIONS_FROM = 12
+"""The first version whose transactional batches make their partitions part of the transaction (KIP-890 part 2)."""
+
+TRANSACTION_ABORTABLE_FROM = 11
+"""The first version whose clients know TRANSACTION_ABORTABLE."""
+
 TRANSACTIONAL = "transactions are not served: leave transactional.id out"
+NO_TRANSACTIONAL_ID = "a batch of a transaction came without a transactional id: set transactional.id"
+SEVERAL_PRODUCERS = (
+    "batches of several producers, or of several epochs, are in one request: one transaction is of one producer"
+)
 NO_BATCH = (
     "a partition of a Produce request has exactly one batch of records, whole and of magic 2, and here it has none"
 )
@@ -49,6 +59,7 @@ TOPICS_AT_ONCE = 1_000
 
 _acks_and_timeout = struct.Struct(">hi")
 _batch_start = struct.Struct(">8xi4xB4xh")  # length, magic, attributes
+_batch_producer = struct.Struct(">43xqh")  # producer id, producer epoch
 
 
 class _Batch(Struct, frozen=True, gc=False):
@@ -57,6 +68,10 @@ class _Batch(Struct, frozen=True, gc=False):
     answer: ProduceResponse.PartitionProduceResponse
     partition: ProducePartition
     records: memoryview | bytes
+
+    @property
+    def is_transactional(self) -> bool:
+        return bool(self.records[ATTRIBUTES_POSITION + 1] & TRANSACTIONAL_BIT)
 
 
 _Opened: TypeAlias = tuple[ProduceResponse, list[_Batch]]
@@ -107,8 +122,12 @@ async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened
     if request.acks not in (0, 1, ACKS_ALL):
         _refuse_all(response, ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}, and may be 0, 1 or -1 (all)")
         return response
-    if request.transactional_id is not None:
-        _refuse_all(response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
+    producers = {_batch_producer.unpack_from(batch.records) for batch in batches if batch.is_transactional}
+    if producers and request.transactional_id is None:
+        _refuse_all(response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, NO_TRANSACTIONAL_ID)
+        return response
+    if len(producers) > 1:
+        _refuse_all(response, ErrorCode.INVALID_PRODUCER_ID_MAPPING, SEVERAL_PRODUCERS)
         return response
     if batches:
         answered = await node.produce(
@@ -118,6 +137,7 @@ async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened
                 request.acks,
                 tuple(batch.partition for batch in batches),
                 tuple(batch.records for batch in batches),
+                _transaction(request.transactional_id, call.version) if producers else None,
             ),
             call.caller,
         )
@@ -125,6 +145,16 @@ async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened
             _fill(batch.answer, result, call.version)
         response.node_endpoints = _new_leaders(node, response)
     return response
+
+
+def _transaction(transactional_id: str | None, version: int) -> ProducedTransaction | None:
+    if transactional_id is None:
+        return None
+    return ProducedTransaction(
+        transactional_id,
+        adds_partitions=version >= ADDS_PARTITIONS_FROM,
+        knows_abortable=version >= TRANSACTION_ABORTABLE_FROM,
+    )
 
 
 def refuse_produce(request: ProduceRequest, failure: Failure) -> ProduceResponse:
@@ -184,8 +214,6 @@ def _batch_trouble(records: memoryview | bytes | None, version: int) -> tuple[Er
     length, magic, attributes = _batch_start.unpack_from(records)
     if length > 0 and (magic < MAGIC or LOG_OVERHEAD_BYTES + length > len(records)):
         return ErrorCode.INVALID_RECORD, NO_BATCH
-    if attributes & TRANSACTIONAL_BIT:
-        return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL
     if version < ZSTD_FROM and attributes & CODEC_MASK == Codec.ZSTD:
         return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, TOO_OLD_FOR_ZSTD
     return None

@@ -20,7 +20,7 @@ from replog.broker.requests.look_ups import LookUps
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.config.server import ServerConfig
-from replog.errors import StorageError
+from replog.errors import ReplogError, StorageError
 from replog.log import LogManager
 from replog.log.disk_space import NO_LIMITS
 from replog.metadata.delta import LocalChanges, MetadataDelta
@@ -35,11 +35,13 @@ from replog.rpc.messages import (
     FetchRequest,
     FetchResponse,
     FetchResult,
+    ProducedTransaction,
     ProducePartition,
     ProduceRequest,
     ProduceResponse,
     ProduceResult,
 )
+from replog.rpc.transaction_messages import JoinTransactionRequest, JoinTransactionResponse, PartitionRefusal
 from replog.testing import SimulatedFileSystem
 
 TOPIC = "flights"
@@ -106,6 +108,29 @@ def batch(*values: bytes, producer_id: int = -1, base_sequence: int = -1, timest
     return encode_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence)
 
 
+class FakeVerifier:
+    """A coordinator that answers when a test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[JoinTransactionRequest] = []
+        self._answers: list[asyncio.Future[JoinTransactionResponse]] = []
+
+    async def join(self, request: JoinTransactionRequest, timeout_ms: int) -> JoinTransactionResponse:
+        answer: asyncio.Future[JoinTransactionResponse] = asyncio.get_running_loop().create_future()
+        self.asked.append(request)
+        self._answers.append(answer)
+        return await answer
+
+    async def answer(self, *refusals: PartitionRefusal, error: ReplogError | None = None) -> None:
+        """Answers the earliest question that has no answer."""
+        await wait_until(lambda: self._answers)
+        answer = self._answers.pop(0)
+        if error is None:
+            answer.set_result(JoinTransactionResponse(refusals))
+        else:
+            answer.set_exception(error)
+
+
 class Rig:
     """A replica manager with its produce and fetch paths, on a simulated disk; broker 1 unless told otherwise."""
 
@@ -140,7 +165,8 @@ class Rig:
         self.manager = ReplicaManager(self.stepper, self.directory, self.executor, uuid4, self.failures.append)
         self.image_steps = ImageSteps(self.manager)
         self.wait_for_image: WaitForImage = lambda _: False
-        self.produce_path = ProducePath(self.stepper, lambda: self.refused, self._image_waits)
+        self.verifier = FakeVerifier()
+        self.produce_path = ProducePath(self.stepper, lambda: self.refused, self._image_waits, self.verifier)
         reader = FetchReader(self.stepper, lambda: self.refused)
         self.fetch_path = FetchPath(self.stepper, reader, lambda: self.refused, self._image_waits)
         self.look_ups = LookUps(self.stepper, reader)
@@ -211,6 +237,7 @@ class Rig:
         return self.failures.pop(0)
 
     async def stop(self) -> None:
+        await self.produce_path.stop()
         await self.manager.stop()
         await self.flusher.stop()
         self.executor.shutdown()
@@ -227,6 +254,7 @@ class Rig:
         timeout_ms: int = 30_000,
         leader_epoch: int = -1,
         topic_id: UUID = TOPIC_ID,
+        transaction: ProducedTransaction | None = None,
     ) -> asyncio.Future[ProduceResult]:
         future: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
 
@@ -235,7 +263,7 @@ class Rig:
             future.set_result(result)
 
         partition = ProducePartition(topic_id, 0, leader_epoch)
-        request = ProduceRequest(1, timeout_ms, acks, (partition,), (batch() if data is None else data,))
+        request = ProduceRequest(1, timeout_ms, acks, (partition,), (batch() if data is None else data,), transaction)
         self.produce_path.submit(request, answer)
         return future
 

@@ -12,7 +12,7 @@ import pytest
 from broker_kit import DIRECTORY, KEY, TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.disk import flusher
-from replog.broker.requests import produce_path
+from replog.broker.requests import open_produces, produce_path
 from replog.errors import ErrorCode, ReplogError, StorageError
 from replog.log.flush import FlushJob
 from replog.metadata.records import ConfigRecord, PartitionChangeRecord, RemoveTopicRecord, ResourceType
@@ -116,7 +116,7 @@ async def test_all_partitions_of_a_request_are_answered_together() -> None:
 
 
 async def test_others_have_their_turn_while_many_batches_are_appended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(open_produces, "PARTITIONS_AT_ONCE", 2)
     async with rig() as it:
         await one_replica(it)
         answers: list[ProduceResponse] = []
@@ -132,7 +132,7 @@ async def test_others_have_their_turn_while_many_batches_are_appended(monkeypatc
 
 async def test_clients_have_turns_and_the_batches_of_one_stay_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: a client that names thousands of partitions, again and again, keeps no other one waiting."""
-    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(open_produces, "PARTITIONS_AT_ONCE", 2)
     async with rig() as it:
         await one_replica(it)
         offsets: dict[str, list[int]] = {"a1": [], "a2": [], "b": [], "c": []}
@@ -151,7 +151,7 @@ async def test_clients_have_turns_and_the_batches_of_one_stay_in_order(monkeypat
 
 async def test_one_request_fills_the_line_for_fsyncs_only_a_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Goal: whoever comes next waits for some fsyncs, not for one of each of thousands of partitions."""
-    monkeypatch.setattr(produce_path, "PARTITIONS_AT_ONCE", 2)
+    monkeypatch.setattr(open_produces, "PARTITIONS_AT_ONCE", 2)
     monkeypatch.setattr(flusher, "SHORT", 1)
     gate, keys = threading.Event(), [UUID(int=200 + number) for number in range(12)]
     async with rig() as it:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -11,12 +11,12 @@ from kafka_node_kit import batch, serving
 
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.protocol.handlers.node import Call
+from replog.protocol.handlers.node import Call, KafkaNode
 from replog.protocol.handlers.produce import produce
 from replog.records import encode_batch
+from replog.rpc.messages import ProducedTransaction, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
-from replog.rpc.messages import ProduceResult
 from replog.tcp.connection import Caller
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
@@ -96,3 +96,62 @@ async def test_a_large_produce_is_taken_up_in_turns_of_the_loop_and_not_overtake
     assert [count for count, _ in order] == [3_500, 1, 1_001, 2]
     assert order[0][1] >= 3
     assert [len((await each).responses[0].partition_responses) for each in sent] == [3_500, 1, 1_001, 2]
+
+
+def transactional(producer_id: int = 7) -> bytes:
+    return batch(producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True)
+
+
+class Appends:
+    """A node that appends everything, and keeps what it was asked."""
+
+    node_id = 1
+
+    def __init__(self) -> None:
+        self.image = MetadataImage(topics_by_name={"t": TopicImage("t", UUID(int=1), {})})
+        self.asked: list[NodeRequest] = []
+
+    async def produce(self, request: NodeRequest, _caller: object) -> NodeResponse:
+        self.asked.append(request)
+        return NodeResponse(
+            0, tuple(ProduceResult(each.topic_id, each.partition_id, ErrorCode.NONE) for each in request.partitions)
+        )
+
+
+async def told_codes(node: Appends, name: str | None, *batches: bytes, version: int = 12) -> list[int]:
+    data = [ProduceRequest.PartitionProduceData(number, each) for number, each in enumerate(batches)]
+    request = ProduceRequest(name, acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
+    call: Any = Call(version, "c", None, Caller())
+    response = await produce(cast("KafkaNode", node), request, call)
+    return [each.error_code for each in response.responses[0].partition_responses]
+
+
+@pytest.mark.parametrize(("version", "adds", "knows"), [(10, False, False), (11, False, True), (12, True, True)])
+async def test_the_version_says_what_becomes_of_a_transactions_partitions(
+    version: int, adds: bool, knows: bool
+) -> None:
+    node = Appends()
+    assert await told_codes(node, "pay", transactional(), batch(), version=version) == [0, 0]
+    assert node.asked[0].transaction == ProducedTransaction("pay", adds_partitions=adds, knows_abortable=knows)
+
+
+async def test_without_a_batch_of_a_transaction_a_transactional_id_says_nothing() -> None:
+    node = Appends()
+    assert await told_codes(node, "pay", batch()) == [0]
+    assert node.asked[0].transaction is None
+
+
+@pytest.mark.parametrize(
+    ("name", "second", "code"),
+    [
+        (None, batch(), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        ("pay", transactional(8), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+    ids=["no id", "two producers"],
+)
+async def test_a_request_that_is_no_transaction_is_refused_as_a_whole(
+    name: str | None, second: bytes, code: ErrorCode
+) -> None:
+    node = Appends()
+    assert await told_codes(node, name, transactional(), second) == [code, code]
+    assert node.asked == []
