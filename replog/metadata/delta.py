@@ -181,7 +181,7 @@ class MetadataDelta:
             case ProducerIdsRecord():
                 self._replay_producer_ids(record)
             case FeatureLevelRecord():
-                self.changed_features[record.name] = record.level
+                self.changed_features[record.name] = record.level or None  # 0 removes it
             case NoOpRecord():
                 pass
             case _:

@@ -3,13 +3,15 @@
 A level is finalized for the whole cluster by a record, once every node supports it: nodes are replaced one by one, then
 the level is raised, and only then records appear that older nodes would not understand.
 
-================  =====  ==========================================================================================
-feature           level  what it brings
-================  =====  ==========================================================================================
-metadata.version  1      brokers, topics, partitions, configurations, producer ids
-metadata.version  2      transactions of the metadata log, reassignments, drained brokers, controller registrations
-metadata.version  3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
-================  =====  ==========================================================================================
+===================  =====  ==========================================================================================
+feature              level  what it brings
+===================  =====  ==========================================================================================
+metadata.version     1      brokers, topics, partitions, configurations, producer ids
+metadata.version     2      transactions of the metadata log, reassignments, drained brokers, controller registrations
+metadata.version     3      endpoints of brokers by the names of listeners: where they serve Kafka's clients
+transaction.version  1      records of transactions that a later version may add to (KIP-890)
+transaction.version  2      another epoch for each transaction; a partition joins one with its first batch (KIP-890)
+===================  =====  ==========================================================================================
 """
 
 from __future__ import annotations
@@ -25,7 +27,19 @@ METADATA_VERSION_TRANSACTIONS = 2
 METADATA_VERSION_ENDPOINTS = 3
 """From this level on registrations hold the endpoints of brokers."""
 
-SUPPORTED_FEATURES = (SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_ENDPOINTS),)
+TRANSACTION_VERSION = "transaction.version"
+"""The feature of transactions; its levels are Kafka's, and producers look at it to know how to write."""
+
+TRANSACTION_VERSION_FLEXIBLE = 1
+"""From this level on coordinators write records that a later version may add fields to."""
+
+TRANSACTION_VERSION_BUMPS = 2
+"""From this level on a producer gets another epoch at the end of each transaction."""
+
+SUPPORTED_FEATURES = (
+    SupportedFeature(METADATA_VERSION, 1, METADATA_VERSION_ENDPOINTS),
+    SupportedFeature(TRANSACTION_VERSION, 0, TRANSACTION_VERSION_BUMPS),
+)
 """What this code supports; a new cluster starts with the highest levels."""
 
 

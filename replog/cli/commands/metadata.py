@@ -1,4 +1,4 @@
-"""`replog metadata`: looks into the metadata log of a node, or into a running cluster, and checks it; `replog features`: raises its levels."""
+"""`replog metadata`: looks into the metadata log of a node, or into a running cluster, and checks it; `replog features`: shows and changes its levels."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ from replog.cli import common
 
 if TYPE_CHECKING:
     from replog.cli.metadata.shell import MetadataShell
+    from replog.client.protocol.questions.cluster import FeatureRange
 
 app = typer.Typer(help="Look into the cluster's metadata, now or at any offset, and check it.", no_args_is_help=True)
-features_app = typer.Typer(help="Raise the levels of a cluster's features after an upgrade.", no_args_is_help=True)
+features_app = typer.Typer(
+    help="Show the levels of a cluster's features, and raise them after an upgrade.", no_args_is_help=True
+)
 
 
 @app.command("shell", context_settings={"ignore_unknown_options": True})
@@ -125,9 +128,22 @@ def _converse(opened: MetadataShell, *, is_terminal: bool) -> None:
             typer.echo("", err=True)  # it ends `watch`, not the shell
 
 
-@features_app.callback()
-def _group() -> None:
-    """Keeps `upgrade` a command of its own although it is the only one."""
+@features_app.command("describe")
+def describe_features(
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Show the level of each feature that is in force, and the levels that the asked broker knows."""
+    from replog.cli.terminal.grid import Grid
+
+    found = common.run(_described(common.servers(bootstrap_servers, directory)))
+    rows = [(name, str(one.level), str(one.min_level), str(one.max_level)) for name, one in found.items()]
+    common.out_console().print(Grid(("feature", ">level", ">lowest", ">highest"), rows))
+
+
+async def _described(bootstrap_servers: str) -> Mapping[str, FeatureRange]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        return await admin.describe_features()
 
 
 @features_app.command("upgrade")
@@ -145,7 +161,27 @@ def upgrade(
     """
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     levels = levels_of(features or [])
-    common.run(_upgrade(bootstrap_servers, levels))
+    common.run(_change(bootstrap_servers, levels))
+    for name, level in levels.items():
+        typer.echo(f"{name} is at level {level}")
+
+
+@features_app.command("downgrade")
+def downgrade(
+    features: Annotated[
+        list[str],
+        typer.Option("--feature", metavar="NAME=LEVEL", help="The feature, and the level that it is to go back to."),
+    ],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+) -> None:
+    """Let the cluster go back to a lower level of a feature; 0 switches one off.
+
+    metadata.version cannot be lowered: the metadata log may hold what a lower level does not know.
+    """
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    levels = levels_of(features)
+    common.run(_change(bootstrap_servers, levels, allow_downgrade=True))
     for name, level in levels.items():
         typer.echo(f"{name} is at level {level}")
 
@@ -171,7 +207,7 @@ def levels_of(features: list[str]) -> dict[str, int]:
     return levels
 
 
-async def _upgrade(bootstrap_servers: str, levels: Mapping[str, int]) -> None:
+async def _change(bootstrap_servers: str, levels: Mapping[str, int], *, allow_downgrade: bool = False) -> None:
     async with await common.admin_of(bootstrap_servers) as admin:
-        with common.waiting("raising levels"):
-            await admin.update_features(levels)
+        with common.waiting("changing levels"):
+            await admin.update_features(levels, allow_downgrade=allow_downgrade)

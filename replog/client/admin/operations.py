@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from replog.client.arguments import (
@@ -65,6 +65,9 @@ from replog.rpc.node_messages import (
 )
 from replog.rpc.transport import ConnectionLostError
 from replog.waiting.asks import Asks
+
+if TYPE_CHECKING:  # loaded where it is asked for
+    from replog.client.protocol.questions.cluster import FeatureRange
 
 RECORDS_TOGETHER = 1_000
 """Records of the metadata log that one request of this client makes, where it may be cut: the controller handles a request in
@@ -383,6 +386,15 @@ class Operations:
         await self._view.call_any(
             UpdateFeatures(updates), timeout_ms=self._limit_ms(timeout_ms), what="update features"
         )
+
+    async def describe_features(self, *, timeout_ms: int | None = None) -> Mapping[str, FeatureRange]:
+        """Returns the features of the cluster by name: the level in force, and the levels that the asked broker knows."""
+        from replog.client.protocol.questions.cluster import DescribeFeatures
+
+        answer = await self._view.call_any(
+            DescribeFeatures(), timeout_ms=self._limit_ms(timeout_ms), what="describe the features"
+        )
+        return answer.features
 
     # ---- the metadata quorum -----------------------------------------------------------------------------------------
 

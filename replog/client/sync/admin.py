@@ -45,6 +45,7 @@ class SyncAdmin(SyncClient[Admin]):
     list_reassignments = without_async(Admin.list_reassignments)
     drain_broker = without_async(Admin.drain_broker)
     unregister_broker = without_async(Admin.unregister_broker)
+    describe_features = without_async(Admin.describe_features)
     update_features = without_async(Admin.update_features)
     describe_quorum = without_async(Admin.describe_quorum)
     add_voter = without_async(Admin.add_voter)

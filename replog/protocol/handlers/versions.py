@@ -11,6 +11,9 @@ from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.node import Failure, KafkaNode
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
+LEVEL_0_FROM = 4
+"""The first version whose clients can read a feature of which level 0 is supported; others are not told of it (KAFKA-17492)."""
+
 SOFTWARE_FROM = 3
 """The first version in which a client says what it is (KIP-511)."""
 
@@ -47,6 +50,7 @@ def api_versions(
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(feature.name, feature.min_level, feature.max_level)
             for feature in SUPPORTED_FEATURES
+            if feature.min_level or version >= LEVEL_0_FROM
         ],
         finalized_features_epoch=image.end_offset,
         finalized_features=[

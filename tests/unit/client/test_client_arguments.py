@@ -221,6 +221,7 @@ USES: list[tuple[str, Use]] = [
     ("levels", lambda it: it.admin.update_features("f")),
     ("levels", lambda it: it.admin.update_features({"f": "1"})),
     ("timeout_ms", lambda it: it.admin.describe_quorum(timeout_ms="1")),
+    ("timeout_ms", lambda it: it.admin.describe_features(timeout_ms="1")),
     ("voter_id", lambda it: it.admin.add_voter("1", UUID(int=1), "127.0.0.1:1")),
     ("directory_id", lambda it: it.admin.add_voter(1, "x", "127.0.0.1:1")),
     ("endpoint", lambda it: it.admin.add_voter(1, UUID(int=1), 1)),

@@ -169,13 +169,13 @@ def test_a_record_that_is_too_large_is_refused_before_anything_has_changed(quoru
 
 
 def test_records_that_are_large_together_are_no_large_record() -> None:
-    quorum = Quorum(1, config=ControllerConfig(max_bytes_per_record=300))
+    quorum = Quorum(1, config=ControllerConfig(max_bytes_per_record=330))
     quorum.claim(1)
     quorum.commit()
     quorum.start(1)
     assert quorum.ask_create(NewTopic("t", 20, 1)).error is ErrorCode.NONE
-    with pytest.raises(InvalidRequestError, match="a TopicRecord of up to 313 bytes"):
-        quorum.ask_create(NewTopic("u" * 249, 1, 1))
+    with pytest.raises(InvalidRequestError, match="a RegisterBrokerRecord of up to 389 bytes"):
+        quorum.ask(quorum.register_request(2, rack="r" * 49))
 
 
 def test_each_record_of_a_request_is_measured_once(quorum: Quorum, monkeypatch: pytest.MonkeyPatch) -> None:

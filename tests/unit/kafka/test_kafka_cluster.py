@@ -9,11 +9,14 @@ import pytest
 from kafka_node_kit import Served, serving
 from registered_broker import register
 
-from replog.errors import ErrorCode
-from replog.metadata.features import METADATA_VERSION
+from replog.client import Admin
+from replog.client.protocol.questions.cluster import FeatureRange
+from replog.errors import ErrorCode, FeatureUpdateFailedError
+from replog.metadata.features import METADATA_VERSION, TRANSACTION_VERSION
 from replog.protocol.handlers import cluster, topic_partitions
 from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from replog.protocol.handlers.node import Failure
+from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -183,6 +186,27 @@ async def test_a_page_that_cannot_begin_is_refused(cursor: tuple[str, int]) -> N
         await it.create("a")
         answer = await page(it, "a", cursor=cursor)
         assert [(one.name, one.error_code) for one in answer.topics] == [("a", ErrorCode.INVALID_REQUEST)]
+
+
+async def test_the_level_of_transactions_goes_down_and_up_again_and_clients_are_told() -> None:
+    async with serving() as it, Admin(it.node.address) as admin:
+
+        async def told(version: int) -> tuple[dict[str, int], set[str]]:
+            found = await it.ask(ApiVersionsRequest("raw", "1"), version, ApiVersionsResponse)
+            levels = {one.name: one.max_version_level for one in found.finalized_features}
+            return levels, {one.name for one in found.supported_features}
+
+        assert await told(4) == ({METADATA_VERSION: 3, TRANSACTION_VERSION: 2}, {METADATA_VERSION, TRANSACTION_VERSION})
+        assert (await told(3))[1] == {METADATA_VERSION}, "older clients cannot read that level 0 is supported"
+        with pytest.raises(FeatureUpdateFailedError, match="downgrade"):
+            await admin.update_features({TRANSACTION_VERSION: 0})
+        with pytest.raises(FeatureUpdateFailedError, match="supports 0 to 2"):
+            await admin.update_features({TRANSACTION_VERSION: 3})
+        await admin.update_features({TRANSACTION_VERSION: 0}, allow_downgrade=True)
+        assert (await told(4))[0] == {METADATA_VERSION: 3}
+        assert (await admin.describe_features())[TRANSACTION_VERSION] == FeatureRange(0, 0, 2)
+        await admin.update_features({TRANSACTION_VERSION: 1})
+        assert (await admin.describe_features())[TRANSACTION_VERSION] == FeatureRange(1, 0, 2)
 
 
 def test_what_fails_as_a_whole_is_told() -> None:

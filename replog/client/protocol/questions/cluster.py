@@ -78,6 +78,31 @@ class ClusterDetailsRequest(Asks["ClusterDetails"], frozen=True):
     """Asks a broker of Apache Kafka for what its metadata leave out, and ours tell."""
 
 
+class DescribeFeatures(Asks["FeaturesDescribed"], frozen=True):
+    """Asks for the features of the cluster."""
+
+
+class FeatureRange(Struct, frozen=True):
+    """One feature of a cluster.
+
+    Attributes:
+        level: The level that is in force; 0: none is.
+        min_level: The lowest level that the asked broker knows.
+        max_level: The highest one.
+    """
+
+    level: int
+    min_level: int
+    max_level: int
+
+
+class FeaturesDescribed(Struct, frozen=True):
+    """The features by their names; the epoch is that of the levels: a later one has a higher epoch."""
+
+    features: Mapping[str, FeatureRange]
+    epoch: int
+
+
 class Move(Struct, frozen=True):
     """A partition that is being reassigned."""
 
@@ -150,10 +175,26 @@ def _update(update: FeatureUpdate, now: int) -> UpdateFeaturesRequest.FeatureUpd
 
 async def _finalized(broker: Broker, timeout_ms: int) -> Mapping[str, int]:
     """Returns the levels of the features."""
-    request = ApiVersionsRequest("replog", "0")
-    answer = await broker.ask(request, ApiVersionsResponse, timeout_ms=timeout_ms)
-    raise_if_refused(answer.error_code, None)
+    answer = await _api_versions(broker, timeout_ms)
     return {one.name: one.max_version_level for one in answer.finalized_features}
+
+
+async def _api_versions(broker: Broker, timeout_ms: int) -> ApiVersionsResponse:
+    request = ApiVersionsRequest("replog", "0")
+    answer: ApiVersionsResponse = await broker.ask(request, ApiVersionsResponse, timeout_ms=timeout_ms)
+    raise_if_refused(answer.error_code, None)
+    return answer
+
+
+async def describe_features(broker: Broker, _question: DescribeFeatures, timeout_ms: int) -> FeaturesDescribed:
+    """Returns the features that are in force, or that the broker knows."""
+    answer = await _api_versions(broker, timeout_ms)
+    known = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+    levels = {one.name: one.max_version_level for one in answer.finalized_features}
+    return FeaturesDescribed(
+        {name: FeatureRange(levels.get(name, 0), *known.get(name, (0, 0))) for name in sorted({**known, **levels})},
+        answer.finalized_features_epoch,
+    )
 
 
 async def cluster_details(broker: Broker, _question: ClusterDetailsRequest, timeout_ms: int) -> ClusterDetails:
@@ -279,6 +320,7 @@ async def remove_voter(broker: Broker, question: RemoveVoterRequest, timeout_ms:
 
 QUESTIONS: Final[Mapping[type[Any], Question]] = {
     ClusterDetailsRequest: cluster_details,
+    DescribeFeatures: describe_features,
     UnregisterBroker: unregister_broker,
     UpdateFeatures: update_features,
     MembersAsked: describe_quorum,

@@ -21,7 +21,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "replicas": ("ElectLeaders", "AlterPartitionReassignments", "MoveReplicaRequest", "DescribeLogDirsRequest"),
     "cluster": (
         *("ClusterDetailsRequest", "UnregisterBroker", "UpdateFeatures", "DescribeQuorumRequest", "AddVoterRequest"),
-        "RemoveVoterRequest",
+        *("RemoveVoterRequest", "DescribeFeatures"),
     ),
     "group_members": (
         *("FindCoordinator", "ConsumerHeartbeat", "JoinGroup", "SyncGroup", "ClassicHeartbeat"),

@@ -34,6 +34,7 @@ TO_THE_CONTROLLER: dict[str, Use] = {
 TO_ANY_BROKER: dict[str, Use] = {
     "describe_configs": lambda admin, ms: admin.describe_configs((ResourceType.TOPIC, "t"), timeout_ms=ms),
     "describe_quorum": lambda admin, ms: admin.describe_quorum(timeout_ms=ms),
+    "describe_features": lambda admin, ms: admin.describe_features(timeout_ms=ms),
     "add_voter": lambda admin, ms: admin.add_voter(9, UUID(int=9), "127.0.0.1:9", timeout_ms=ms),
     "remove_voter": lambda admin, ms: admin.remove_voter(9, timeout_ms=ms),
 }

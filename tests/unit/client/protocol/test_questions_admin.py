@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from replog.client.cluster.addresses import address_of
 from replog.client.protocol.questions import cluster, configs, replicas, table, topics
-from replog.client.protocol.questions.cluster import ClusterDetailsRequest, Move
+from replog.client.protocol.questions.cluster import ClusterDetailsRequest, DescribeFeatures, Move
 from replog.controller import requests as asked
 from replog.errors import (
     ErrorCode,
@@ -507,3 +507,19 @@ def test_each_question_is_found_by_its_class_alone() -> None:
         assert {question.__name__ for question in room.QUESTIONS} == set(names)
         assert all(table.question_of(question) is ask for question, ask in room.QUESTIONS.items())
     assert table.question_of(type("CreateTopics", (), {})) is None
+
+
+async def test_features_are_told_with_the_levels_that_the_broker_knows() -> None:
+    known, final = ApiVersionsResponse.SupportedFeatureKey, ApiVersionsResponse.FinalizedFeatureKey
+    told = ApiVersionsResponse(
+        supported_features=[known("a", 0, 2), known("b", 1, 3)],
+        finalized_features=[final("b", 3, 3), final("c", 4, 4)],
+        finalized_features_epoch=7,
+    )
+    found = await put(ScriptedBroker({ApiVersionsRequest: told}), DescribeFeatures())
+    assert found.epoch == 7
+    assert {name: (one.level, one.min_level, one.max_level) for name, one in found.features.items()} == {
+        "a": (0, 0, 2),
+        "b": (3, 1, 3),
+        "c": (4, 0, 0),
+    }
