@@ -1,49 +1,41 @@
 """Who may still write to a transaction, by the producers that the log of a group coordinator knows.
 
-The log is what decides: it knows producers that have nothing pending, too.
+The log decides in the end, and knows producers that have nothing pending, too.  But when it refuses a change its shard goes
+back, and others that have come at the same time are told to ask again: so whoever comes too late is refused before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
-from replog.coordinator.runtime.transactions import EndMarker
-from replog.errors import InvalidProducerEpochError, ReplogError, TransactionCoordinatorFencedError
-from replog.log.producers.state import ProducerEntry
+from replog.coordinator.runtime.transactions import TransactionWriter
+from replog.errors import InvalidProducerEpochError
+from replog.log.producers.state import ProducerStateManager, TransactionMarker
 
 
-def problem_of_request(producers: Mapping[int, ProducerEntry], request: Any) -> ReplogError | None:
-    """Returns why a request to a shard comes too late; None: it does not, or is not about a transaction."""
+def check_not_fenced(producers: ProducerStateManager, request: Any) -> None:
+    """Checks that a request to a shard does not come too late; one that is not about a transaction does not.
+
+    Raises:
+        InvalidProducerEpochError: A newer incarnation of the producer has written.
+        TransactionCoordinatorFencedError: A later coordinator has written a marker of the producer.
+    """
     match request:
-        case CompleteTransaction():
-            who = request.producer_id, request.producer_epoch
-            return problem_of_marker(producers, EndMarker(*who, request.coordinator_epoch, request.is_commit))
+        case CompleteTransaction(producer_id, producer_epoch, coordinator_epoch, is_commit):
+            producers.check_marker(
+                TransactionMarker(producer_id, producer_epoch, coordinator_epoch, 0, 0, is_commit=is_commit)
+            )
         case CommitInTransaction() | GetCommitPermit():
-            return _problem_of_producer(producers, request.writer.producer_id, request.writer.producer_epoch)
+            _check_producer(producers, request.writer)
         case _:
-            return None
+            pass
 
 
-def problem_of_marker(producers: Mapping[int, ProducerEntry], marker: EndMarker) -> ReplogError | None:
-    """Returns why a marker is not taken; None: it is."""
-    entry = producers.get(marker.producer_id)
-    if entry is not None and marker.coordinator_epoch < entry.coordinator_epoch:
-        return TransactionCoordinatorFencedError(
-            f"a marker of producer {marker.producer_id} comes from coordinator epoch {marker.coordinator_epoch}, and one of "
-            f"{entry.coordinator_epoch} has written: the later coordinator ends its transactions"
+def _check_producer(producers: ProducerStateManager, writer: TransactionWriter) -> None:
+    entry = producers.producers.get(writer.producer_id)
+    if entry is not None and writer.producer_epoch < entry.producer_epoch:
+        raise InvalidProducerEpochError(
+            f"producer {writer.producer_id} comes with epoch {writer.producer_epoch}, and epoch {entry.producer_epoch} has "
+            "written since: this one is a zombie and must stop"
         )
-    return _problem_of_producer(producers, marker.producer_id, marker.producer_epoch)
-
-
-def _problem_of_producer(
-    producers: Mapping[int, ProducerEntry], producer_id: int, producer_epoch: int
-) -> ReplogError | None:
-    entry = producers.get(producer_id)
-    if entry is None or producer_epoch >= entry.producer_epoch:
-        return None
-    return InvalidProducerEpochError(
-        f"producer {producer_id} comes with epoch {producer_epoch}, and epoch {entry.producer_epoch} has written since: this "
-        "one is a zombie and must stop"
-    )

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias, assert_never
 
-from replog.broker.coordinator.fencing import problem_of_marker, problem_of_request
+from replog.broker.coordinator.fencing import check_not_fenced
 from replog.broker.coordinator.log_pieces import LogPieces, Told
 from replog.broker.driver import Work
 from replog.broker.replicas.replica import Replica
@@ -236,26 +236,18 @@ class ShardHost:
 
     def _step(self, message: Message) -> None:
         clock, before = self._stepper.clock, self.shard.state
-        problem = self._fenced(message)
-        if problem is not None:
-            self._answer(*problem)
-            return
+        if isinstance(message, Submit) and before is ShardState.ACTIVE:
+            try:
+                check_not_fenced(self._replica.log.producers, message.request)
+            except ReplogError as error:
+                self._answer(message.request_id, error)
+                return
         if isinstance(message, Lead | Resigned):
             self._take_unwritten()  # of a leadership that has ended: the shard fails what needs them
         for effect in self.shard.step(message, Moment(clock.now_ms(), clock.wall_ms())):
             self._perform(effect)
         if self.shard.state is not before:
             self._tell_state()
-
-    def _fenced(self, message: Message) -> tuple[int, ReplogError] | None:
-        """Returns the answer to a request of a producer, or of a coordinator, that a later one has followed in the log.
-
-        Where the log refuses it in the end, the shard goes back, and others that come at the same time have to ask again.
-        """
-        if not isinstance(message, Submit) or self.shard.state is not ShardState.ACTIVE:
-            return None
-        problem = problem_of_request(self._replica.log.producers.producers, message.request)
-        return None if problem is None else (message.request_id, problem)
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -370,10 +362,6 @@ class ShardHost:
             )
         wall_ms = self._stepper.clock.wall_ms()
         try:
-            if isinstance(first, AppendMarker):
-                refusal = problem_of_marker(replica.log.producers.producers, first.marker)
-                if refusal is not None:
-                    return refusal
             replica.log.append_as_leader(_encoded(batch, wall_ms), leader_epoch=first.epoch, now_ms=wall_ms)
         except DiskFullError as error:
             self._stepper.trouble.disk_full(replica, error)
