@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from replog.errors import ErrorCode, RecordTooLargeError
-from replog.protocol.handlers.group_codes import failure_of
-from replog.protocol.handlers.group_offsets import _commit_code
+from replog.protocol.handlers.groups.group_codes import failure_of
+from replog.protocol.handlers.groups.group_offsets import _commit_code
 from replog.wire.messages.offset_commit import OffsetCommitRequest
 
 

@@ -25,7 +25,7 @@ from replog.errors import (
     UnknownMemberIdError,
 )
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.protocol.handlers import consumer_groups, group_members, group_offsets, groups
+from replog.protocol.handlers.groups import consumer_groups, group_members, group_offsets, groups
 from replog.protocol.handlers.metadata import NOT_ASKED
 from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller

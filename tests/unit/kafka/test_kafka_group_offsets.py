@@ -13,7 +13,7 @@ from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import FetchOffsets, FetchOffsetsResponse
 from replog.errors import ErrorCode
 from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.protocol.handlers import group_offsets
+from replog.protocol.handlers.groups import group_offsets
 from replog.records import scan
 from replog.testing import SimulatedFileSystem
 from replog.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse

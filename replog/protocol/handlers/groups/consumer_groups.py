@@ -15,7 +15,7 @@ from replog.coordinator.describing.requests import (
 )
 from replog.errors import ErrorCode, InvalidGroupIdError, ReplogError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
+from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.protocol.handlers.metadata import GROUP_OPERATIONS
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few, text
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse

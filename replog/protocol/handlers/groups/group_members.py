@@ -19,7 +19,7 @@ from replog.coordinator.classic.requests import JoinGroupResponse as Joined
 from replog.coordinator.classic.requests import LeaveGroupResponse as Left
 from replog.coordinator.classic.requests import SyncGroupResponse as Synced
 from replog.errors import ErrorCode, JoinRefusal, MemberIdRequiredError, ReplogError
-from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
+from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside
 from replog.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from replog.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse

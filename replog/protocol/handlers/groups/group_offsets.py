@@ -29,7 +29,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
-from replog.protocol.handlers.group_codes import TIMEOUT_MS, failure_of, group_code
+from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import (
     COMMIT_OVERLAPPING_BYTES_MAX,
     Call,

@@ -11,7 +11,7 @@ from replog.coordinator.describing.requests import (
     ListGroupsResponse,
 )
 from replog.errors import ErrorCode, ReplogError, RequestTimedOutError
-from replog.protocol.handlers.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
+from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, each_or_failure, failure_of, group_code
 from replog.protocol.handlers.metadata import GROUP_OPERATIONS
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few, text
 from replog.protocol.written_steps import Steps, written_in_steps

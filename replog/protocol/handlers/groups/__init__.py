@@ -1,0 +1,1 @@
+"""The handlers of groups: their members, offsets, lists and descriptions."""
