@@ -10,7 +10,15 @@ from kafka_node_kit import PRODUCE_VERSION, Served, batch, serving
 
 from replog.controller.requests import CreatePartitions, DeleteTopics, NewPartitions
 from replog.coordinator.offsets.manager import OffsetManager
-from replog.coordinator.offsets.requests import FetchOffsets, FetchOffsetsResponse
+from replog.coordinator.offsets.requests import (
+    NO_TOPIC_ID,
+    FetchOffsets,
+    FetchOffsetsResponse,
+    OffsetToCommit,
+    TopicToCommit,
+)
+from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import ErrorCode
 from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.protocol.handlers.groups import group_offsets
@@ -25,6 +33,7 @@ from replog.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRes
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 VERSIONS = range(2, 10)
+WRITER = TransactionWriter(7, 0)
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 Kept = list[tuple[str, int, int, str | None, int]]
 """Topic, partition, offset, text, error."""
@@ -53,13 +62,26 @@ async def commit(it: Served, version: int, *asked: tuple[str, int, int], group: 
     return [each.error_code for topic in answer.topics for each in topic.partitions]
 
 
-async def fetch(it: Served, version: int, wanted: dict[str, list[int]] | None, group: str = "g") -> Kept:
+async def write(it: Served, *topics: TopicToCommit) -> None:
+    """Commits offsets in the transaction of a producer."""
+    coordinators = it.node.parts.requests.coordinators
+    permit = await coordinators.submit("g", GetCommitPermit("g", WRITER), 5_000)
+    await coordinators.submit("g", CommitInTransaction("g", topics, WRITER, permit.number), 5_000)
+
+
+async def end(it: Served, *, is_commit: bool) -> None:
+    """Ends the transaction of that producer."""
+    request = CompleteTransaction(WRITER.producer_id, WRITER.producer_epoch, 1, is_commit)
+    await it.node.parts.requests.coordinators.submit("g", request, 5_000)
+
+
+async def fetch(it: Served, version: int, wanted: dict[str, list[int]] | None, group: str = "g", **more: bool) -> Kept:
     """The offsets of a group."""
     if version < 8:
         topics = (
             None if wanted is None else [OffsetFetchRequest.OffsetFetchRequestTopic(*each) for each in wanted.items()]
         )
-        answer = await it.ask(OffsetFetchRequest(group, topics), version, OffsetFetchResponse)
+        answer = await it.ask(OffsetFetchRequest(group, topics, **more), version, OffsetFetchResponse)
         found = answer.topics
     else:
         several = OffsetFetchRequest.OffsetFetchRequestTopics
@@ -67,7 +89,7 @@ async def fetch(it: Served, version: int, wanted: dict[str, list[int]] | None, g
             None if wanted is None else [several(name, partition_indexes=numbers) for name, numbers in wanted.items()]
         )
         groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group, topics=asked)]
-        answer = await it.ask(OffsetFetchRequest(groups=groups), version, OffsetFetchResponse)
+        answer = await it.ask(OffsetFetchRequest(groups=groups, **more), version, OffsetFetchResponse)
         assert [each.group_id for each in answer.groups] == [group]
         assert answer.groups[0].error_code == ErrorCode.NONE
         found = answer.groups[0].topics
@@ -99,6 +121,20 @@ async def test_what_is_committed_is_fetched_in_every_version(it: Served) -> None
             if fetch_version > 1:
                 assert await fetch(it, fetch_version, None) == kept
             assert await fetch(it, fetch_version, {"t": [0]}, "other") == [("t", 0, -1, "", 0)]
+
+
+async def test_an_offset_is_not_told_as_stable_while_a_transaction_has_a_newer_one(it: Served) -> None:
+    """KIP-447.  Without being asked for what is stable, the committed one is told."""
+    await commit(it, 9, ("t", 0, 5), ("t", 1, 6))
+    await write(it, TopicToCommit("t", NO_TOPIC_ID, (OffsetToCommit(0, 8),)))
+    kept = [("t", 0, 5, "at 5", 0), ("t", 1, 6, "at 6", 0)]
+    unstable = [("t", 0, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT), kept[1]]
+    for version in (7, 8, 9):
+        for wanted in ({"t": [0, 1]}, None):
+            assert await fetch(it, version, wanted) == kept
+            assert await fetch(it, version, wanted, require_stable=True) == unstable
+    await end(it, is_commit=True)
+    assert await fetch(it, 9, None, require_stable=True) == [("t", 0, 8, "", 0), kept[1]]
 
 
 async def test_a_member_of_no_group_is_told_what_its_version_knows(it: Served) -> None:

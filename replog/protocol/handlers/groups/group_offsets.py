@@ -239,10 +239,11 @@ async def offset_fetch(node: KafkaNode, request: OffsetFetchRequest, call: Call)
             group.group_id: group for group in reversed(request.groups)
         }  # each is answered once, however often named
         asked_for = (first[name] for name in dict.fromkeys(group.group_id for group in request.groups))
-        groups = [await _group(node, image, group, call.version) for group in asked_for]
+        groups = [await _group(node, image, group, call.version, request.require_stable) for group in asked_for]
         return OffsetFetchResponse(groups=groups)
     try:
-        found = await _fetched(node, FetchOffsets(request.group_id, None), image, request.topics)
+        asked = FetchOffsets(request.group_id, None, wants_stable=request.require_stable)
+        found = await _fetched(node, asked, image, request.topics)
     except ReplogError as error:
         return refuse_offset_fetch(request, failure_of(error))
     return OffsetFetchResponse(topics=await beside(_size(found), _old_topics, found))
@@ -271,13 +272,18 @@ def refuse_offset_fetch(request: OffsetFetchRequest, failure: Failure) -> Offset
 
 
 async def _group(
-    node: KafkaNode, image: MetadataImage, group: _Groups, version: int
+    node: KafkaNode,
+    image: MetadataImage,
+    group: _Groups,
+    version: int,
+    wants_stable: bool,
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
     asked = FetchOffsets(
         group.group_id,
         None,
         group.member_id if version >= NEW_MEMBERS_FROM else None,
         group.member_epoch if version >= NEW_MEMBERS_FROM else -1,
+        wants_stable,
     )
     try:
         found = await _fetched(node, asked, image, group.topics)
@@ -352,8 +358,9 @@ def _old_topics(found: Iterable[TopicOffsets]) -> list[OffsetFetchResponse.Offse
     ]
 
 
-def _told(offset: CommittedOffset) -> tuple[int, int, int, str]:
-    return offset.partition, offset.offset, offset.leader_epoch, offset.metadata
+def _told(offset: CommittedOffset) -> tuple[int, int, int, str, ErrorCode]:
+    code = ErrorCode.UNSTABLE_OFFSET_COMMIT if offset.is_unstable else ErrorCode.NONE
+    return offset.partition, offset.offset, offset.leader_epoch, offset.metadata, code
 
 
 # ---- delete -----------------------------------------------------------------------------------------------------------
