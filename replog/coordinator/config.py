@@ -1,4 +1,6 @@
-"""The settings of a coordinator: of a shard, of groups of both kinds, of their conversion, and of committed offsets."""
+"""The settings of a coordinator: of a shard, of groups of both kinds, of their conversion, of committed
+offsets, and of transactions.
+"""
 
 from __future__ import annotations
 
@@ -154,3 +156,40 @@ class OffsetsConfig(Struct, frozen=True):
         """Checks the ranges."""
         for name in self.__struct_fields__:
             require_at_least(name, getattr(self, name), 0 if name == "metadata_max_chars" else 1)
+
+
+class TransactionsConfig(Struct, frozen=True):
+    """How long transactions may be open, how long transactional ids are kept, and how large all of it may be.
+
+    Attributes:
+        max_timeout_ms: The longest time-out that a producer may ask for (`transaction.max.timeout.ms`).
+        id_expiration_ms: How long a transactional id is kept that nobody uses (`transactional.id.expiration.ms`).
+        abort_interval_ms: How often transactions are looked for that have been open for too long
+            (`transaction.abort.timed.out.transaction.cleanup.interval.ms`).
+        expiration_interval_ms: How often transactional ids are looked for that nobody uses
+            (`transaction.remove.expired.transaction.cleanup.interval.ms`).
+        max_partitions: The partitions of one transaction.  Each partition that comes writes all of them anew, so that the work
+            grows with the square of them; with long names of topics, `max_record_bytes` is reached before.
+        max_ids: The transactional ids of one shard; each takes about 300 bytes of memory.
+        max_id_bytes: The bytes of a transactional id.
+        max_record_bytes: The bytes of the record of a transactional id: it has to fit into one change
+            (`ShardConfig.max_batch_bytes`) beside what its end adds to it.
+        visits_per_step: How many transactional ids are looked at in one step.
+        bytes_per_step: How many bytes of records one step makes that looks at many transactional ids, unless one alone has more.
+    """
+
+    max_timeout_ms: int = 900_000
+    id_expiration_ms: int = 7 * 24 * 3_600_000
+    abort_interval_ms: int = 10_000
+    expiration_interval_ms: int = 3_600_000
+    max_partitions: int = 10_000
+    max_ids: int = 1_000_000
+    max_id_bytes: int = 1_000
+    max_record_bytes: int = 950_000
+    visits_per_step: int = 1_000
+    bytes_per_step: int = 100_000
+
+    def __post_init__(self) -> None:
+        """Checks the ranges."""
+        for name in self.__struct_fields__:
+            require_at_least(name, getattr(self, name), 1)

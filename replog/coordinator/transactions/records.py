@@ -1,14 +1,50 @@
-"""The records of Kafka's topic of transactions, `__transaction_state`: one for each transactional id."""
+"""The records of Kafka's topic of transactions, `__transaction_state`: one for each transactional id.
+
+Their version is 0 under `transaction.version` 0, and 1 above; version 0 has no tagged fields.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Annotated, Final
 
-from replog.coordinator.records import RecordCodec
-from replog.coordinator.transactions.messages import RECORD_TYPES
+from replog.coordinator.records import CoordinatorRecord, RecordCodec
+from replog.coordinator.transactions.messages import TransactionLogKey, TransactionLogValue
+from replog.wire.record_parts import FieldPlace, Int16
 
-TRANSACTION_RECORDS: Final = RecordCodec(RECORD_TYPES)
+LAST_EPOCH_TAG: Final = 10_000
+"""The number of our own tagged field: far from Kafka's, whose readers pass over it."""
+
+
+class WrittenTransaction(TransactionLogValue):
+    """What the log says of a transactional id: Kafka's fields, and one that Kafka keeps in memory alone.
+
+    Attributes:
+        last_producer_epoch: The epoch that the producer had before this one: if it asks again with that, it has not heard the
+            answer (KIP-360); -1: whoever had the epoch before is fenced.
+    """
+
+    last_producer_epoch: Annotated[Int16, FieldPlace(first=1, tag=LAST_EPOCH_TAG)] = -1
+
+
+TRANSACTION_RECORDS: Final = RecordCodec(((TransactionLogKey, WrittenTransaction),))
+
+PLAIN_VERSION: Final = 0
+TAGGED_VERSION: Final = 1
+EPOCH_BUMPS_VERSION: Final = 2
+"""The `transaction.version` from which on the producer gets another epoch at the end of each transaction."""
+
+
+def transaction_record(transactional_id: str, value: WrittenTransaction, transaction_version: int) -> CoordinatorRecord:
+    """Returns the record of a transactional id; of a producer with bumped epochs, one that can hold all of it."""
+    newest = max(transaction_version, value.client_transaction_version)
+    version = PLAIN_VERSION if newest < TAGGED_VERSION else TAGGED_VERSION
+    return CoordinatorRecord(TransactionLogKey(transactional_id), value, version)
+
+
+def removal_record(transactional_id: str) -> CoordinatorRecord:
+    """Returns the record that forgets a transactional id."""
+    return CoordinatorRecord(TransactionLogKey(transactional_id), None)
 
 
 class TransactionStatus(IntEnum):
@@ -28,3 +64,13 @@ class TransactionStatus(IntEnum):
     """The transactional id has expired."""
     PREPARE_EPOCH_FENCE = 7
     """A newer producer has come; the transaction of the one before is aborted."""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a transaction is being ended: its end is known, and some partitions may have no marker."""
+        return self in {TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT}
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether there is no transaction that is open or being ended."""
+        return self in {TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT}

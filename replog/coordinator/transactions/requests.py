@@ -105,8 +105,8 @@ class TransactionDescription(Struct, frozen=True):
     """Where a transactional id is.
 
     Attributes:
-        start_ms: The wall time at which the open transaction began; -1: none is open.
-        partitions: The partitions of the transaction that is open or being ended.
+        start_ms: The wall time at which the transaction began, or the last one if none is open; -1: there was none.
+        partitions: The partitions of the transaction that is open, or those that have no marker of its end yet.
     """
 
     transactional_id: str
@@ -157,6 +157,8 @@ class TransactionEnd(Struct, frozen=True):
         producer: The producer as its markers name it.
         coordinator_epoch: The leader epoch of the coordinator's partition: a leader takes no marker of an earlier one.
         bumps_epochs: Whether markers have a higher epoch than the records before them (`transaction.version` 2).
+        number: The number that tells it apart from every other end that this coordinator hands over: two transactions of a
+            producer may have the same epoch, and what is late of one must not count for the other.
     """
 
     transactional_id: str
@@ -165,6 +167,7 @@ class TransactionEnd(Struct, frozen=True):
     is_commit: bool
     bumps_epochs: bool
     partitions: tuple[TransactionPartition, ...]
+    number: int = 0
 
 
 class WaitForEnds(Asks["WaitForEndsResponse"], frozen=True):

@@ -11,7 +11,7 @@ from replog.coordinator.config import ShardConfig
 from replog.coordinator.group_machine import GroupMachine, GroupsConfig
 from replog.coordinator.group_records import GROUP_RECORDS
 from replog.coordinator.messages import OffsetCommitKey, OffsetCommitValue
-from replog.coordinator.records import CoordinatorRecord, EncodedRecord
+from replog.coordinator.records import CoordinatorRecord, EncodedRecord, RecordCodec
 from replog.coordinator.runtime.machine import Beside, Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import (
     Answer,
@@ -214,10 +214,10 @@ class Host:
         beside: The work that is to be done beside the loop and has not been, as long as the test holds it back (`holds_beside`).
     """
 
-    def __init__(self, make_machine: Any = Table, **config: int) -> None:
+    def __init__(self, make_machine: Any = Table, codec: RecordCodec = GROUP_RECORDS, **config: int) -> None:
         self.machine: Any = None
         self.shard = Shard(
-            name="topic-0", codec=GROUP_RECORDS, make_machine=self._make(make_machine), config=ShardConfig(**config)
+            name="topic-0", codec=codec, make_machine=self._make(make_machine), config=ShardConfig(**config)
         )
         self.log: list[EncodedRecord] = []
         self.of_transactions: dict[int, TransactionWriter | EndMarker] = {}
@@ -270,8 +270,9 @@ class Host:
                     return refused or effect
                 assert effect.base_offset == len(self.log)
                 self.appended.append(effect)
-                self._append(effect)
-                self._ends[self._request_id] = len(self.log)
+                self.log += effect.records
+                if effect.request_id is not None:
+                    self._ends[effect.request_id] = len(self.log)
             case DoBeside():
                 self.beside.append(effect)
             case Reply() | ReplyError():

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from replog.coordinator.records import CoordinatorRecord
-from replog.coordinator.transactions.messages import TransactionLogKey, TransactionLogValue
-from replog.coordinator.transactions.records import TRANSACTION_RECORDS
+from replog.coordinator.transactions.messages import TransactionLogKey
+from replog.coordinator.transactions.records import TRANSACTION_RECORDS, WrittenTransaction
 from replog.errors import MalformedFrameError, UnsupportedVersionError
 from tests.kafka.message_json import differences
 
@@ -30,7 +30,7 @@ def test_what_kafka_wrote() -> None:
 
 
 def test_tagged_fields_and_no_partitions_there_and_back() -> None:
-    value = TransactionLogValue(
+    value = WrittenTransaction(
         7,
         previous_producer_id=5,
         next_producer_id=9,
@@ -49,7 +49,7 @@ def test_tagged_fields_and_no_partitions_there_and_back() -> None:
 
 
 def test_what_is_cut_or_newer_is_refused() -> None:
-    key, value = TRANSACTION_RECORDS.encode(CoordinatorRecord(TransactionLogKey("etl"), TransactionLogValue(), 1))
+    key, value = TRANSACTION_RECORDS.encode(CoordinatorRecord(TransactionLogKey("etl"), WrittenTransaction(), 1))
     assert value is not None
     with pytest.raises(MalformedFrameError):
         TRANSACTION_RECORDS.decode(key, value[:-1])

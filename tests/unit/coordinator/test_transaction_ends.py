@@ -1,0 +1,265 @@
+"""Ends are handed over once, when they have committed, and again only where nobody has heard of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from shard_kit import FULL
+from transaction_kit import A0, A1, B0, SPARE, Producer, TransactionHost, begun
+
+from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Tick
+from replog.coordinator.runtime.shard import TIMER_RETRY_MS
+from replog.coordinator.transactions import ends as ends_module
+from replog.coordinator.transactions.records import (
+    TRANSACTION_RECORDS,
+    TransactionStatus,
+    WrittenTransaction,
+    transaction_record,
+)
+from replog.coordinator.transactions.requests import MarkersWritten, TransactionEnd, TransactionPartition, WaitForEnds
+from replog.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
+
+
+@pytest.fixture
+def host() -> TransactionHost:
+    found = TransactionHost()
+    found.lead()
+    return found
+
+
+def deciding(host: TransactionHost, name: str = "etl", *, bumps: bool = True) -> Producer:
+    """A producer whose transaction is decided, which has not committed."""
+    producer = begun(host, name=name, bumps=bumps)
+    host.ask(producer.add(A0, A1))
+    host.submit(producer.commit())
+    return producer
+
+
+def ends_of(host: TransactionHost, request_id: int) -> list[TransactionEnd]:
+    return list(host.response(request_id).ends)
+
+
+def test_nobody_hears_of_an_end_that_may_be_taken_back(host: TransactionHost) -> None:
+    waiting = host.submit(WaitForEnds())
+    deciding(host)
+    assert waiting not in host.answers
+    host.commit()
+    (end,) = ends_of(host, waiting)
+    assert (end.transactional_id, end.partitions) == ("etl", (A0, A1))
+
+
+def test_each_end_is_handed_over_once(host: TransactionHost) -> None:
+    first, second = host.submit(WaitForEnds()), host.submit(WaitForEnds())
+    deciding(host, "a")
+    host.commit()
+    assert [each.transactional_id for each in ends_of(host, first)] == ["a"]
+    assert second not in host.answers
+    deciding(host, "b")
+    host.commit()
+    assert [each.transactional_id for each in ends_of(host, second)] == ["b"]
+    third = host.submit(WaitForEnds())
+    host.pass_time(10_000)
+    assert third not in host.answers
+
+
+def test_it_is_complete_with_the_last_partition(host: TransactionHost) -> None:
+    waiting = host.submit(WaitForEnds())
+    deciding(host)
+    host.commit()
+    (end,) = ends_of(host, waiting)
+    appended_count = len(host.log)
+    for partitions in ((A1,), (A1, B0), ()):
+        host.ask(MarkersWritten(end, partitions))
+        assert host.describe().partitions == (A0,)
+        assert len(host.log) == appended_count, "which partitions have a marker is written"
+    host.ask(MarkersWritten(end, (A0,)))
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+    host.ask(MarkersWritten(end, (A0,)))
+    assert len(host.log) == appended_count + 1
+
+
+def test_what_is_late_of_one_end_does_not_count_for_the_next_one(host: TransactionHost) -> None:
+    """Producers of `transaction.version` 1 have the same epoch in both: the second would lack a marker for ever."""
+    host.cluster.transaction_version = 1
+    producer = deciding(host, bumps=False)
+    (first,) = host.write_markers()
+    host.ask(producer.add(A0, A1))
+    host.ask(producer.commit())
+    (second,) = ends_of(host, host.submit(WaitForEnds()))
+    assert replace(first, number=0) == replace(second, number=0)
+    host.ask(MarkersWritten(first, (A0, A1)))
+    assert host.status() is TransactionStatus.PREPARE_COMMIT
+    host.ask(MarkersWritten(second, (A0, A1)))
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_another_leader_hands_over_all_of_it_again(host: TransactionHost) -> None:
+    deciding(host)
+    host.commit()
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    host.ask(MarkersWritten(end, (A0,)))
+    host.change_leader()
+    (again,) = ends_of(host, host.submit(WaitForEnds()))
+    assert again == replace(end, coordinator_epoch=host.epoch, number=again.number)
+    host.ask(MarkersWritten(end, (A0, A1)))
+    assert host.status() is TransactionStatus.PREPARE_COMMIT, "an end of the leadership before counts"
+    host.ask(MarkersWritten(again, (A0, A1)))
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_an_answer_that_the_log_takes_back_is_given_to_the_next_one(host: TransactionHost) -> None:
+    producer = deciding(host)
+    host.commit()
+    base = len(host.log)
+    begun_again = host.submit(Producer(name="other").init())  # uncommitted: the answer waits for it
+    waiting = host.submit(WaitForEnds())
+    host.lose(base)
+    for request_id in (begun_again, waiting):
+        with pytest.raises(CoordinatorNotAvailableError):
+            host.response(request_id)
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    host.ask(MarkersWritten(end, end.partitions))
+    assert host.ask(producer.commit()).producer.producer_epoch == 1
+
+
+def test_an_answer_that_waits_too_long_is_given_to_the_next_one(host: TransactionHost) -> None:
+    waiting = host.submit(WaitForEnds())
+    deciding(host)
+    host.now_ms = host.shard._config.commit_timeout_ms
+    host.step(Tick())
+    assert waiting in host.answers
+    again = host.submit(WaitForEnds())
+    host.commit()
+    (end,) = ends_of(host, again)
+    third = host.submit(WaitForEnds())
+    host.pass_time(60_000)
+    assert third not in host.answers
+    host.ask(MarkersWritten(end, end.partitions))
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_a_decision_that_is_taken_back_is_not_handed_over(host: TransactionHost) -> None:
+    producer = begun(host)
+    host.ask(producer.add(A0))
+    waiting = host.submit(WaitForEnds())
+    host.refuses = FULL
+    host.submit(producer.commit())
+    host.refuses = None
+    assert host.status() is TransactionStatus.ONGOING
+    again = host.submit(WaitForEnds())
+    host.pass_time(1_000)
+    assert again not in host.answers
+    assert host.ask(producer.abort()).producer.producer_epoch == 1
+    host.commit()
+    told = [
+        end for each in (waiting, again) if hasattr(host.answers.get(each), "response") for end in ends_of(host, each)
+    ]
+    assert [each.is_commit for each in told] == [False]
+
+
+def test_an_end_whose_completion_is_taken_back_is_handed_over_again(host: TransactionHost) -> None:
+    producer = deciding(host)
+    host.commit()
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    base = len(host.log)
+    host.submit(MarkersWritten(end, end.partitions))
+    host.submit(producer.add())
+    host.lose(base)
+    assert host.status() is TransactionStatus.PREPARE_COMMIT
+    (again,) = host.write_markers()
+    assert (again.number != end.number, replace(again, number=end.number)) == (True, end)
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+
+
+def test_ends_without_partitions_are_complete_at_once_and_in_bounded_steps(
+    host: TransactionHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends_module, "ENDS_MAX", 3)
+    value = WrittenTransaction(SPARE, transaction_status=TransactionStatus.PREPARE_ABORT, transaction_partitions=[])
+    host.log = [TRANSACTION_RECORDS.encode(transaction_record(f"t{n}", value, 2)) for n in range(8)]
+    host.high_watermark = 8
+    host.lead()
+    assert len(host.log) == 8 + 3
+    host.pass_time(100)
+    assert len(host.log) == 16
+    assert all(host.status(f"t{n}") is TransactionStatus.COMPLETE_ABORT for n in range(8))
+
+
+def test_an_abort_of_nothing_that_the_log_takes_in_half_is_completed_later(host: TransactionHost) -> None:
+    producer = begun(host)
+    base = len(host.log)
+    host.submit(producer.abort())
+    assert len(host.log) == base + 2
+    host.lose(base + 1)
+    assert host.status() is TransactionStatus.PREPARE_ABORT
+    host.pass_time(TIMER_RETRY_MS)
+    assert host.status() is TransactionStatus.COMPLETE_ABORT
+    host.submit(replace(producer, at=host.describe().producer).abort())
+    host.lose(base + 2)
+    host.pass_time(TIMER_RETRY_MS)
+    assert len(host.log) == base + 2
+
+
+def test_a_hand_over_is_bounded(host: TransactionHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends_module, "PARTITIONS_MAX", 4)
+    many = tuple(TransactionPartition("a", n) for n in range(9))
+    for name in ("a", "b", "c"):
+        producer = begun(host, name=name)
+        host.ask(producer.add(*(many if name == "c" else (A0, A1))))
+        host.ask(producer.commit())
+    handed = [[each.transactional_id for each in ends_of(host, host.submit(WaitForEnds()))] for _ in range(2)]
+    assert handed == [["a", "b"], ["c"]]
+    monkeypatch.setattr(ends_module, "ENDS_MAX", 1)
+    host.change_leader()
+    waiting = [host.submit(WaitForEnds()) for _ in range(4)]
+    assert [[each.transactional_id for each in ends_of(host, one)] for one in waiting[:3]] == [["a"], ["b"], ["c"]]
+    assert waiting[3] not in host.answers
+
+
+def test_several_that_wait_share_what_there_is(host: TransactionHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ends_module, "ENDS_MAX", 1)
+    host.step(Paused(0))
+    for name in ("a", "b"):
+        deciding(host, name)
+    host.commit()
+    waiting = [host.submit(WaitForEnds()) for _ in range(2)]
+    assert not any(each in host.answers for each in waiting)
+    host.step(Resumed())
+    assert [ends_of(host, each)[0].transactional_id for each in waiting] == ["a", "b"]
+
+
+def test_who_waits_hears_that_another_node_leads_and_too_many_do_not_wait(host: TransactionHost) -> None:
+    waiting = [host.submit(WaitForEnds()) for _ in range(ends_module.WAITS_MAX)]
+    with pytest.raises(CoordinatorLoadInProgressError):
+        host.response(host.submit(WaitForEnds()))
+    host.step(Resigned())
+    for each in waiting:
+        with pytest.raises(NotCoordinatorError):
+            host.response(each)
+
+
+def test_what_is_said_of_unknown_ends_is_noted_and_changes_nothing(host: TransactionHost) -> None:
+    deciding(host)
+    host.commit()
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    host.ask(MarkersWritten(replace(end, transactional_id="none"), (A0, A1)))
+    host.ask(MarkersWritten(replace(end, number=end.number + 1), (A0, A1)))
+    assert host.describe().partitions == (A0, A1)
+
+
+def test_a_step_that_commits_and_hands_over_at_once(host: TransactionHost) -> None:
+    """Goal: an answer that leaves in the same step is told, and not taken for lost later."""
+    deciding(host)
+    host.commit()
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    base = len(host.log)
+    host.submit(Producer(name="other").init())
+    host.lose(base)
+    other = host.submit(WaitForEnds())
+    host.pass_time(10_000)
+    assert other not in host.answers, "it is handed over twice"
+    host.step(HighWatermarkMoved(base))
+    answer: Any = host.ask(MarkersWritten(end, end.partitions))
+    assert answer is not None
