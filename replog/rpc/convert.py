@@ -163,6 +163,15 @@ def _repeated(name: str, element: Any, names: dict[str, Any], *, wrapped: bool) 
         names[f"{name}_of"] = _converter(element)
         write = (*made, f"for each in v: {name}_of.write({target}.add(), each)")
         return _Field(write, f"tuple([{name}_of.read(each) for each in {target}])")
+    if typing.get_origin(element) is tuple and issubclass(typing.get_args(element)[0], Struct):
+        names[f"{name}_of"] = _converter(typing.get_args(element)[0])
+        write = (
+            *made,
+            "for some in v:",
+            f" values = {target}.add().values",
+            f" for each in some: {name}_of.write(values.add(), each)",
+        )
+        return _Field(write, f"tuple([tuple([{name}_of.read(each) for each in some.values]) for some in {target}])")
     if typing.get_origin(element) is tuple:
         write = (*made, f"for each in v: {target}.add().values.extend(each)")
         return _Field(write, f"tuple([tuple(each.values) for each in {target}])")

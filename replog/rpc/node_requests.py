@@ -42,6 +42,12 @@ from replog.rpc.node_messages import (
     RemoveVoterRequest,
     RemoveVoterResponse,
 )
+from replog.rpc.transaction_messages import (
+    JoinTransactionRequest,
+    JoinTransactionResponse,
+    WriteMarkersRequest,
+    WriteMarkersResponse,
+)
 
 NodeRequest: TypeAlias = (
     ListOffsetsRequest
@@ -58,6 +64,8 @@ NodeRequest: TypeAlias = (
     | DescribeConfigsRequest
     | DescribeNodeConfigsRequest
     | LocateSegmentsRequest
+    | WriteMarkersRequest
+    | JoinTransactionRequest
 )
 NodeResponse: TypeAlias = (
     ListOffsetsResponse
@@ -74,6 +82,8 @@ NodeResponse: TypeAlias = (
     | DescribeConfigsResponse
     | DescribeNodeConfigsResponse
     | LocateSegmentsResponse
+    | WriteMarkersResponse
+    | JoinTransactionResponse
 )
 """What a node itself answers, whoever asks."""
 
@@ -83,5 +93,7 @@ NODE_KINDS: Final[Mapping[str, tuple[type, type]]] = {
     "add_voter": (AddVoterRequest, AddVoterResponse),
     "remove_voter": (RemoveVoterRequest, RemoveVoterResponse),
     "describe_node_configs": (DescribeNodeConfigsRequest, DescribeNodeConfigsResponse),
+    "write_markers": (WriteMarkersRequest, WriteMarkersResponse),
+    "join_transaction": (JoinTransactionRequest, JoinTransactionResponse),
 }
 """What nodes ask one another, with the answer, by the name that both have on the wire."""

@@ -90,6 +90,7 @@ from replog.rpc.node_messages import (
     RemoveVoterRequest,
 )
 from replog.rpc.node_requests import NodeRequest, NodeResponse
+from replog.rpc.transaction_messages import JoinTransactionRequest, WriteMarkersRequest
 from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
 
@@ -202,6 +203,11 @@ class RequestHandlers:
                 return await self._describe_node_configs(call.request, call)
             case MoveReplicaRequest() | DescribeLogDirsRequest():
                 return await self._log_dirs(call.request)
+            case WriteMarkersRequest() | JoinTransactionRequest():
+                raise InvalidRequestError(
+                    f"{type(call.request).__name__} is a request of nodes, which meet at inter.broker.listener: this port is for "
+                    "clients"
+                )
             case _ as unreachable:
                 assert_never(unreachable)
 

@@ -330,8 +330,82 @@ class DescribeNodeConfigsResponse(_message.Message):
     configs: _containers.RepeatedCompositeFieldContainer[ConfigDescription]
     def __init__(self, node_id: _Optional[int] = ..., configs: _Optional[_Iterable[_Union[ConfigDescription, _Mapping]]] = ...) -> None: ...
 
+class NamedPartitions(_message.Message):
+    __slots__ = ("topic", "partition_ids")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_IDS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_ids: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, topic: _Optional[str] = ..., partition_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class PartitionRefusal(_message.Message):
+    __slots__ = ("topic", "partition_id", "error", "message")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    error: int
+    message: str
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+
+class PartitionRefusals(_message.Message):
+    __slots__ = ("values",)
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    values: _containers.RepeatedCompositeFieldContainer[PartitionRefusal]
+    def __init__(self, values: _Optional[_Iterable[_Union[PartitionRefusal, _Mapping]]] = ...) -> None: ...
+
+class Marker(_message.Message):
+    __slots__ = ("producer_id", "producer_epoch", "coordinator_epoch", "is_commit", "bumps_epochs", "topics")
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_COMMIT_FIELD_NUMBER: _ClassVar[int]
+    BUMPS_EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    is_commit: bool
+    bumps_epochs: bool
+    topics: _containers.RepeatedCompositeFieldContainer[NamedPartitions]
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., is_commit: bool = ..., bumps_epochs: bool = ..., topics: _Optional[_Iterable[_Union[NamedPartitions, _Mapping]]] = ...) -> None: ...
+
+class WriteMarkersRequest(_message.Message):
+    __slots__ = ("markers",)
+    MARKERS_FIELD_NUMBER: _ClassVar[int]
+    markers: _containers.RepeatedCompositeFieldContainer[Marker]
+    def __init__(self, markers: _Optional[_Iterable[_Union[Marker, _Mapping]]] = ...) -> None: ...
+
+class WriteMarkersResponse(_message.Message):
+    __slots__ = ("refusals",)
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    refusals: _containers.RepeatedCompositeFieldContainer[PartitionRefusals]
+    def __init__(self, refusals: _Optional[_Iterable[_Union[PartitionRefusals, _Mapping]]] = ...) -> None: ...
+
+class JoinTransactionRequest(_message.Message):
+    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "only_verifies", "topics")
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    ONLY_VERIFIES_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    only_verifies: bool
+    topics: _containers.RepeatedCompositeFieldContainer[NamedPartitions]
+    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., only_verifies: bool = ..., topics: _Optional[_Iterable[_Union[NamedPartitions, _Mapping]]] = ...) -> None: ...
+
+class JoinTransactionResponse(_message.Message):
+    __slots__ = ("refusals",)
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    refusals: _containers.RepeatedCompositeFieldContainer[PartitionRefusal]
+    def __init__(self, refusals: _Optional[_Iterable[_Union[PartitionRefusal, _Mapping]]] = ...) -> None: ...
+
 class NodeRequest(_message.Message):
-    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs")
+    __slots__ = ("timeout_ms", "cluster_id", "forwarded", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs", "write_markers", "join_transaction")
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -340,6 +414,8 @@ class NodeRequest(_message.Message):
     ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
+    JOIN_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     timeout_ms: int
     cluster_id: str
     forwarded: bool
@@ -348,20 +424,26 @@ class NodeRequest(_message.Message):
     add_voter: AddVoterRequest
     remove_voter: RemoveVoterRequest
     describe_node_configs: DescribeNodeConfigsRequest
-    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ...) -> None: ...
+    write_markers: WriteMarkersRequest
+    join_transaction: JoinTransactionRequest
+    def __init__(self, timeout_ms: _Optional[int] = ..., cluster_id: _Optional[str] = ..., forwarded: bool = ..., describe_node: _Optional[_Union[DescribeNodeRequest, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumRequest, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterRequest, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterRequest, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsRequest, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersRequest, _Mapping]] = ..., join_transaction: _Optional[_Union[JoinTransactionRequest, _Mapping]] = ...) -> None: ...
 
 class NodeResponse(_message.Message):
-    __slots__ = ("error", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs")
+    __slots__ = ("error", "describe_node", "describe_quorum", "add_voter", "remove_voter", "describe_node_configs", "write_markers", "join_transaction")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_QUORUM_FIELD_NUMBER: _ClassVar[int]
     ADD_VOTER_FIELD_NUMBER: _ClassVar[int]
     REMOVE_VOTER_FIELD_NUMBER: _ClassVar[int]
     DESCRIBE_NODE_CONFIGS_FIELD_NUMBER: _ClassVar[int]
+    WRITE_MARKERS_FIELD_NUMBER: _ClassVar[int]
+    JOIN_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     error: _controller_pb2.ErrorDetail
     describe_node: DescribeNodeResponse
     describe_quorum: DescribeQuorumResponse
     add_voter: AddVoterResponse
     remove_voter: RemoveVoterResponse
     describe_node_configs: DescribeNodeConfigsResponse
-    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ...) -> None: ...
+    write_markers: WriteMarkersResponse
+    join_transaction: JoinTransactionResponse
+    def __init__(self, error: _Optional[_Union[_controller_pb2.ErrorDetail, _Mapping]] = ..., describe_node: _Optional[_Union[DescribeNodeResponse, _Mapping]] = ..., describe_quorum: _Optional[_Union[DescribeQuorumResponse, _Mapping]] = ..., add_voter: _Optional[_Union[AddVoterResponse, _Mapping]] = ..., remove_voter: _Optional[_Union[RemoveVoterResponse, _Mapping]] = ..., describe_node_configs: _Optional[_Union[DescribeNodeConfigsResponse, _Mapping]] = ..., write_markers: _Optional[_Union[WriteMarkersResponse, _Mapping]] = ..., join_transaction: _Optional[_Union[JoinTransactionResponse, _Mapping]] = ...) -> None: ...
