@@ -34,7 +34,7 @@ APIS = (
     *("UnregisterBroker", "ListConfigResources", "DescribeTopicPartitions", "AddRaftVoter", "RemoveRaftVoter"),
     *("FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DeleteGroups", "ConsumerGroupHeartbeat"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "DescribeGroups", "ListGroups", "ConsumerGroupDescribe"),
-    *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
+    "WriteTxnMarkers",
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

@@ -198,6 +198,7 @@ SERVED: tuple[Served, ...] = (
     _kafka("describe_log_dirs", "log_dirs"),
     _kafka("alter_replica_log_dirs", "log_dirs"),
     _kafka("describe_producers", "producers"),
+    _kafka("write_txn_markers", "write_markers"),
     *map(_private, PRIVATE_APIS.values()),
 )
 """All but ApiVersions, which tells of them (`KafkaServer`)."""

@@ -52,6 +52,7 @@ from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
+from replog.broker.transactions.markers import MarkerWriter
 from replog.controller.controller import Controller
 from replog.controller.requests import CreateTopicsResponse, RegisterController
 from replog.coordinator.rebalance_reasons import RebalanceCounts
@@ -320,6 +321,7 @@ def _request_parts(
         producer_ids=producer_ids,
         credits=request_bytes,
         coordinators=coordinators,
+        markers=MarkerWriter(stepper, produce_path, coordinators.submit_to),
     )
     handlers = RequestHandlers(handler_parts)
     peer_handlers = PeerRequestHandlers(handler_parts, handlers)

@@ -29,6 +29,7 @@ from replog.broker.requests.metadata_views import MetadataNews, watch_steps
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
+from replog.broker.transactions.markers import MarkerWriter
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
     AlterConfigs,
@@ -128,6 +129,7 @@ class HandlerParts(Struct, frozen=True):
         deletions: The deletions of records.
         credits: The byte credits of all produce streams together.
         coordinators: The coordinators of groups.
+        markers: What writes the ends of transactions into partitions that this broker leads.
     """
 
     config: ServerConfig
@@ -149,6 +151,7 @@ class HandlerParts(Struct, frozen=True):
     producer_ids: ProducerIdAllocator
     credits: ByteSemaphore
     coordinators: Coordinators
+    markers: MarkerWriter
 
 
 class RequestHandlers:

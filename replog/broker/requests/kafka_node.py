@@ -27,6 +27,7 @@ from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, Pro
 from replog.rpc.metadata_messages import WaitForMetadata
 from replog.rpc.node_messages import DescribeQuorumRequest
 from replog.rpc.request_limits import check_request
+from replog.rpc.transaction_messages import WriteMarkersRequest, WriteMarkersResponse
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from replog.waiting.asks import Asks
 from replog.waiting.byte_semaphore import ByteSemaphore
@@ -176,6 +177,9 @@ class LocalKafkaNode:
         except asyncio.CancelledError:  # the client has gone, and its connection gives back its bytes
             produce.hold(sum(map(len, request.batches)))
             raise
+
+    async def write_markers(self, request: WriteMarkersRequest, timeout_ms: int) -> WriteMarkersResponse:
+        return await self._parts.markers.write(request, timeout_ms)
 
     def open_answer(self) -> UnreadAnswer:
         return self._parts.fetch_path.unread.open()

@@ -35,8 +35,16 @@ from replog.errors import (
 )
 from replog.errors.from_code import error_code_of
 from replog.log import AppendInfo, AppendOutcome, TransactionGuard
+from replog.log.producers.files import parse_marker
 from replog.metadata.topic_names import INTERNAL_TOPICS
-from replog.records import BatchHeader, KeylessRecordsError, TimestampType, must_decompress, validate_produced
+from replog.records import (
+    BatchHeader,
+    KeylessRecordsError,
+    TimestampType,
+    must_decompress,
+    parse_header,
+    validate_produced,
+)
 from replog.replication.leader import Leader
 from replog.replication.messages import Appended, AwaitProduce
 from replog.rpc.messages import ACKS_ALL, Buffer, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
@@ -297,6 +305,68 @@ class ProducePath:
             self._read_held(replica)
         elif not replica.log.is_behind_write_back:
             self.written_back(replica)
+
+    # ---- markers -----------------------------------------------------------------------------------------------------------
+
+    def submit_markers(self, request: ProduceRequest, bumps_epochs: Sequence[bool], answer: Answer) -> None:
+        """Appends the ends of transactions, in order; they wait for no client's batches.
+
+        A refusal says whether the coordinator that decided the transactions should ask again.
+
+        Args:
+            request: The markers, a control batch for each partition.
+            bumps_epochs: Whether each has a higher epoch than the records of its transaction.
+            answer: The function that is called once, on the loop, when all have committed or are refused.
+        """
+        count = len(request.partitions)
+        state = OpenProduce(request, answer, [None] * count, count)
+        self._stepper.driver.submit(partial(self._append_markers, state, bumps_epochs))
+
+    def _append_markers(self, state: OpenProduce, bumps_epochs: Sequence[bool]) -> None:
+        ready: dict[Replica, list[ReadyBatch]] = {}
+        for index, (partition, batch) in enumerate(zip(state.request.partitions, state.request.batches, strict=True)):
+            header = parse_header(batch)
+            replica = self._stepper.replicas.get((partition.topic_id, partition.partition_id))
+            before = [] if replica is None else ready.get(replica, [])
+            if replica is not None and any(one.header.producer_id == header.producer_id for one in before):
+                self._append(replica, ready.pop(replica))  # what it leaves decides about this one
+            refusal = self._marker_refusal(partition, replica, header, batch, bumps_epochs=bumps_epochs[index])
+            if refusal is not None:
+                state.decide(index, refusal)
+            elif replica is not None:
+                one = ReadyBatch(state, index, partition, batch, header, must_be_read=False)
+                ready.setdefault(replica, []).append(one)
+        for replica, batches in ready.items():
+            self._append(replica, batches)
+
+    def _marker_refusal(
+        self,
+        partition: ProducePartition,
+        replica: Replica | None,
+        header: BatchHeader,
+        batch: Buffer,
+        *,
+        bumps_epochs: bool,
+    ) -> ProduceResult | None:
+        """Returns why a marker is not appended; None: it is, unless the log refuses it."""
+        refused = self._serving()
+        if refused is not None:
+            return _failed(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, refused)
+        if replica is None or not isinstance(replica.role, Leader):
+            return self._not_leader(partition, replica)
+        error = replica.role.check_produce(ACKS_ALL)
+        if error is not ErrorCode.NONE:
+            return _failed(partition, error, self._why(replica, error), replica)
+        if len(self._waiting) + self._ready_count >= MAX_WAITING_PRODUCES:
+            text = "too many batches wait on this broker; ask again a little later"
+            return _failed(partition, ErrorCode.REQUEST_TIMED_OUT, text, replica)
+        marker = parse_marker(header, batch, header.base_offset)
+        if bumps_epochs and marker is not None:
+            try:
+                replica.log.producers.check_marker(marker, bumps_epochs=True)
+            except ReplogError as failure:
+                return _failed(partition, error_code_of(failure), str(failure), replica)
+        return None
 
     def _append(self, replica: Replica, batches: list[ReadyBatch]) -> None:
         leader = replica.role

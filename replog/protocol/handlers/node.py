@@ -19,6 +19,7 @@ from replog.protocol.handlers.known_configs import KnownConfig
 from replog.replication.fetch_positions import FetchPositions
 from replog.rpc.messages import FetchPartition, FetchRequest, FetchResponse, ProduceRequest, ProduceResponse
 from replog.rpc.metadata_messages import WaitForMetadata
+from replog.rpc.transaction_messages import WriteMarkersRequest, WriteMarkersResponse
 from replog.tcp.connection import NOBODY, Caller
 from replog.waiting.asks import Asks
 from replog.waiting.unread_answers import UnreadAnswer
@@ -177,6 +178,18 @@ class KafkaNode(Protocol):
         Args:
             request: The request.
             caller: The client, an object for each; the requests of one are taken up in order, those of several in turns.
+        """
+        ...
+
+    async def write_markers(self, request: WriteMarkersRequest, timeout_ms: int) -> WriteMarkersResponse:
+        """Writes the ends of transactions into partitions that this broker leads, and waits until they have committed.
+
+        Args:
+            request: The markers.
+            timeout_ms: How long each may take to commit.
+
+        Raises:
+            InvalidRequestError: A marker names no producer.
         """
         ...
 

@@ -49,8 +49,5 @@ APIS: Final[Mapping[str, Api]] = {
     "describe_groups": Api("DescribeGroups", 15, range(0, 7), 5),
     "list_groups": Api("ListGroups", 16, range(0, 6), 3),
     "consumer_group_describe": Api("ConsumerGroupDescribe", 69, range(0, 2), 0),
-    "add_partitions_to_txn": Api("AddPartitionsToTxn", 24, range(0, 6), 3),
-    "add_offsets_to_txn": Api("AddOffsetsToTxn", 25, range(0, 5), 3),
-    "end_txn": Api("EndTxn", 26, range(0, 6), 3),
-    "txn_offset_commit": Api("TxnOffsetCommit", 28, range(0, 6), 3),
+    "write_txn_markers": Api("WriteTxnMarkers", 27, range(1, 2), 1),
 }

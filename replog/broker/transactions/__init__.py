@@ -1,0 +1,1 @@
+"""Transactions between brokers: what coordinators ask of the leaders of partitions."""
