@@ -52,6 +52,14 @@ class AnomalyKind(StrEnum):
     NONMONOTONIC_POLL = "nonmonotonic_poll"
     NONMONOTONIC_SEND = "nonmonotonic_send"
     STALE_READ = "stale_read"
+    # of transactions: `replog.testing.transaction_history`
+    WRITE_CYCLE = "write_cycle"
+    INTERMEDIATE_READ = "intermediate_read"
+    CIRCULAR_FLOW = "circular_flow"
+    TORN_TRANSACTION = "torn_transaction"
+    INPUT_TWICE = "input_twice"
+    INPUT_LOST = "input_lost"
+    INPUT_EARLY = "input_early"
 
 
 class Anomaly(Struct, frozen=True, order=True):
