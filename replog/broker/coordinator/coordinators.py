@@ -84,14 +84,15 @@ class Coordinators:
         found: list[int | ReplogError] = []
         characters = 0
         for name in names:
-            found.append(self._found(name))
+            found.append(self.known(name))
             characters += NAME_CHARACTERS + len(name)
             if characters >= CHARACTERS_AT_ONCE:
                 characters = 0
                 await asyncio.sleep(0)
         return found
 
-    def _found(self, name: str) -> int | ReplogError:
+    def known(self, name: str) -> int | ReplogError:
+        """Returns the broker that coordinates a name, or one of the errors of `find`; makes no topic."""
         if (problem := self._kind.problem_of(name)) is not None:
             return problem
         place = self._place(name)

@@ -1,1 +1,1 @@
-"""Transactions between brokers: what coordinators ask of the leaders of partitions."""
+"""Transactions between brokers: partitions join those of producers, and get the markers that end them."""
