@@ -1,7 +1,7 @@
 """What becomes of a transactional id: pure functions from what the log says of it to what it is to say.
 
 Where Kafka refuses because a change is under way, nothing is refused here: a change is made from the newest state, and its
-answer leaves when all of that has committed (docs/KAFKA.md 8).  So `ConcurrentTransactionsError` is only told while markers are
+answer leaves when all of that has committed (docs/KAFKA.md 9.1).  So `ConcurrentTransactionsError` is only told while markers are
 written.
 
 Producer epochs end at 32,767, which no producer is told: it fences the last one that has been.  A producer that comes to its
