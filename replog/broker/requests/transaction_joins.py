@@ -18,7 +18,7 @@ from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.open_produces import ReadyBatch
 from replog.broker.tasks import watched_task
-from replog.errors import ErrorCode, ReplogError, RetriableError
+from replog.errors import ConcurrentTransactionsError, ErrorCode, ReplogError, RetriableError
 from replog.records import BatchHeader
 from replog.rpc.messages import ProducedTransaction
 from replog.rpc.transaction_messages import (
@@ -43,6 +43,7 @@ _UNANSWERED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 _TO_BE_SENT_AGAIN: Final = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CONCURRENT_TRANSACTIONS})
@@ -54,7 +55,7 @@ class JoinsTransactions(Protocol):
     """What asks the coordinator of a transactional id, here or on another broker."""
 
     async def join(self, request: JoinTransactionRequest, timeout_ms: int) -> JoinTransactionResponse:
-        """Returns which partitions are no part of the transaction; raises RetriableError where nobody can be asked."""
+        """Returns which partitions are no part of the transaction; raises what refuses all of them."""
         ...
 
 
@@ -181,10 +182,11 @@ class TransactionJoins:
         )
         until_ms = clock.now_ms() + CONCURRENT_RETRY_MS
         while True:
-            response = await self._verifier.join(request, question.timeout_ms)
-            is_ending = any(one.error is ErrorCode.CONCURRENT_TRANSACTIONS for one in response.refusals)
-            if not (asker.adds_partitions and is_ending) or clock.now_ms() >= until_ms:
-                return response
+            try:
+                return await self._verifier.join(request, question.timeout_ms)
+            except ConcurrentTransactionsError:
+                if not asker.adds_partitions or clock.now_ms() >= until_ms:
+                    raise
             await asyncio.sleep(CONCURRENT_BACKOFF_MS / 1000)
 
     def _answered(self, question: _Question, outcome: JoinTransactionResponse | ReplogError) -> None:
@@ -256,7 +258,8 @@ def _refusals(
 ) -> Mapping[ReplicaKey, PartitionRefusal]:
     """Returns the partitions of a question that are refused; all of them where nobody has answered."""
     if isinstance(outcome, ReplogError):
-        error = ErrorCode.COORDINATOR_NOT_AVAILABLE if isinstance(outcome, RetriableError) else outcome.code
+        is_refusal = isinstance(outcome, ConcurrentTransactionsError) or not isinstance(outcome, RetriableError)
+        error = outcome.code if is_refusal else ErrorCode.COORDINATOR_NOT_AVAILABLE
         return {
             key: PartitionRefusal(replica.topic, replica.partition_id, error, str(outcome))
             for key, replica in question.replicas.items()

@@ -9,7 +9,7 @@ import pytest
 from broker_kit import TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic, wait_until
 
 from replog.broker.requests.transaction_joins import told
-from replog.errors import BrokerNotAvailableError, ErrorCode
+from replog.errors import BrokerNotAvailableError, ConcurrentTransactionsError, ErrorCode, ProducerFencedError
 from replog.metadata.records import PartitionChangeRecord
 from replog.records import encode_batch, encode_end_transaction_marker
 from replog.rpc.messages import ProducedTransaction, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
@@ -147,14 +147,14 @@ async def test_a_coordinator_that_ends_the_last_transaction_is_asked_again() -> 
     async with rig() as it:
         await one_replica(it)
         waiting = send(it, 0, transaction=ADDS)
-        await it.verifier.answer(refused(ErrorCode.CONCURRENT_TRANSACTIONS))
+        await it.verifier.answer(error=ConcurrentTransactionsError("it is being ended"))
         await it.verifier.answer()
         assert (await waiting).error is ErrorCode.NONE
         await end(it)
         waiting = send(it, 1, transaction=ADDS)
         await wait_until(lambda: len(it.verifier.asked) == 3)
         it.clock.monotonic_ms += 100
-        await it.verifier.answer(refused(ErrorCode.CONCURRENT_TRANSACTIONS))
+        await it.verifier.answer(error=ConcurrentTransactionsError("it is being ended"))
         assert (await waiting).error is ErrorCode.CONCURRENT_TRANSACTIONS
 
 
@@ -172,7 +172,7 @@ async def test_a_newer_incarnation_behind_a_waiting_one_is_asked_for_itself() ->
     async with rig() as it:
         await one_replica(it)
         zombie, newer = send(it, 0), send(it, 0, epoch=1)
-        await it.verifier.answer(refused(ErrorCode.PRODUCER_FENCED, "taken over"))
+        await it.verifier.answer(error=ProducerFencedError("taken over"))
         assert (await zombie).error is ErrorCode.INVALID_PRODUCER_EPOCH
         await it.verifier.answer()
         assert (await newer).base_offset == 0
@@ -201,6 +201,7 @@ async def test_a_stop_ends_the_questions() -> None:
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3),
         (ErrorCode.NOT_COORDINATOR, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, *[ErrorCode.NOT_ENOUGH_REPLICAS] * 3),
         (ErrorCode.PRODUCER_FENCED, *[ErrorCode.INVALID_PRODUCER_EPOCH] * 3),
         (
             ErrorCode.CONCURRENT_TRANSACTIONS,
