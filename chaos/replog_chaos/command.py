@@ -102,6 +102,49 @@ def groups(
     raise typer.Exit(1 if outcome.lost else 0)
 
 
+@app.command("transactions")
+def transactions(
+    faults: Annotated[
+        str, typer.Option("--faults", metavar="NAME,...", help="Default: all that can happen to these brokers.")
+    ] = "",
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often every fault happens.")] = 3,
+    servers: Annotated[
+        str,
+        typer.Option("--servers", help="Brokers that run, ours or Kafka's; only clients suffer. Default: new ones."),
+    ] = "",
+) -> None:
+    """Kill, stop and fence clients of transactions, and brokers under them; then look for anomalies in all that they did and saw.
+
+    Exit status 1 when a transaction is there in part, an aborted one is read, an input is passed on twice, or the like.
+    """
+    from replog_chaos.transactions import run_transactions
+
+    check_that_clients_are_there(kafka=True)
+    names = transaction_faults_of(faults, servers)
+    outcome = common.run(run_transactions(names, rounds=rounds, servers=servers, say=typer.echo), grace_s=None)
+    for line in outcome.text():
+        typer.echo(line)
+    raise typer.Exit(1 if outcome.anomalies else 0)
+
+
+def transaction_faults_of(faults: str, servers: str) -> list[str]:
+    """Reads `--faults` of transactions; all that can happen to the brokers where it is empty.
+
+    Raises:
+        UsageError: There is no such fault, or it cannot happen to brokers that somebody else has started.
+    """
+    from replog.cli.errors import UsageError
+    from replog_chaos.process_faults import PROCESS_FAULTS
+    from replog_chaos.transactions import CLIENT_FAULTS
+
+    known = [*CLIENT_FAULTS, *(() if servers else PROCESS_FAULTS)]
+    names = [name.strip() for name in faults.split(",") if name.strip()] or known
+    for name in names:
+        if name not in known:
+            raise UsageError("--faults", name, f'--faults: there is no "{name}" here; there are {", ".join(known)}')
+    return names
+
+
 def check_client(name: str) -> None:
     """Looks for the client of `--members`.
 

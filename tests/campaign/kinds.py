@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaign.proven import ROOT, campaign_files
+from tests.kafka.transactions_served import REPLOG_SERVES_TRANSACTIONS
 
 PYTHON = sys.executable
 REPLOG = str(Path(sys.executable).with_name("replog"))
@@ -166,6 +167,11 @@ def kinds() -> list[Kind]:
                 "restarts",
             )
             for members in ("replog", "confluent", "confluent-classic")
+        ),
+        *(
+            [Kind("chaos transactions", (REPLOG, "chaos", "transactions", "--rounds", "{count}"), 180, "rounds")]
+            if REPLOG_SERVES_TRANSACTIONS
+            else []
         ),
         tests(
             "bytes at Kafka's port", "tests/kafka/test_kafka_port_fuzz.py", 0.05, "inputs", REPLOG_KAFKA_FUZZ="{count}"

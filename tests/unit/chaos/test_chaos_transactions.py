@@ -1,0 +1,84 @@
+"""What clients of transactions write down becomes a history, and what is wrong in it is found."""
+
+from __future__ import annotations
+
+import pytest
+
+from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
+from replog_chaos.transaction_lines import Life, count_of, history_of
+
+X, Y = ("x", 0), ("y", 1)
+WHOLE = Life("writer", ["ready", "begin 10", "write x 0 a", "write y 1 b", "ask 20", "end committed"])
+
+
+def anomalies(*lives: Life, x: str = "", y: str = "") -> list[str]:
+    """Returns the anomalies of what clients wrote, where these single letters are read at the end."""
+    return kinds(history_of(lives), x, y)
+
+
+def kinds(history: TransactionHistory, x: str, y: str) -> list[str]:
+    history.final_read(X, [(number, letter.encode()) for number, letter in enumerate(x)])
+    history.final_read(Y, [(number, letter.encode()) for number, letter in enumerate(y)])
+    return [str(each.kind) for each in history.check()]
+
+
+def test_a_transaction_that_is_read_after_its_commit_was_asked_for() -> None:
+    assert anomalies(WHOLE, Life("reader", ["read 21 x 0 0 a"]), x="a", y="b") == []
+
+
+def test_a_read_before_that() -> None:
+    assert anomalies(WHOLE, Life("reader", ["read 19 x 0 0 a"]), x="a", y="b") == ["intermediate_read"]
+
+
+def test_half_of_a_transaction() -> None:
+    assert anomalies(WHOLE, x="a") == ["torn_transaction"]
+
+
+@pytest.mark.parametrize("end", [[], ["end aborted"]])
+def test_what_was_aborted_or_never_asked_for_must_not_be_there(end: list[str]) -> None:
+    assert anomalies(Life("writer", ["begin 10", "write x 0 a", *end]), x="a") == ["aborted_read"]
+    assert anomalies(Life("writer", ["begin 10", "write x 0 a", *end])) == []
+
+
+def test_a_client_that_was_killed_in_a_commit_may_have_committed() -> None:
+    killed = Life("writer", ["begin 10", "write x 0 a", "ask 20"])
+    assert history_of([killed]).count(TransactionOutcome.UNKNOWN) == 1
+    assert anomalies(killed, x="a") == []
+    assert anomalies(killed) == []
+
+
+def test_lives_of_one_client_are_in_the_order_of_time() -> None:
+    second = Life("writer", ["begin 30", "write x 0 c", "ask 31", "end committed"])
+    assert anomalies(second, WHOLE, x="ac", y="b") == []
+    assert anomalies(second, WHOLE, x="ca", y="b") == ["write_cycle"]
+
+
+def test_inputs_that_were_passed_on_twice() -> None:
+    chain = Life(
+        "chain",
+        [
+            *("begin 30", "write y 1 A x 0 0", "ask 31", "end committed"),
+            *("begin 32", "write y 1 B x 0 0", "ask 33", "end committed"),
+        ],
+    )
+    source = Life("writer", ["begin 10", "write x 0 a", "ask 11", "end committed"])
+    history = history_of([source, chain])
+    history.final_offset(X, 1)
+    assert kinds(history, x="a", y="AB") == ["input_twice"]
+
+
+def test_each_life_of_a_reader_begins_anew() -> None:
+    lives = [Life("reader", ["read 21 x 0 0 a"]), Life("reader", ["read 22 x 0 0 a"])]
+    assert anomalies(WHOLE, *lives, x="a", y="b") == []
+
+
+def test_lines_are_counted() -> None:
+    assert count_of([WHOLE, Life("w", ["begin 1", "end aborted", "fenced by another"])]) == {
+        "ready": 1,
+        "begin": 2,
+        "write": 2,
+        "ask": 1,
+        "end committed": 1,
+        "end aborted": 1,
+        "fenced": 1,
+    }
