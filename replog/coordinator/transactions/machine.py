@@ -14,18 +14,27 @@ from replog.coordinator.transactions.checks import check_init, check_room, check
 from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, ToldTimer
 from replog.coordinator.transactions.lists import Lists
 from replog.coordinator.transactions.passes import AbortPass, ExpirationPass, Passes
-from replog.coordinator.transactions.records import TransactionStatus, WrittenTransaction, transaction_record
+from replog.coordinator.transactions.records import (
+    TransactionStatus,
+    WrittenTransaction,
+    removal_record,
+    transaction_record,
+)
 from replog.coordinator.transactions.requests import (
     AddPartitions,
     AddPartitionsResponse,
     DescribeTransaction,
     EndTransaction,
     EndTransactionResponse,
+    ForgetTransactionalId,
+    ForgetTransactionalIdResponse,
     InitProducer,
     InitProducerResponse,
     ListTransactions,
     MarkersWritten,
     MarkersWrittenResponse,
+    PrepareTransaction,
+    PrepareTransactionResponse,
     TransactionPartition,
     WaitForEnds,
 )
@@ -33,6 +42,7 @@ from replog.coordinator.transactions.state import TransactionState
 from replog.coordinator.transactions.transitions import (
     absent,
     check_may_add,
+    check_may_forget,
     check_may_take_over,
     completed,
     ended,
@@ -40,6 +50,7 @@ from replog.coordinator.transactions.transitions import (
     first_of,
     incarnation_of,
     partitions_of,
+    prepared,
     producer_after,
     status_of,
     taken_over,
@@ -135,6 +146,10 @@ class TransactionMachine:
                 return self._add(request_id, request, moment)
             case EndTransaction():
                 return self._end(request_id, request, moment)
+            case PrepareTransaction():
+                return self._prepare(request_id, request, moment)
+            case ForgetTransactionalId():
+                return self._forget(request_id, request)
             case MarkersWritten():
                 return self._note_markers(request_id, request, moment)
             case WaitForEnds():
@@ -182,7 +197,13 @@ class TransactionMachine:
         if not added:
             return Outcome(answers=(answer,))
         check_size(partitions_of(value), added, self._state.size_bytes(request.transactional_id), self._config)
-        grown = with_partitions(value, added, bumps=request.bumps_epochs, now_ms=moment.wall_ms)
+        grown = with_partitions(
+            value,
+            added,
+            bumps=request.bumps_epochs,
+            now_ms=moment.wall_ms,
+            timeout_ms_max=self._config.max_timeout_ms,
+        )
         return Outcome(self._written(request.transactional_id, grown), (answer,))
 
     def _end(self, request_id: int, request: EndTransaction, moment: Moment) -> Outcome:
@@ -193,6 +214,21 @@ class TransactionMachine:
         self._ends.look_soon(moment)
         answer = Reply(request_id, EndTransactionResponse(producer_after(decided)))
         return Outcome(self._written(request.transactional_id, decided), (answer,))
+
+    def _prepare(self, request_id: int, request: PrepareTransaction, moment: Moment) -> Outcome:
+        answers = (Reply(request_id, PrepareTransactionResponse()),)
+        changed = prepared(self._known(request.transactional_id), request.producer, moment.wall_ms)
+        if changed is None:
+            return Outcome(answers=answers)
+        return Outcome(self._written(request.transactional_id, changed), answers)
+
+    def _forget(self, request_id: int, request: ForgetTransactionalId) -> Outcome:
+        answers = (Reply(request_id, ForgetTransactionalIdResponse()),)
+        value = self._state.find(request.transactional_id)
+        if value is None:
+            return Outcome(answers=answers)
+        check_may_forget(request.transactional_id, value)
+        return Outcome((removal_record(request.transactional_id),), answers)
 
     def _note_markers(self, request_id: int, request: MarkersWritten, moment: Moment) -> Outcome:
         answers = (Reply(request_id, MarkersWrittenResponse()),)

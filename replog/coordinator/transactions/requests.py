@@ -95,6 +95,30 @@ class EndTransactionResponse(Struct, frozen=True):
     producer: Incarnation
 
 
+class PrepareTransaction(Asks["PrepareTransactionResponse"], frozen=True):
+    """Let the open transaction be ended by its producer, by its successor or by an operator alone: no time-out ends it any more.
+
+    Everything that belongs to it has been written: whoever decides about it, together with other transactions, may take long.
+    """
+
+    transactional_id: str
+    producer: Incarnation
+
+
+class PrepareTransactionResponse(Struct, frozen=True):
+    """It is prepared."""
+
+
+class ForgetTransactionalId(Asks["ForgetTransactionalIdResponse"], frozen=True):
+    """Forget a transactional id that has no transaction, and that nobody will use again, before it expires."""
+
+    transactional_id: str
+
+
+class ForgetTransactionalIdResponse(Struct, frozen=True):
+    """There is none, now or since before."""
+
+
 class DescribeTransaction(Asks["TransactionDescription"], frozen=True):
     """Say where a transactional id is."""
 

@@ -21,7 +21,7 @@ IS_DECIDED: Final = -1
 """Stands for the deadline of a transaction that is being ended."""
 NEVER_MS: Final = 2**63 - 1
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The time-out of transactions that only their producers end (KIP-939); a log that Kafka wrote may have some."""
+"""The time-out of transactions that only their producers end: those that are prepared, and in a log that Kafka wrote others (KIP-939)."""
 
 
 class TransactionState:

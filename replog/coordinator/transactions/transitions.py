@@ -25,6 +25,7 @@ from replog.coordinator.transactions.requests import (
     InitProducer,
     TransactionPartition,
 )
+from replog.coordinator.transactions.state import NO_TIMEOUT_MS
 from replog.errors import (
     ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
@@ -182,9 +183,12 @@ def _open_partitions(value: WrittenTransaction) -> Sequence[WrittenTransaction.P
 
 
 def with_partitions(
-    value: WrittenTransaction, added: Sequence[TransactionPartition], *, bumps: bool, now_ms: int
+    value: WrittenTransaction, added: Sequence[TransactionPartition], *, bumps: bool, now_ms: int, timeout_ms_max: int
 ) -> WrittenTransaction:
-    """Returns a transactional id whose open transaction has more partitions; it begins with the first ones."""
+    """Returns a transactional id whose open transaction has more partitions; it begins with the first ones.
+
+    That the transaction before was prepared is nothing to the one that begins: its time-out ends it.
+    """
     by_topic = {each.topic: list(each.partition_ids) for each in _open_partitions(value)}
     for each in added:
         by_topic.setdefault(each.topic, []).append(each.partition)
@@ -195,8 +199,49 @@ def with_partitions(
         transaction_status=TransactionStatus.ONGOING,
         transaction_partitions=[WrittenTransaction.PartitionsSchema(*each) for each in by_topic.items()],
         transaction_start_timestamp_ms=value.transaction_start_timestamp_ms if is_open else now_ms,
+        transaction_timeout_ms=value.transaction_timeout_ms
+        if is_open
+        else min(value.transaction_timeout_ms, timeout_ms_max),
         client_transaction_version=EPOCH_BUMPS_VERSION if bumps else 0,
     )
+
+
+def prepared(value: WrittenTransaction, asked: Incarnation, now_ms: int) -> WrittenTransaction | None:
+    """Returns a transactional id whose open transaction no time-out ends (KIP-939 has such ones from their beginning).
+
+    Returns:
+        What it becomes; None where it is so already.
+
+    Raises:
+        InvalidProducerIdMappingError: The transactional id has another producer id.
+        ProducerFencedError: It has another epoch: the time-out may have come first.
+        InvalidTxnStateError: There is no open transaction.
+    """
+    _check_producer_id(value, asked)
+    if asked.producer_epoch != value.producer_epoch:
+        raise _fenced(value, asked)
+    if status_of(value) is not TransactionStatus.ONGOING:
+        raise InvalidTxnStateError(
+            f"the transaction of producer {asked.producer_id} cannot be prepared: none is open; begin a new one"
+        )
+    if value.transaction_timeout_ms == NO_TIMEOUT_MS:
+        return None
+    return _moved(value, now_ms, transaction_timeout_ms=NO_TIMEOUT_MS)
+
+
+def check_may_forget(transactional_id: str, value: WrittenTransaction) -> None:
+    """Checks that a transactional id has no transaction.
+
+    Raises:
+        ConcurrentTransactionsError: Markers are being written.
+        InvalidTxnStateError: One is open.
+    """
+    if status_of(value).is_decided:
+        raise _concurrent()
+    if status_of(value) is TransactionStatus.ONGOING:
+        raise InvalidTxnStateError(
+            f"transactional id {transactional_id!r} cannot be forgotten, since it has an open transaction: end that first"
+        )
 
 
 # ---- ends ------------------------------------------------------------------------------------------------------------
