@@ -198,6 +198,11 @@ SERVED: tuple[Served, ...] = (
     _kafka("describe_log_dirs", "log_dirs"),
     _kafka("alter_replica_log_dirs", "log_dirs"),
     _kafka("describe_producers", "producers"),
+    _kafka("add_partitions_to_txn", "transactions"),
+    _kafka("add_offsets_to_txn", "transactions"),
+    _kafka("end_txn", "transactions"),
+    _kafka("describe_transactions", "transactions"),
+    _kafka("list_transactions", "transactions"),
     _kafka("write_txn_markers", "write_markers"),
     *map(_private, PRIVATE_APIS.values()),
 )

@@ -144,6 +144,25 @@ class Coordinators:
                 answers.append(await self.shards.submit(key, request, timeout_ms))
         return answers
 
+    async def place_of(self, name: str) -> tuple[str, int]:
+        """Returns the topic and the partition that a name belongs to, whoever leads it; errors as of `find`."""
+        if (problem := self._kind.problem_of(name)) is not None:
+            raise problem
+        if self._kind.topic not in self._image().topics_by_name:
+            await self._topic.make()
+        return self._kind.topic, self.partition_id(name)
+
+    def partition_id(self, name: str) -> int:
+        """Returns the number of the partition that a name belongs to.
+
+        Raises:
+            CoordinatorNotAvailableError: There is no topic yet.
+        """
+        place = self._place(name)
+        if place is None:
+            raise CoordinatorNotAvailableError(f"there is no topic {self._kind.topic} yet; ask again a little later")
+        return place[0][1]
+
     def _own_key(self, name: str) -> ReplicaKey:
         """Returns the partition that a name belongs to; errors as of `_led_key`."""
         return self._led_key(self._place(name), f"{self._kind.noun} {name!r}")

@@ -11,22 +11,17 @@ Nothing runs before all are made: what one part needs of a later one it asks for
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING
 
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
-from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
-from replog.broker.coordinator.internal_topic import WAIT_MS, InternalTopic, offsets_shape
-from replog.broker.coordinator.kinds import GROUPS
-from replog.broker.coordinator.shards import Shards
+from replog.broker.coordinator.kinds import TRANSACTIONS
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
-from replog.broker.node.core_settings import controller_config, groups_config, quorum_config, snapshot_limits
+from replog.broker.node.coordinating import coordinating_parts
+from replog.broker.node.core_settings import controller_config, quorum_config, snapshot_limits
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import MetadataParts, NodeParts, ReplicaParts, RequestParts
 from replog.broker.node.resources import DISK_THREADS, NodeResources
@@ -52,20 +47,14 @@ from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
+from replog.broker.transactions.marker_sender import MarkerSender
 from replog.broker.transactions.markers import MarkerWriter
 from replog.controller.controller import Controller
-from replog.controller.requests import CreateTopicsResponse, RegisterController
-from replog.coordinator.rebalance_reasons import RebalanceCounts
+from replog.controller.requests import RegisterController
 from replog.log import METADATA_TOPIC
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_quorum import Voter, VoterSet
-from replog_timeline import SnapshotRegistry
-
-if TYPE_CHECKING:
-    from replog.coordinator.group_machine import GroupMachine
-    from replog.coordinator.runtime.machine import Timers
-    from replog.coordinator.runtime.shard import Shard
 
 
 def assemble(resources: NodeResources, make_links: Callable[[NodeResources], PartLinks] = PartLinks) -> NodeParts:
@@ -283,7 +272,8 @@ def _request_parts(
     resources: NodeResources, links: PartLinks, metadata: MetadataParts, replicas: ReplicaParts
 ) -> RequestParts:
     config, stepper, lifecycle = resources.config, replicas.stepper, replicas.lifecycle
-    produce_path = ProducePath(stepper, lifecycle.refuses_because, replicas.images.run_later)
+    coordinating = coordinating_parts(resources, metadata, replicas, links.address_of)
+    produce_path = ProducePath(stepper, lifecycle.refuses_because, replicas.images.run_later, coordinating.joins)
     reader = FetchReader(stepper, lifecycle.refuses_because)
     fetch_path = FetchPath(stepper, reader, lifecycle.refuses_because, replicas.images.run_later)
     deletions = RecordDeletions(stepper, reader)
@@ -293,7 +283,7 @@ def _request_parts(
     if resources.metrics is not None:  # off, requests go straight into the paths
         produces = resources.metrics.metered_produce(produce_path)
         fetches = resources.metrics.metered_fetch(fetch_path, stepper.driver)
-    coordinators = _coordinators(resources, metadata, replicas)
+    markers = MarkerWriter(stepper, produce_path, coordinating.groups.submit_to)
     request_bytes = ByteSemaphore(config.queued_max_request_bytes)
     handler_parts = HandlerParts(
         config=config,
@@ -320,9 +310,20 @@ def _request_parts(
         deletions=deletions,
         producer_ids=producer_ids,
         credits=request_bytes,
-        coordinators=coordinators,
-        markers=MarkerWriter(stepper, produce_path, coordinators.submit_to),
+        coordinators=coordinating.groups,
+        transactions=coordinating.transactions,
+        markers=markers,
+        joins=coordinating.joins,
     )
+    marker_sender = MarkerSender(
+        config.node_id,
+        lambda: replicas.publisher.image,
+        coordinating.shards,
+        markers,
+        coordinating.calls,
+        resources.on_failure,
+    )
+    coordinating.shards.watch(TRANSACTIONS.topic, marker_sender)
     handlers = RequestHandlers(handler_parts)
     peer_handlers = PeerRequestHandlers(handler_parts, handlers)
     return RequestParts(
@@ -333,7 +334,9 @@ def _request_parts(
         handlers=handlers,
         peer_handlers=peer_handlers,
         credits=request_bytes,
-        coordinators=coordinators,
+        coordinators=coordinating.groups,
+        coordinating=coordinating,
+        marker_sender=marker_sender,
         kafka_node=LocalKafkaNode(
             handler_parts,
             handlers,
@@ -341,29 +344,3 @@ def _request_parts(
             resources.environment.new_rng(),
         ),
     )
-
-
-def _coordinators(resources: NodeResources, metadata: MetadataParts, replicas: ReplicaParts) -> Coordinators:
-    config, publisher = resources.config, replicas.publisher
-    topics = ImageTopics(lambda: publisher.image)
-    rebalances: RebalanceCounts = Counter()
-
-    def make_machine(registry: SnapshotRegistry, timers: Timers) -> GroupMachine:
-        from replog.coordinator.group_machine import GroupMachine
-
-        settings, rng = groups_config(config), resources.environment.new_rng()
-        return GroupMachine(registry, timers, settings, topics, rng, rebalances)
-
-    def make_shard(name: str) -> Shard:
-        # a tenth of all that a node can load; a broker of a test seldom has groups (processes: `late_modules`)
-        from replog.coordinator.config import ShardConfig
-        from replog.coordinator.group_records import GROUP_RECORDS
-        from replog.coordinator.runtime.shard import Shard
-
-        return Shard(name=name, codec=GROUP_RECORDS, make_machine=make_machine, config=ShardConfig())
-
-    create = partial(metadata.channel.send, answer=CreateTopicsResponse, timeout_ms=WAIT_MS)
-    makers = {GROUPS.topic: make_shard}
-    shards = Shards(replicas.stepper, makers, replicas.lifecycle.refuses_because, replicas.images.run_later, rebalances)
-    topic = InternalTopic(offsets_shape(config), config, publisher, create)
-    return Coordinators(GROUPS, config.node_id, lambda: publisher.image, topic, shards)

@@ -15,6 +15,7 @@ from replog.log.config import UNLIMITED
 from replog_quorum import QuorumConfig
 
 if TYPE_CHECKING:
+    from replog.coordinator.config import TransactionsConfig
     from replog.coordinator.group_machine import GroupsConfig
 
 COMMIT_NOTICE_MS = 10
@@ -70,6 +71,18 @@ def groups_config(config: ServerConfig) -> GroupsConfig:
             upgrades=policy in {both, MigrationPolicy.UPGRADE},
             downgrades=policy in {both, MigrationPolicy.DOWNGRADE},
         ),
+    )
+
+
+def transactions_config(config: ServerConfig) -> TransactionsConfig:
+    """Returns the settings of transactions; loads what coordinates them."""
+    from replog.coordinator.config import TransactionsConfig
+
+    return TransactionsConfig(
+        max_timeout_ms=config.transaction_max_timeout_ms,
+        id_expiration_ms=config.transactional_id_expiration_ms,
+        abort_interval_ms=config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+        expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
 
 

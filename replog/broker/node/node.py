@@ -306,7 +306,7 @@ class Node:
 
 async def _stop_parts(parts: NodeParts) -> None:
     """Stops one part after the other, all of them whatever one of them raises."""
-    metadata, replicas = parts.metadata, parts.replicas
+    metadata, replicas, coordinating = parts.metadata, parts.replicas, parts.requests.coordinating
     stops = [
         replicas.manager.moves.stop,
         replicas.keeper.stop,
@@ -317,8 +317,11 @@ async def _stop_parts(parts: NodeParts) -> None:
         replicas.lifecycle.stop,
         parts.requests.produce_path.stop,
         replicas.manager.stop,
-        parts.requests.coordinators.stop,
-        parts.requests.coordinators.shards.stop,
+        parts.requests.marker_sender.stop,
+        coordinating.groups.stop,
+        coordinating.transactions.stop,
+        coordinating.shards.stop,
+        coordinating.calls.close,
         replicas.images.stop,
         metadata.snapshots.stop,
         metadata.quorum.stop,
@@ -341,7 +344,7 @@ def _read_parts(parts: NodeParts, clients: ClientPort | None) -> ReadParts:
         produce_path=parts.requests.produce_path,
         fetch_path=parts.requests.fetch_path,
         deletions=parts.requests.deletions,
-        shards=parts.requests.coordinators.shards,
+        shards=parts.requests.coordinating.shards,
         lifecycle=parts.replicas.lifecycle,
         quorum=parts.metadata.quorum,
         controller=parts.metadata.controller,

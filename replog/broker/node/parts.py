@@ -9,6 +9,7 @@ from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.controller.registration import ControllerRegistrar
 from replog.broker.coordinator.coordinators import Coordinators
+from replog.broker.coordinator.shards import Shards
 from replog.broker.disk.flusher import LogFlusher
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
@@ -29,6 +30,9 @@ from replog.broker.requests.peer_handlers import PeerRequestHandlers
 from replog.broker.requests.produce_path import ProducePath
 from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
+from replog.broker.transactions.broker_calls import BrokerCalls
+from replog.broker.transactions.marker_sender import MarkerSender
+from replog.broker.transactions.verifier import JoinVerifier
 from replog.waiting.byte_semaphore import ByteSemaphore
 
 
@@ -62,6 +66,24 @@ class ReplicaParts(Struct, frozen=True, kw_only=True):
     publisher: MetadataPublisher
 
 
+class CoordinatingParts(Struct, frozen=True, kw_only=True):
+    """The coordinators of a node.
+
+    Attributes:
+        groups: The coordinators of groups.
+        transactions: The coordinators of transactions.
+        shards: The shards of both.
+        calls: The way to other brokers.
+        joins: What asks coordinators of transactions, here or on other brokers.
+    """
+
+    groups: Coordinators
+    transactions: Coordinators
+    shards: Shards
+    calls: BrokerCalls
+    joins: JoinVerifier
+
+
 class RequestParts(Struct, frozen=True, kw_only=True):
     """The paths by which requests come in.
 
@@ -70,6 +92,8 @@ class RequestParts(Struct, frozen=True, kw_only=True):
         peer_handlers: What serves other nodes.
         credits: The byte credits of all requests together.
         coordinators: The coordinators of groups.
+        coordinating: All coordinators.
+        marker_sender: What has the markers of decided transactions written.
         kafka_node: What Kafka's clients are served from.
     """
 
@@ -81,6 +105,8 @@ class RequestParts(Struct, frozen=True, kw_only=True):
     peer_handlers: PeerRequestHandlers
     credits: ByteSemaphore
     coordinators: Coordinators
+    coordinating: CoordinatingParts
+    marker_sender: MarkerSender
     kafka_node: LocalKafkaNode
 
 

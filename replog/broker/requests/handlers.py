@@ -30,6 +30,7 @@ from replog.broker.requests.producer_ids import ProducerIdAllocator
 from replog.broker.requests.record_deletions import RecordDeletions
 from replog.broker.requests.sessions import Fetches, Produces
 from replog.broker.transactions.markers import MarkerWriter
+from replog.broker.transactions.verifier import JoinVerifier
 from replog.config.server import ServerConfig
 from replog.controller.requests import (
     AlterConfigs,
@@ -129,7 +130,9 @@ class HandlerParts(Struct, frozen=True):
         deletions: The deletions of records.
         credits: The byte credits of all produce streams together.
         coordinators: The coordinators of groups.
+        transactions: The coordinators of transactions.
         markers: What writes the ends of transactions into partitions that this broker leads.
+        joins: What asks coordinators whether partitions are part of transactions.
     """
 
     config: ServerConfig
@@ -151,7 +154,9 @@ class HandlerParts(Struct, frozen=True):
     producer_ids: ProducerIdAllocator
     credits: ByteSemaphore
     coordinators: Coordinators
+    transactions: Coordinators
     markers: MarkerWriter
+    joins: JoinVerifier
 
 
 class RequestHandlers:
@@ -186,7 +191,7 @@ class RequestHandlers:
             case ListOffsetsRequest() | EpochEndsRequest() | FindCutsRequest() | LocateSegmentsRequest():
                 return await self._parts.look_ups.answer(call.request)
             case DeleteRecordsRequest():
-                timeout_ms = _to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
+                timeout_ms = to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
                 return await self._parts.deletions.delete(call.request, timeout_ms=timeout_ms)
             case InitProducerIdRequest():
                 return await self._init_producer_id(call.timeout_ms)
@@ -194,7 +199,7 @@ class RequestHandlers:
                 return await self._describe(call.request)
             case DescribeQuorumRequest() | AddVoterRequest() | RemoveVoterRequest():
                 return await self._parts.quorum_requests.handle(
-                    call.request, timeout_ms=_to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
+                    call.request, timeout_ms=to_answer_in_time(call.timeout_ms), forwarded=call.forwarded
                 )
             case DescribeConfigsRequest():
                 image, config = self._parts.publisher.image_or_raise(), self._parts.config
@@ -227,7 +232,7 @@ class RequestHandlers:
             )
         if self._controller_here() is not None or call.forwarded:
             return await self.ask_own_controller(call)
-        timeout_ms = _to_answer_in_time(call.timeout_ms)
+        timeout_ms = to_answer_in_time(call.timeout_ms)
         return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
 
     async def ask_own_controller(self, call: IncomingCall[ControllerRequest]) -> ControllerResponse:
@@ -239,7 +244,7 @@ class RequestHandlers:
         controller = self._controller_here()
         if controller is None:
             raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
-        return await controller.submit(call.request, timeout_ms=_to_answer_in_time(call.timeout_ms))
+        return await controller.submit(call.request, timeout_ms=to_answer_in_time(call.timeout_ms))
 
     def _controller_here(self) -> ControllerDriver | None:
         """Returns the controller of this node while it is the active one."""
@@ -295,7 +300,7 @@ class RequestHandlers:
         if request.node_id is None or request.node_id == config.node_id:
             image = self._parts.publisher.image_or_raise()
             return DescribeNodeConfigsResponse(config.node_id, describe_node_configs(image, config))
-        timeout_ms = _to_answer_in_time(call.timeout_ms or config.request_timeout_ms)
+        timeout_ms = to_answer_in_time(call.timeout_ms or config.request_timeout_ms)
         return await self._parts.quorum_requests.pass_on(
             request, request.node_id, timeout_ms=timeout_ms, forwarded=call.forwarded
         )
@@ -336,6 +341,6 @@ class RequestHandlers:
         )
 
 
-def _to_answer_in_time(timeout_ms: int) -> int:
+def to_answer_in_time(timeout_ms: int) -> int:
     """Returns how long to work on a call, so that its caller hears why it failed before giving up by itself."""
     return max(1, timeout_ms - min(timeout_ms // 10, ANSWER_TIME_MS))

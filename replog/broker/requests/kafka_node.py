@@ -154,6 +154,18 @@ class LocalKafkaNode:
     async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
         return await self._parts.coordinators.submit_all(request, timeout_ms)
 
+    async def find_transaction_coordinators(self, transactional_ids: Sequence[str]) -> Sequence[int | ReplogError]:
+        return await self._parts.transactions.find_all(transactional_ids)
+
+    async def coordinate_transaction(self, transactional_id: str, request: Any, timeout_ms: int) -> Any:
+        return await self._parts.transactions.submit(transactional_id, request, timeout_ms)
+
+    async def coordinate_all_transactions(self, request: Any, timeout_ms: int) -> list[Any]:
+        return await self._parts.transactions.submit_all(request, timeout_ms)
+
+    async def group_place(self, group_id: str) -> tuple[str, int]:
+        return await self._parts.coordinators.place_of(group_id)
+
     def wall_ms(self) -> int:
         return self._parts.manager.stepper.clock.wall_ms()
 

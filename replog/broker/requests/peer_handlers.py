@@ -11,6 +11,7 @@ broker has to come from the process that the hello names:
 | heartbeat, change of an ISR, report of replicas, block of producer ids | node id, and the incarnation that has the broker epoch |
 | fetch of a follower | node id, and the incarnation that has the broker epoch |
 | request of a client that another node passes on | cluster id |
+| markers of transactions, a question whether a partition is part of one | cluster id |
 
 This does not prove the identity of the other end, which only certificates can.  It keeps out a node at the wrong address.
 """
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from replog.broker.requests.handlers import HandlerParts, RequestHandlers
+from replog.broker.requests.handlers import HandlerParts, RequestHandlers, to_answer_in_time
 from replog.broker.requests.sessions import FetchSession
 from replog.controller.requests import (
     AllocateProducerIds,
@@ -41,6 +42,7 @@ from replog.rpc.calls import IncomingCall
 from replog.rpc.messages import FetchRequest, FetchResponse, Hello
 from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.quorum_codec import QuorumFrame
+from replog.rpc.transaction_messages import JoinTransactionRequest, WriteMarkersRequest
 from replog.rpc.transport import RequestContext, Stream
 
 
@@ -71,7 +73,14 @@ class PeerRequestHandlers:
 
     async def handle_node_call(self, call: IncomingCall[NodeRequest], context: RequestContext) -> NodeResponse:
         self._require_cluster(call.cluster_id)
-        return await self._clients.handle_node_call(call, context)
+        timeout_ms = to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
+        match call.request:
+            case WriteMarkersRequest():
+                return await self._parts.markers.write(call.request, timeout_ms)
+            case JoinTransactionRequest():
+                return await self._parts.joins.answer(call.request, timeout_ms)
+            case _:
+                return await self._clients.handle_node_call(call, context)
 
     async def handle_controller_call(
         self, call: IncomingCall[ControllerRequest], context: RequestContext

@@ -1,4 +1,4 @@
-"""FindCoordinator: says which broker coordinates a group.  No broker coordinates transactions.
+"""FindCoordinator: says which broker coordinates a group, or a transactional id.
 
 A consumer of librdkafka's looks for its coordinator even if its partitions are assigned by hand, and hands out an error that
 is not retriable in place of a record.  So any reason why a group has no coordinator is COORDINATOR_NOT_AVAILABLE.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
-from replog.protocol.handlers.produce import TRANSACTIONAL
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 SEVERAL_FROM = 4
@@ -21,17 +20,18 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 
 async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, call: Call) -> FindCoordinatorResponse:
-    """Returns the coordinators of groups.  For any other key returns an error, with what to do without one."""
+    """Returns the coordinators of groups, or of transactional ids."""
     keys = request.coordinator_keys if call.version >= SEVERAL_FROM else [request.key]
-    require_few(len(keys), "groups")
-    if request.key_type == TRANSACTION:
-        failure = Failure(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, TRANSACTIONAL)
-        found = [_without(key, failure) for key in keys]
-    elif request.key_type == GROUP:
+    require_few(len(keys), "groups or transactional ids")
+    if request.key_type == GROUP:
         brokers = await node.find_coordinators(keys)
-        found = [_told(node, key, broker) for key, broker in zip(keys, brokers, strict=True)]
+    elif request.key_type == TRANSACTION:
+        brokers = await node.find_transaction_coordinators(keys)
     else:
-        raise InvalidRequestError(f"there are no coordinators of type {request.key_type} here, but those of groups")
+        raise InvalidRequestError(
+            f"there are no coordinators of type {request.key_type} here, but those of groups (0) and of transactions (1)"
+        )
+    found = [_told(node, key, broker) for key, broker in zip(keys, brokers, strict=True)]
     return _shaped(found, of_several=call.version >= SEVERAL_FROM)
 
 

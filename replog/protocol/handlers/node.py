@@ -146,6 +146,27 @@ class KafkaNode(Protocol):
         """Returns the answers of all coordinators of this broker; arguments and errors as of `coordinate`."""
         ...
 
+    async def find_transaction_coordinators(self, transactional_ids: Sequence[str]) -> Sequence[int | ReplogError]:
+        """Returns for each transactional id the broker that coordinates it, or why there is none."""
+        ...
+
+    async def coordinate_transaction(self, transactional_id: str, request: Any, timeout_ms: int) -> Any:
+        """Returns the answer of the coordinator of a transactional id; arguments and errors as of `coordinate`."""
+        ...
+
+    async def coordinate_all_transactions(self, request: Any, timeout_ms: int) -> list[Any]:
+        """Returns the answers of all coordinators of transactions of this broker; arguments and errors as of `coordinate`."""
+        ...
+
+    async def group_place(self, group_id: str) -> tuple[str, int]:
+        """Returns the topic and the partition that keep the offsets of a group, whoever leads it.
+
+        Raises:
+            InvalidGroupIdError: The group id is empty, or too long.
+            CoordinatorNotAvailableError: There is no such topic, and it cannot be made just now.
+        """
+        ...
+
     def wall_ms(self) -> int:
         """Returns milliseconds since 1970."""
         ...
