@@ -84,7 +84,8 @@ class FetchedBatches(NamedTuple):
         start_offset: The first offset wanted; `data` may begin with earlier records of the same batch, so give this
             to `decode_records` or `decode_columns`.
         next_offset: Where the following piece starts (exclusive end of this one).
-        high_watermark: The high watermark of the partition when this was fetched.
+        high_watermark: The end of what could be read of the partition when this was fetched: the high watermark, or where a
+            transaction that is open begins.
         data: The bytes, which the receiver owns; nothing writes to it.
     """
 

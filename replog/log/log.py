@@ -22,7 +22,7 @@ from replog.log.follower_append import FollowerAppender
 from replog.log.forwarding import forwarded
 from replog.log.leader_append import LeaderAppender
 from replog.log.producers.state import ProducerStateManager
-from replog.log.reading.aborted import aborted_transactions
+from replog.log.reading.aborted import aborted_transactions, may_have_aborted_from
 from replog.log.reading.captured_read import ReadJob
 from replog.log.reading.locating import located
 from replog.log.reading.reader import LogReader
@@ -271,6 +271,10 @@ class Log:
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Returns the aborted transactions with records in [start, end); see `reading.aborted`."""
         return aborted_transactions(self._state, start_offset, end_offset)
+
+    def may_have_aborted_from(self, start_offset: int) -> bool:
+        """Whether a transaction may have been aborted whose marker lies at or above an offset; looks at no file."""
+        return may_have_aborted_from(self._state, start_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
         """Returns the offset below which every transaction has ended, and its end is replicated (docs/KAFKA.md 4.1)."""

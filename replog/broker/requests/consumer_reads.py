@@ -39,15 +39,30 @@ def aborted_in(replica: Replica, fetch_offset: int, data: bytes) -> tuple[Aborte
         DiskFullError: A transaction index cannot be opened now.
         StorageError: A transaction index cannot be read.
     """
-    found = replica.log.aborted_transactions(fetch_offset, replica.high_watermark)
-    if not found:
+    if not replica.log.may_have_aborted_from(fetch_offset):
         return ()
     (last,) = deque(scan(data), maxlen=1)
-    return tuple(
-        AbortedTransaction(each.producer_id, each.first_offset)
-        for each in found
-        if each.first_offset < last.next_offset
-    )
+    found = replica.log.aborted_transactions(fetch_offset, last.next_offset)
+    return tuple(AbortedTransaction(each.producer_id, each.first_offset) for each in found)
+
+
+def decided_end(replica: Replica, start_offset: int, end_offset: int) -> int:
+    """Returns up to where all records of a range are committed: it ends where an open or aborted transaction has records.
+
+    Args:
+        replica: The replica that is read.
+        start_offset: The first offset of the range.
+        end_offset: The exclusive end of the range.
+
+    Raises:
+        DiskFullError: A transaction index cannot be opened now.
+        StorageError: A transaction index cannot be read.
+    """
+    end_offset = min(end_offset, last_stable_offset(replica))
+    if not replica.log.may_have_aborted_from(start_offset):
+        return end_offset
+    aborted = replica.log.aborted_transactions(start_offset, end_offset)
+    return min([end_offset, *(each.first_offset for each in aborted)])
 
 
 def preferred_replica(

@@ -342,7 +342,9 @@ class FetchPath:
                 must_tell, goes_on = False, slot.result.error is not ErrorCode.NONE
             else:
                 must_tell = bool(slot.data) or slot.is_news
-                goes_on = must_tell or slot.result.high_watermark > position.fetch_offset  # there was no room
+                result, is_committed = slot.result, asked.request.read_committed
+                end_offset = result.last_stable_offset if is_committed else result.high_watermark
+                goes_on = must_tell or end_offset > position.fetch_offset  # there was no room
             goes_on = goes_on or key in asked.touched
             if positions.tell(key, state_of(slot.result), goes_on=goes_on, has_records=bool(slot.data)) or must_tell:
                 news.append(slot)

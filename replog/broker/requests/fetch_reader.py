@@ -437,7 +437,7 @@ class FetchReader:
         )
 
     def offsets(self, partition: FetchPartition) -> FetchResult:
-        """Returns the high watermark and the log start of a partition that this broker leads, or why it does not tell."""
+        """Returns the ends and the log start of a partition that this broker leads, or why it does not tell."""
         led = self.leader_for(partition)
         if isinstance(led, Refusal):
             return refused_fetch(partition, led)
@@ -452,6 +452,7 @@ class FetchReader:
             log_start_offset=replica.log.log_start_offset,
             leader_id=self._stepper.config.node_id,
             leader_epoch=leader.leader_epoch,
+            last_stable_offset=last_stable_offset(replica) if is_known else -1,
             size_bytes=replica.log.size_bytes,
         )
 

@@ -1,6 +1,7 @@
 """Tells processes of the same machine where committed batches stand in files, so that they can read them without the broker.
 
-The named batches lie below the high watermark and are in the files already.  The answer may be wrong a moment later: files are
+The named batches lie below the high watermark, none of them belongs to a transaction that is open or was aborted, and they are in
+the files already.  From the first batch of such a transaction on, a caller fetches.  The answer may be wrong a moment later: files are
 renamed and removed by retention, compaction and moves, and cut after an unclean election.  So each file comes with its
 identity, and the caller checks every batch, and fetches what does not fit.
 """
@@ -11,6 +12,7 @@ import os
 from pathlib import Path
 
 from replog.broker.replicas.stepper import ReplicaStepper
+from replog.broker.requests.consumer_reads import decided_end
 from replog.broker.requests.fetch_reader import FetchReader
 from replog.broker.requests.refusals import Refusal
 from replog.errors import StorageError
@@ -48,10 +50,10 @@ class SegmentLocations:
                 found.error, found.message, leader_id=found.leader_id, leader_epoch=found.leader_epoch
             )
         replica, role = found
-        end_offset = min(request.end_offset, replica.high_watermark)
-        if end_offset <= request.start_offset:
-            return LocateSegmentsResponse((), role.leader_epoch, "")
         try:
+            end_offset = decided_end(replica, request.start_offset, request.end_offset)
+            if end_offset <= request.start_offset:
+                return LocateSegmentsResponse((), role.leader_epoch, "")
             located = replica.log.locate(request.start_offset, end_offset, spans_max=SPANS_MAX)
         except StorageError as error:
             self._stepper.trouble.storage_failed(replica, error)

@@ -166,6 +166,8 @@ class ConsumerPositions:
     def highwater(self, partition: tuple[str, int]) -> int | None:
         """Returns the high watermark that was told last: the offset after the last readable record; None before the first answer.
 
+        An open transaction ends what is readable, too.
+
         Raises:
             InvalidRequestError: The partition is not assigned.
         """

@@ -190,13 +190,19 @@ def _all_refused(request: FetchRequest, code: int) -> FetchResponse:
 
 
 def _fetched(asked: FetchPartition, told: KafkaFetched.PartitionData) -> FetchResult:
+    """Returns what is told of a partition.  Its high watermark is that for readers of what is committed: no open transaction is
+    below it.
+    """
+    readable_end = told.high_watermark
+    if 0 <= told.last_stable_offset < readable_end:
+        readable_end = told.last_stable_offset
     leader, parted = told.current_leader, told.diverging_epoch
     return FetchResult(
         asked.topic_id,
         asked.partition_id,
         known_code(told.error_code),
         asked.fetch_offset,
-        told.high_watermark,
+        readable_end,
         told.log_start_offset if told.start_offset < 0 else told.start_offset,
         told.end_offset,
         None if parted is None or parted.end_offset < 0 else DivergingEpoch(parted.epoch, parted.end_offset),

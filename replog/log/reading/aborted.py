@@ -29,6 +29,12 @@ def aborted_transactions(state: LogState, start_offset: int, end_offset: int) ->
     return found
 
 
+def may_have_aborted_from(state: LogState, start_offset: int) -> bool:
+    """Whether a transaction may have been aborted whose marker lies at or above an offset; looks at no file."""
+    segments = state.segments
+    return any(segments[number].may_have_aborted for number in range(segments.number_for(start_offset), len(segments)))
+
+
 def _aborted_in(state: LogState, number: int) -> TransactionIndex | None:
     try:
         return state.segments[number].transactions

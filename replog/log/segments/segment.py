@@ -249,6 +249,11 @@ class LogSegment(SealedIndexes):
         self._transactions = None
 
     @property
+    def may_have_aborted(self) -> bool:
+        """Whether transactions may have been aborted here; looks at no file."""
+        return bool(self._transactions) if self.is_active else self.has_transactions
+
+    @property
     def transactions(self) -> TransactionIndex | None:
         """The aborted transactions that ended here; None: there are none.
 

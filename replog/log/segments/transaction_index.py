@@ -18,6 +18,7 @@ made again from the log, like the other indexes.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -84,12 +85,17 @@ class TransactionIndex:
 
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
         """Adds the entries that concern [start, end) to `found`; returns whether no later entry can concern it."""
-        for transaction in self:
-            if transaction.last_offset >= start_offset and transaction.first_offset < end_offset:
+        first = bisect_left(range(len(self)), start_offset, key=self._last_offset)
+        for fields in _ENTRY.iter_unpack(memoryview(self._data)[first * TRANSACTION_ENTRY_BYTES :]):
+            transaction = AbortedTransaction(*fields[1:])
+            if transaction.first_offset < end_offset:
                 found.append(transaction)
             if transaction.last_stable_offset >= end_offset:
                 return True
         return False
+
+    def _last_offset(self, number: int) -> int:
+        return int(_ENTRY.unpack_from(self._data, number * TRANSACTION_ENTRY_BYTES)[3])
 
     def to_bytes(self) -> bytes:
         """Returns the content of the file."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 from broker_kit import TOPIC_ID, Rig, batch, registered, rig, topic
@@ -134,6 +135,45 @@ async def test_a_log_whose_transactions_cannot_be_told_is_taken_offline(monkeypa
         fetched = it.fetch(0, read_committed=True)
         await it.settle()
         assert fetched.result.error is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def test_a_session_at_an_open_transaction_is_looked_at_when_that_moves() -> None:
+    """Trap: the records behind it are there, and each fetch of the session would look at them in vain."""
+    async with rig() as it:
+        await transactions(it)
+        session: FetchPositions[FetchPartition] = FetchPositions(it.fetch_path.movements)
+        at_end = it.fetch(5, read_committed=True, session=session, max_wait_ms=0)
+        await it.settle()
+        assert at_end.result.high_watermark == 8
+        assert session.to_look_at() == ()
+        waiting = it.fetch(0, keys=(), read_committed=True, session=session)
+        await it.stepper.driver.call(
+            lambda: it.replica.log.append_as_leader(marker(9, commit=True), leader_epoch=0, now_ms=0)
+        )
+        await it.committed(1)
+        await it.settle()
+        assert offsets(waiting.response.batches[0]) == [5, 6, 7, 8, 9]
+
+
+async def test_what_was_aborted_behind_the_answer_is_not_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Goal: a consumer far behind does not read the transaction indexes of all that it has before it."""
+    ends: list[int] = []
+    inner = Log.aborted_transactions
+
+    def noted(log: Log, start_offset: int, end_offset: int) -> list[Any]:
+        ends.append(end_offset)
+        return inner(log, start_offset, end_offset)
+
+    monkeypatch.setattr(Log, "aborted_transactions", noted)
+    async with rig() as it:
+        await transactions(it)
+        short = it.fetch(0, read_committed=True, max_bytes=1)
+        await it.settle()
+        assert short.result.aborted == (AbortedTransaction(7, 0),)
+        assert ends == [1]
+        it.fetch(3, read_committed=True)
+        await it.settle()
+        assert ends == [1, 5]
 
 
 # ---- a replica nearer to the consumer --------------------------------------------------------------------------------

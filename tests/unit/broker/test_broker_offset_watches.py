@@ -12,6 +12,7 @@ from node_kit import Running, node
 
 from replog.controller.requests import DeleteTopics
 from replog.errors import ErrorCode, InconsistentClusterIdError, ReplogError, ThrottledError
+from replog.records import encode_batch, encode_end_transaction_marker
 from replog.rpc.messages import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -73,6 +74,26 @@ async def test_it_tells_the_state_and_then_what_moves() -> None:
         )
         assert await bounds(updates) == [(1, 1)]
         assert await next_update(updates, is_heartbeat=True) == ()
+
+
+async def test_an_open_transaction_ends_what_is_told() -> None:
+    """Trap: a plan up to the high watermark waits for records that nobody is sent."""
+    async with node(SimulatedFileSystem()) as it:
+        topic = await it.create()
+        stepper = it.node.parts.replicas.stepper
+        replica = stepper.replicas[topic.topic_id, 0]
+        written = {"producer_id": 7, "producer_epoch": 0}
+        opens = encode_batch([(1, None, b"v", ())], base_sequence=0, is_transactional=True, **written)
+        ends = encode_end_transaction_marker(
+            base_offset=0, leader_epoch=-1, timestamp_ms=1, coordinator_epoch=0, is_commit=True, **written
+        )  # fmt: skip
+        await stepper.driver.call(lambda: replica.log.append_as_leader(opens, leader_epoch=0, now_ms=0))
+        await it.produce(topic)
+        updates = it.connection.watch_offsets(asked(topic))
+        assert await bounds(updates) == [(0, 0)]
+        await stepper.driver.call(lambda: replica.log.append_as_leader(ends, leader_epoch=0, now_ms=0))
+        await it.produce(topic)
+        assert await bounds(updates) == [(0, 4)]
 
 
 async def test_a_reader_that_is_behind_gets_the_newest_state_once() -> None:

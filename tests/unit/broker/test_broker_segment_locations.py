@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +21,7 @@ from replog.errors import (
 )
 from replog.host.host_identity import boot_id
 from replog.metadata.records import PartitionChangeRecord, RemoveTopicRecord
-from replog.records import encode_batch
+from replog.records import encode_batch, encode_end_transaction_marker
 from replog.replication.messages import FetchAnswered
 from replog.rpc.node_messages import STILL_WRITTEN, LocateSegmentsRequest, LocateSegmentsResponse
 
@@ -46,6 +47,34 @@ async def leader_with(it: Rig, records: int, committed: int) -> None:
     await it.settle()
     await asyncio.gather(*waiting[:committed])
     assert it.replica.high_watermark == committed
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 2), (2, None), (3, None), (5, 8), (8, None)])
+async def test_nothing_is_told_of_open_and_aborted_transactions(start: int, end: int | None) -> None:
+    """Two records; an aborted transaction from 2 to the marker at 4; three records; an open transaction from 8."""
+    async with rig() as it:
+        await it.apply(*BROKERS, *topic())
+        await it.committed(2)
+
+        def data(producer_id: int) -> bytes:
+            return encode_batch(
+                [(1, None, b"v", ())], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            )
+
+        def marker(producer_id: int) -> bytes:
+            return encode_end_transaction_marker(
+                base_offset=0, leader_epoch=-1, timestamp_ms=1, producer_id=producer_id, producer_epoch=0,
+                coordinator_epoch=0, is_commit=False,
+            )  # fmt: skip
+
+        for one in (data(7), None, marker(7), None, None, None, data(8), None):
+            if one is None:
+                await it.committed(1)
+            else:
+                write = partial(it.replica.log.append_as_leader, one, leader_epoch=0, now_ms=0)
+                await it.stepper.driver.call(write)
+        found = await locate(it, start)
+        assert [span.end_offset for span in found.spans] == ([] if end is None else [end])
 
 
 async def test_committed_batches_are_told_and_no_others() -> None:
