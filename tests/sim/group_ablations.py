@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from replog.broker.coordinator import shard_host
 from replog.broker.coordinator.shard_host import ShardHost
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import Replica
@@ -31,14 +32,18 @@ from replog.coordinator.consumers import manager as consumers_manager
 from replog.coordinator.consumers.group import ConsumerGroup
 from replog.coordinator.consumers.manager import ConsumerManager, ConsumerSessionTimer
 from replog.coordinator.offsets.cleaner import OF_TOPICS, OffsetCleaner
+from replog.coordinator.offsets.pending import PendingOffsets
 from replog.coordinator.offsets.state import GroupOffsets
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.runtime.messages import LogRead, ReplyError, Resigned
 from replog.coordinator.runtime.shard import Shard, ShardState
+from replog.coordinator.runtime.transactions import LoggedMarker, TransactionalRecord
 from replog.errors import BrokerNotAvailableError, ReplogError
+from replog.log.producers.state import ProducerStateManager
 from replog.waiting.written_batches import WrittenBatches
 from tests.sim.ablation_table import AblationTable, Found, Patches, taken_out
 from tests.sim.group_simulation import GroupSimulation
+from tests.sim.group_transactions import GroupTransactionSimulation
 from tests.sim.metadata_cluster_checks import Violation
 from tests.sim.shrinking import Case
 
@@ -56,6 +61,7 @@ class GroupAblation:
         shape: what of the groups makes the bad case likely; the rest is drawn.
         swarm: rates of faults that do.
         unfound_because: why a search found nothing; empty: it is found.
+        simulation: the one that is run.
     """
 
     safeguard: str
@@ -64,6 +70,7 @@ class GroupAblation:
     shape: Mapping[str, Any] = field(default_factory=dict)
     swarm: Mapping[str, Any] = field(default_factory=dict)
     unfound_because: str = ""
+    simulation: type[GroupSimulation] = GroupSimulation
 
 
 # ---- substitutes ---------------------------------------------------------------------------------------------------------
@@ -105,7 +112,7 @@ def keeps_host(self: Shards, replica: Replica) -> None:
 
 
 def without_tombstones(self: Shard, message: LogRead) -> None:
-    kept = tuple((offset, encoded) for offset, encoded in message.records if encoded[1] is not None)
+    kept = tuple(each for each in message.records if _is_marker(each) or each[1][1] is not None)
     _REPLAY_READ(self, replace(message, records=kept))
 
 
@@ -175,6 +182,19 @@ def keeps_partitions(self: Membership, error: ReplogError) -> tuple[Any, ...]:
     self._due_ms = None
     self.owned = frozenset()
     return ()
+
+
+def without_markers(self: Shard, message: LogRead) -> None:
+    _REPLAY_READ(self, replace(message, records=tuple(each for each in message.records if not _is_marker(each))))
+
+
+def without_pending(self: Shard, message: LogRead) -> None:
+    kept = tuple(each for each in message.records if not isinstance(each, TransactionalRecord))
+    _REPLAY_READ(self, replace(message, records=kept))
+
+
+def _is_marker(entry: Any) -> bool:
+    return isinstance(entry, LoggedMarker)
 
 
 def whatever_is_read(
@@ -304,17 +324,43 @@ ABLATIONS = (
         ((Membership, "_fence", keeps_partitions),),
         CONSUMERS | ASLEEP,
     ),
+    GroupAblation(
+        "a coordinator reads the markers of transactions",
+        "G1[12]",
+        ((Shard, "_replay_read", without_markers),),
+        swarm=MOVED,
+        simulation=GroupTransactionSimulation,
+    ),
+    GroupAblation(
+        "a coordinator reads the offsets of open transactions",
+        "G11",
+        ((Shard, "_replay_read", without_pending),),
+        swarm=MOVED,
+        simulation=GroupTransactionSimulation,
+    ),
+    GroupAblation(
+        "a plain commit overtakes the transaction that goes on",
+        "G11",
+        ((PendingOffsets, "overtake", lambda *_: None),),
+        simulation=GroupTransactionSimulation,
+    ),
+    GroupAblation(
+        "a late marker of a transaction ends nothing",
+        "G13",
+        (
+            (shard_host, "check_not_fenced", lambda *_: None),
+            (ProducerStateManager, "check_marker", lambda *_, **__: None),
+        ),
+        simulation=GroupTransactionSimulation,
+    ),
 )
 
 
 def simulation_of(ablation: GroupAblation) -> type[GroupSimulation]:
     """The simulation that is most likely to find it."""
 
-    class Likely(GroupSimulation):
-        shaped = ablation.shape
-        fixed = ablation.swarm
-
-    return Likely
+    likely = {"shaped": {**ablation.simulation.shaped, **ablation.shape}, "fixed": ablation.swarm}
+    return type("Likely", (ablation.simulation,), likely)
 
 
 def find(ablation: GroupAblation, first: int, count: int) -> Found:

@@ -122,9 +122,13 @@ class GroupLog:
 
     Args:
         listener: told.
+
+    Attributes:
+        ignored: the group whose offsets have no `Author`, if there is one.
     """
 
     def __init__(self, listener: LogListener) -> None:
+        self.ignored = ""
         self.groups: dict[str, LoggedGroup] = {}
         self.records = 0
         self._listener = listener
@@ -161,7 +165,7 @@ class GroupLog:
                     del group.members[key.member_id]
             case GroupMetadataKey():
                 self._replay_classic(key.group, value)
-            case OffsetCommitKey():
+            case OffsetCommitKey() if key.group != self.ignored:
                 self._replay_offset(key, value)
 
     def _replay_place(self, group_id: str, group: LoggedGroup, member_id: str, found: MemberAssignment) -> None:

@@ -17,6 +17,7 @@ from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.fault_schedule import FaultKind
 from tests.sim.fresh_ends_simulation import FreshEndsSimulation
 from tests.sim.group_simulation import GroupSimulation
+from tests.sim.group_transactions import GroupTransactionSimulation
 from tests.sim.kafka_simulation import KafkaSimulation
 from tests.sim.metadata_cluster_simulation import Simulation as MetadataSimulation
 from tests.sim.one_machine_simulation import OneMachineSimulation
@@ -226,6 +227,19 @@ GROUP = SimulationKind(
     fresh_count=3,
 )
 
+GROUP_TRANSACTIONS = SimulationKind(
+    "group_transactions",
+    partial(campaign.run_seeds, GroupTransactionSimulation),
+    (
+        "plain commit beside a transaction",
+        "refused, for it comes too late",
+        "transaction aborted",
+        "transaction committed",
+    ),
+    seeds_max=6,
+    fresh_count=1,
+)
+
 ORDERLY_STOPS = SimulationKind(
     "orderly_stops_simulation",
     orderly_stops_simulation.run_seeds,
@@ -251,5 +265,6 @@ SIMULATIONS = (
     FRESH_ENDS,
     KAFKA,
     GROUP,
+    GROUP_TRANSACTIONS,
     ORDERLY_STOPS,
 )
