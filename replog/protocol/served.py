@@ -176,6 +176,7 @@ SERVED: tuple[Served, ...] = (
         overlapping_bytes_max=COMMIT_OVERLAPPING_BYTES_MAX,
     ),
     _kafka("offset_fetch", "groups.group_offsets", last_version=OFFSETS_LAST_VERSION),
+    _kafka("txn_offset_commit", "groups.group_transactions"),
     _kafka("offset_delete", "groups.group_offsets"),
     _kafka("delete_groups", "groups.groups"),
     _kafka("list_groups", "groups.groups"),

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers
 from replog.broker.requests.metadata_views import EncodedNews
 from replog.broker.requests.refusals import Refusal
+from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
@@ -71,6 +73,7 @@ class LocalKafkaNode:
         self._handlers = handlers
         self._own_endpoint = own_endpoint
         self._news = EncodedNews()
+        self._commit_permits = CommitPermits(parts.coordinators, parts.joins)
         self.fetch_sessions = FetchSessions(
             slots=parts.config.kafka_fetch_sessions,
             partitions_max=SESSION_PARTITIONS_MAX,
@@ -150,6 +153,13 @@ class LocalKafkaNode:
 
     async def coordinate(self, group_id: str, request: Any, timeout_ms: int | None) -> Any:
         return await self._parts.coordinators.submit(group_id, request, timeout_ms)
+
+    async def commit_permit(
+        self, transactional_id: str, request: GetCommitPermit, *, only_verifies: bool, timeout_ms: int
+    ) -> int:
+        return await self._commit_permits.get(
+            transactional_id, request, only_verifies=only_verifies, timeout_ms=timeout_ms
+        )
 
     async def coordinate_all(self, request: Any, timeout_ms: int) -> list[Any]:
         return await self._parts.coordinators.submit_all(request, timeout_ms)

@@ -10,6 +10,7 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
@@ -139,6 +140,22 @@ class KafkaNode(Protocol):
 
         Raises:
             ReplogError: Another broker coordinates the group, or none does, or the coordinator refuses.
+        """
+        ...
+
+    async def commit_permit(
+        self, transactional_id: str, request: GetCommitPermit, *, only_verifies: bool, timeout_ms: int
+    ) -> int:
+        """Returns the permit with which a producer commits offsets of a group, once its transaction is known to be open.
+
+        Args:
+            transactional_id: The transactional id of the producer.
+            request: The group, and the producer.
+            only_verifies: Whether the client has made the partition of the group part of the transaction; else it becomes one.
+            timeout_ms: The time in milliseconds within which each of the coordinators has to answer.
+
+        Raises:
+            ReplogError: The coordinator of the group, or that of the transaction, refuses or cannot be asked.
         """
         ...
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kafka_node_kit import PRODUCE_VERSION, Served, batch, serving
 
+from replog.client import Consumer
 from replog.controller.requests import CreatePartitions, DeleteTopics, NewPartitions
 from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.requests import (
@@ -135,6 +136,31 @@ async def test_an_offset_is_not_told_as_stable_while_a_transaction_has_a_newer_o
             assert await fetch(it, version, wanted, require_stable=True) == unstable
     await end(it, is_commit=True)
     assert await fetch(it, 9, None, require_stable=True) == [("t", 0, 8, "", 0), kept[1]]
+
+
+async def test_a_consumer_waits_for_the_transaction_that_moves_its_group_on(
+    it: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise it would handle again what that transaction has handled."""
+    await it.produce(batch(b"handled"), batch(b"next"))
+    await write(it, TopicToCommit("t", NO_TOPIC_ID, (OffsetToCommit(0, 1),)))
+    unstable = asyncio.Event()
+    fetch_offsets = OffsetManager.fetch
+
+    def watched(self: OffsetManager, request: FetchOffsets) -> FetchOffsetsResponse:
+        response = fetch_offsets(self, request)
+        if any(each.is_unstable for topic in response.topics for each in topic.partitions):
+            unstable.set()
+        return response
+
+    monkeypatch.setattr(OffsetManager, "fetch", watched)
+    async with Consumer(str(it.node.address), group_id="g", auto_offset_reset="earliest") as consumer:
+        await consumer.subscribe(["t"])
+        reading = asyncio.create_task(anext(consumer))
+        await asyncio.wait_for(unstable.wait(), 20)
+        assert not reading.done()
+        await end(it, is_commit=True)
+        assert (await asyncio.wait_for(reading, 20)).value == b"next"
 
 
 async def test_a_member_of_no_group_is_told_what_its_version_knows(it: Served) -> None:

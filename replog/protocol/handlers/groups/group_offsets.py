@@ -27,6 +27,7 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
     TopicToForget,
 )
+from replog.coordinator.offsets.transactions import CommitInTransaction
 from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
@@ -62,7 +63,7 @@ _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Groups = OffsetFetchRequest.OffsetFetchRequestGroup
 
-_Asked = TypeVar("_Asked", CommitOffsets, FetchOffsets, DeleteOffsets)
+_Asked = TypeVar("_Asked", CommitOffsets, CommitInTransaction, FetchOffsets, DeleteOffsets)
 _Topic = TypeVar("_Topic", TopicToCommit, TopicToFetch, TopicToForget)
 
 _Piece: TypeAlias = list[tuple[int, _Topic]]
@@ -71,7 +72,7 @@ _Piece: TypeAlias = list[tuple[int, _Topic]]
 # ---- in pieces --------------------------------------------------------------------------------------------------------
 
 
-def _pieces(topics: Iterable[_Topic]) -> list[_Piece[_Topic]]:
+def in_pieces(topics: Iterable[_Topic]) -> list[_Piece[_Topic]]:
     """Divides what is asked of a coordinator, so that none of its steps holds the loop.
 
     There is at least one piece, since the coordinator also checks who asks.
@@ -89,7 +90,7 @@ def _pieces(topics: Iterable[_Topic]) -> list[_Piece[_Topic]]:
     return pieces
 
 
-async def _coordinated(
+async def coordinated(
     node: KafkaNode,
     asked: _Asked,
     pieces: Sequence[_Piece[_Topic]],
@@ -139,7 +140,7 @@ async def offset_commit(node: KafkaNode, request: OffsetCommitRequest, call: Cal
         request.retention_time_ms,
     )
     try:
-        told = await _coordinated(node, asked, [list(enumerate(topics))] if may_overlap else _pieces(topics))
+        told = await coordinated(node, asked, [list(enumerate(topics))] if may_overlap else in_pieces(topics))
     except ReplogError as error:
         return refuse_offset_commit(request, Failure(_commit_code(error.code, request, call.version), str(error)))
     return await beside(count, _all_committed, request, topics, told)
@@ -304,8 +305,8 @@ async def _fetched(
         every: FetchOffsetsResponse = await node.coordinate(asked.group_id, asked, TIMEOUT_MS)
         return list(every.topics)
     count = sum(1 + len(each.partition_indexes) for each in topics)
-    pieces: list[_Piece[TopicToFetch]] = await beside(count, lambda: _pieces(_to_fetch(image, topics)))
-    return await _coordinated(node, asked, pieces)
+    pieces: list[_Piece[TopicToFetch]] = await beside(count, lambda: in_pieces(_to_fetch(image, topics)))
+    return await coordinated(node, asked, pieces)
 
 
 def _to_fetch(image: MetadataImage, topics: Iterable[_FetchedTopic]) -> Iterable[TopicToFetch]:
@@ -371,7 +372,7 @@ async def offset_delete(node: KafkaNode, request: OffsetDeleteRequest, call: Cal
     count = sum(1 + len(topic.partitions) for topic in request.topics)
     topics = await beside(count, _to_forget, node.image, request.topics)
     try:
-        told = await _coordinated(node, DeleteOffsets(request.group_id, ()), _pieces(topics), _forgotten)
+        told = await coordinated(node, DeleteOffsets(request.group_id, ()), in_pieces(topics), _forgotten)
     except ReplogError as error:
         return refuse_offset_delete(request, failure_of(error))
     return await beside(count, _all_deleted, request, told)
