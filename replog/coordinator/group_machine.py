@@ -53,7 +53,7 @@ from replog.coordinator.offsets.requests import (
 )
 from replog.coordinator.offsets.state import OffsetState, removal_record
 from replog.coordinator.offsets.transactional import TransactionalOffsets
-from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord, EncodedRecord
 from replog.coordinator.runtime.background import Background, StepTimer, Work
@@ -331,7 +331,7 @@ class GroupMachine:
             ReplogError: It is refused.
             InvariantViolationError: It is no request to a coordinator of groups.
         """
-        if isinstance(request, JoinGroup | ConsumerHeartbeat | CommitOffsets | CommitInTransaction):
+        if isinstance(request, JoinGroup | ConsumerHeartbeat | CommitOffsets | CommitTransactionalOffsets):
             self._deletions.check_stays(request.group_id)
         match request:
             case DeleteGroup():
@@ -341,7 +341,7 @@ class GroupMachine:
                 return self._background.answer(request_id, self._describer.list(request_id, request), moment)
             case ReadOffsets():
                 return self._background.answer(request_id, self._describer.read_offsets(request_id, request), moment)
-            case GetCommitPermit() | CommitInTransaction() | CompleteTransaction():
+            case GetCommitPermit() | CommitTransactionalOffsets() | CompleteTransaction():
                 return self._transactional.handle(request_id, request, moment)
             case WaitForGroupNews():
                 return Outcome(answers=self._news.wait(request_id, request, moment))

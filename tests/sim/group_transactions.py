@@ -30,7 +30,7 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import (
     InvalidProducerEpochError,
@@ -116,7 +116,7 @@ class Committer:
         """Whether an offset is known to be kept until the end of the transaction."""
         try:
             permit = await self._once(GetCommitPermit(GROUP, writer))
-            await self._once(CommitInTransaction(GROUP, _topics(partition, value), writer, permit.number))
+            await self._once(CommitTransactionalOffsets(GROUP, _topics(partition, value), writer, permit.number))
         except RetriableError:
             return False
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import InvalidProducerEpochError
 from replog.log.producers.state import ProducerStateManager, TransactionMarker
@@ -26,7 +26,7 @@ def check_not_fenced(producers: ProducerStateManager, request: Any) -> None:
             producers.check_marker(
                 TransactionMarker(producer_id, producer_epoch, coordinator_epoch, 0, 0, is_commit=is_commit)
             )
-        case CommitInTransaction() | GetCommitPermit():
+        case CommitTransactionalOffsets() | GetCommitPermit():
             _check_producer(producers, request.writer)
         case _:
             pass

@@ -25,7 +25,7 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
 )
 from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, commit_record, removal_record
-from replog.coordinator.offsets.transactions import CommitInTransaction
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Moment
 from replog.coordinator.topic_view import TopicView
@@ -80,7 +80,7 @@ class OffsetManager:
         return self._kept(request, moment, expiry_ms)
 
     def commit_in_transaction(
-        self, request: CommitInTransaction, moment: Moment
+        self, request: CommitTransactionalOffsets, moment: Moment
     ) -> tuple[tuple[CoordinatorRecord, ...], CommitOffsetsResponse]:
         """Keeps offsets until the end of a transaction; that it is open has been made sure of.
 
@@ -105,7 +105,7 @@ class OffsetManager:
         (owner or _SIMPLE).check_transactional_commit(request.member_id, request.instance_id, request.generation)
         return self._kept(request, moment, -1)
 
-    def _check_size(self, request: CommitOffsets | CommitInTransaction) -> int:
+    def _check_size(self, request: CommitOffsets | CommitTransactionalOffsets) -> int:
         """Checks that there is a group, and returns how many offsets there are for it.
 
         Raises:
@@ -120,7 +120,7 @@ class OffsetManager:
         return count
 
     def _kept(
-        self, request: CommitOffsets | CommitInTransaction, moment: Moment, expiry_ms: int
+        self, request: CommitOffsets | CommitTransactionalOffsets, moment: Moment, expiry_ms: int
     ) -> tuple[tuple[CoordinatorRecord, ...], CommitOffsetsResponse]:
         records: list[CoordinatorRecord] = []
         topics = tuple(

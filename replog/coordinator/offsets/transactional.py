@@ -8,8 +8,8 @@ from replog.coordinator.offsets.manager import OffsetManager
 from replog.coordinator.offsets.permits import Permits
 from replog.coordinator.offsets.state import OffsetState
 from replog.coordinator.offsets.transactions import (
-    CommitInTransaction,
     CommitPermit,
+    CommitTransactionalOffsets,
     CompleteTransaction,
     CompleteTransactionResponse,
     GetCommitPermit,
@@ -38,7 +38,10 @@ class TransactionalOffsets:
         self._permits.stop()
 
     def handle(
-        self, request_id: int, request: GetCommitPermit | CommitInTransaction | CompleteTransaction, moment: Moment
+        self,
+        request_id: int,
+        request: GetCommitPermit | CommitTransactionalOffsets | CompleteTransaction,
+        moment: Moment,
     ) -> Outcome:
         """Handles a request.
 
@@ -52,14 +55,14 @@ class TransactionalOffsets:
                 is_open = self._is_open(request.writer)
                 permit = CommitPermit(self._permits.give(request.writer.producer_id, moment.now_ms), is_open)
                 return Outcome(answers=(Reply(request_id, permit),))
-            case CommitInTransaction():
+            case CommitTransactionalOffsets():
                 return self._commit(request_id, request, moment)
             case CompleteTransaction():
                 return self._complete(request_id, request)
             case _ as unreachable:
                 assert_never(unreachable)
 
-    def _commit(self, request_id: int, request: CommitInTransaction, moment: Moment) -> Outcome:
+    def _commit(self, request_id: int, request: CommitTransactionalOffsets, moment: Moment) -> Outcome:
         self._is_open(request.writer)
         records, response = self._manager.commit_in_transaction(request, moment)
         if not self._permits.is_valid(request.writer.producer_id, request.permit):

@@ -33,7 +33,7 @@ class CommitPermit(Struct, frozen=True):
     is_open: bool
 
 
-class CommitInTransaction(Asks[CommitOffsetsResponse], frozen=True):
+class CommitTransactionalOffsets(Asks[CommitOffsetsResponse], frozen=True):
     """Keep these offsets if the producer's transaction is committed.
 
     Attributes:

@@ -33,7 +33,7 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
 )
 from replog.coordinator.offsets.state import commit_record
-from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
 from replog.coordinator.runtime.shard import Shard, ShardState
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import (
@@ -693,7 +693,7 @@ async def test_a_transaction_is_written_as_kafka_does_and_read_by_the_next_leade
     async with groups() as it:
         await it.active()
         permit = await it.ask(GetCommitPermit("g", WRITER))
-        in_transaction = CommitInTransaction("g", commit(8).topics, WRITER, permit.number)
+        in_transaction = CommitTransactionalOffsets("g", commit(8).topics, WRITER, permit.number)
         await asyncio.gather(
             *(it.ask(each) for each in (commit(7), in_transaction, commit(9, partition=1), in_transaction))
         )
@@ -714,7 +714,7 @@ async def test_an_aborted_transaction_is_in_the_index_of_the_log() -> None:
     async with groups() as it:
         await it.active()
         permit = await it.ask(GetCommitPermit("g", WRITER))
-        await it.ask(CommitInTransaction("g", commit(8).topics, WRITER, permit.number))
+        await it.ask(CommitTransactionalOffsets("g", commit(8).topics, WRITER, permit.number))
         await it.ask(CompleteTransaction(7, 3, 5, is_commit=False))
         assert await it.offset() == {}
         (aborted,) = it.rig.replica.log.aborted_transactions(0, 2)
@@ -725,7 +725,7 @@ async def test_an_aborted_transaction_is_in_the_index_of_the_log() -> None:
     ("request_", "error"),
     [
         (GetCommitPermit("g", TransactionWriter(7, 2)), InvalidProducerEpochError),
-        (CommitInTransaction("g", (), TransactionWriter(7, 2), 1), InvalidProducerEpochError),
+        (CommitTransactionalOffsets("g", (), TransactionWriter(7, 2), 1), InvalidProducerEpochError),
         (CompleteTransaction(7, 2, 5, is_commit=True), InvalidProducerEpochError),
         (CompleteTransaction(7, 3, 4, is_commit=True), TransactionCoordinatorFencedError),
     ],

@@ -28,8 +28,8 @@ from replog.coordinator.offsets.requests import (
     TopicToForget,
 )
 from replog.coordinator.offsets.transactions import (
-    CommitInTransaction,
     CommitPermit,
+    CommitTransactionalOffsets,
     CompleteTransaction,
     GetCommitPermit,
 )
@@ -71,7 +71,7 @@ def commit(host: Host, writer: TransactionWriter, *offsets: tuple[int, int], **f
     """Commits offsets, by partition, in a transaction."""
     fields = {"group_id": "g", "topics": topics(*offsets)} | fields
     permit = host.ask(GetCommitPermit(fields["group_id"], writer)).number
-    host.ask(CommitInTransaction(writer=writer, permit=permit, **fields))
+    host.ask(CommitTransactionalOffsets(writer=writer, permit=permit, **fields))
 
 
 def commit_plainly(host: Host, *offsets: tuple[int, int], group: str = "g") -> None:
@@ -212,7 +212,7 @@ def test_a_marker_takes_the_permit_back_with_which_its_transaction_would_be_open
     permit = host.ask(GetCommitPermit("g", A))
     end(host, A, is_commit=False)
     with pytest.raises(CoordinatorLoadInProgressError, match="has ended meanwhile"):
-        host.ask(CommitInTransaction("g", topics((0, 10)), A, permit.number))
+        host.ask(CommitTransactionalOffsets("g", topics((0, 10)), A, permit.number))
     assert told(host, 0, wants_stable=True) == [-1]
 
 
@@ -240,7 +240,7 @@ def test_an_older_incarnation_neither_commits_nor_ends_what_a_newer_one_has_open
     commit(host, newer, (0, 10))
     for request in (
         GetCommitPermit("g", A),
-        CommitInTransaction("g", topics((0, 9)), A, 1),
+        CommitTransactionalOffsets("g", topics((0, 9)), A, 1),
         CompleteTransaction(7, 0, 1, is_commit=False),
     ):
         with pytest.raises(InvalidProducerEpochError):

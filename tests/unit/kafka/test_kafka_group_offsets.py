@@ -18,7 +18,7 @@ from replog.coordinator.offsets.requests import (
     OffsetToCommit,
     TopicToCommit,
 )
-from replog.coordinator.offsets.transactions import CommitInTransaction, CompleteTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import ErrorCode
 from replog.metadata.topic_names import OFFSETS_TOPIC
@@ -67,7 +67,7 @@ async def write(it: Served, *topics: TopicToCommit) -> None:
     """Commits offsets in the transaction of a producer."""
     coordinators = it.node.parts.requests.coordinators
     permit = await coordinators.submit("g", GetCommitPermit("g", WRITER), 5_000)
-    await coordinators.submit("g", CommitInTransaction("g", topics, WRITER, permit.number), 5_000)
+    await coordinators.submit("g", CommitTransactionalOffsets("g", topics, WRITER, permit.number), 5_000)
 
 
 async def end(it: Served, *, is_commit: bool) -> None:

@@ -27,7 +27,7 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
     TopicToForget,
 )
-from replog.coordinator.offsets.transactions import CommitInTransaction
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
 from replog.errors import ErrorCode, GroupIdNotFoundError, ReplogError
 from replog.metadata.image import MetadataImage
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
@@ -63,7 +63,7 @@ _DeleteTopic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 _DeletePartition = OffsetDeleteResponse.OffsetDeleteResponsePartition
 _Groups = OffsetFetchRequest.OffsetFetchRequestGroup
 
-_Asked = TypeVar("_Asked", CommitOffsets, CommitInTransaction, FetchOffsets, DeleteOffsets)
+_Asked = TypeVar("_Asked", CommitOffsets, CommitTransactionalOffsets, FetchOffsets, DeleteOffsets)
 _Topic = TypeVar("_Topic", TopicToCommit, TopicToFetch, TopicToForget)
 
 _Piece: TypeAlias = list[tuple[int, _Topic]]

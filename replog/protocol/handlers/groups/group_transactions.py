@@ -13,7 +13,7 @@ from replog.coordinator.offsets.requests import (
     TopicOutcome,
     TopicToCommit,
 )
-from replog.coordinator.offsets.transactions import CommitInTransaction, GetCommitPermit
+from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, GetCommitPermit
 from replog.coordinator.runtime.transactions import TransactionWriter
 from replog.errors import ErrorCode, ReplogError
 from replog.metadata.image import MetadataImage
@@ -40,7 +40,7 @@ async def txn_offset_commit(node: KafkaNode, request: TxnOffsetCommitRequest, ca
     """Keeps offsets of a group until the end of a transaction."""
     count = sum(1 + len(topic.partitions) for topic in request.topics)
     topics = await beside(count, _all_to_commit, node.image, request.topics)
-    asked = CommitInTransaction(
+    asked = CommitTransactionalOffsets(
         request.group_id,
         (),
         TransactionWriter(request.producer_id, request.producer_epoch),
