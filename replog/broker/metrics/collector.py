@@ -32,6 +32,7 @@ class NodeCollector(Collector):
         readings = self._read()
         yield from _replication(readings)
         yield from _lags(readings.leaders)
+        yield from _transactions(readings.leaders)
         yield from _waiting(readings)
         yield from _quorum(readings.quorum)
         yield from _coordinators(readings.coordinators)
@@ -97,6 +98,38 @@ def _lags(leaders: tuple[LeaderReading, ...]) -> Iterator[Metric]:
     )
     for leader in leaders:
         ends.add_metric((leader.topic, str(leader.partition_id)), leader.high_watermark)
+    yield ends
+
+
+def _transactions(leaders: tuple[LeaderReading, ...]) -> Iterator[Metric]:
+    """Yields what is told of open transactions; of single partitions only where one is open."""
+    found = [(leader, leader.transactions) for leader in leaders if leader.transactions is not None]
+    yield _gauge(
+        "replog_open_transactions",
+        "Transactions that are open in partitions led here, each counted in every partition.",
+        sum(transactions.count for _, transactions in found),
+    )
+    yield _gauge(
+        "replog_late_transactions",
+        "Partitions led here whose earliest open transaction nobody may be going to end.",
+        sum(transactions.is_late for _, transactions in found),
+    )
+    labels = ("topic", "partition")
+    silent = GaugeMetricFamily(
+        "replog_open_transaction_seconds",
+        "Time since the producer of the earliest open transaction of a partition wrote.",
+        labels=labels,
+    )
+    ends = GaugeMetricFamily(
+        "replog_partition_last_stable_offset",
+        "Where the earliest open transaction of a partition begins: the end of what readers see.",
+        labels=labels,
+    )
+    for leader, transactions in found:
+        values = (leader.topic, str(leader.partition_id))
+        silent.add_metric(values, transactions.silent_ms / 1000)
+        ends.add_metric(values, transactions.last_stable_offset)
+    yield silent
     yield ends
 
 
