@@ -291,7 +291,8 @@ def _ended_with_bump(value: WrittenTransaction, request: EndTransaction, now_ms:
         return _decided(value, request, now_ms)
     if not is_retry or is_commit(value) is not request.is_commit:
         raise _no_such_end(status, request)
-    return None
+    # at the end of its epochs, the coordinator has aborted what was open: the producer is not told that epoch, but another id
+    return _decided(value, request, now_ms) if value.producer_epoch == EPOCH_MAX else None
 
 
 def _is_retry(value: WrittenTransaction, asked: Incarnation) -> bool:
@@ -314,8 +315,8 @@ def _decided(value: WrittenTransaction, request: EndTransaction, now_ms: int) ->
         is_last = value.producer_epoch >= LAST_EPOCH_TOLD
         changes |= {
             "client_transaction_version": EPOCH_BUMPS_VERSION,
-            "producer_epoch": value.producer_epoch + 1,
-            "last_producer_epoch": value.producer_epoch,
+            "producer_epoch": min(value.producer_epoch + 1, EPOCH_MAX),
+            "last_producer_epoch": min(value.producer_epoch, LAST_EPOCH_TOLD),
             "next_producer_id": request.spare_producer_id if is_last else NO_PRODUCER_ID,
         }
     if status_of(value) is not TransactionStatus.ONGOING:

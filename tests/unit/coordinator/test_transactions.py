@@ -141,6 +141,18 @@ def test_a_transaction_that_is_aborted_at_the_end_of_the_epochs(host: Transactio
         assert host.ask(producer.init(knows=knows)).producer == Incarnation(producer.spare, 0)
 
 
+def test_a_time_out_at_the_end_of_the_epochs(host: TransactionHost) -> None:
+    """Docs: Kafka tells the producer that repeats its abort an epoch with which it can do nothing."""
+    producer = begun(host, epoch=LAST)
+    host.ask(producer.add())
+    assert host.error_of(Producer().init()) is ConcurrentTransactionsError
+    host.write_markers()
+    assert host.error_of(producer.commit()) is InvalidTxnStateError
+    for _ in range(2):
+        assert host.ask(producer.abort()).producer == Incarnation(producer.spare, 0)
+    assert host.ask(producer.init(knows=True)).producer == Incarnation(producer.spare, 0)
+
+
 # ---- partitions ------------------------------------------------------------------------------------------------------
 
 
