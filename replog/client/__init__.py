@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from replog.client.producer.batch import BulkDelivery, Delivery
     from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
     from replog.client.producer.producer import Producer
+    from replog.client.producer.transaction import Transaction
     from replog.client.sync.admin import SyncAdmin
     from replog.client.sync.consumer import SyncConsumer
     from replog.client.sync.loop_thread import LoopThread
-    from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer
+    from replog.client.sync.producer import SyncBulkDelivery, SyncDelivery, SyncProducer, SyncTransaction
     from replog.client.types import (
         ConsumerRecord,
         DeliveredRange,
         FetchedBatches,
+        GroupMetadata,
         OffsetAndTimestamp,
         RecordMetadata,
         TopicPartition,
@@ -52,6 +54,7 @@ __all__ = [
     "Delivery",
     "FetchedBatches",
     "GroupDescription",
+    "GroupMetadata",
     "LoopThread",
     "MemberDescription",
     "NewTopic",
@@ -70,8 +73,10 @@ __all__ = [
     "SyncConsumer",
     "SyncDelivery",
     "SyncProducer",
+    "SyncTransaction",
     "TopicInfo",
     "TopicPartition",
+    "Transaction",
     "murmur2",
 ]
 
@@ -89,6 +94,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Delivery": "replog.client.producer.batch",
     "FetchedBatches": "replog.client.types",
     "GroupDescription": "replog.client.admin.group_descriptions",
+    "GroupMetadata": "replog.client.types",
     "LoopThread": "replog.client.sync.loop_thread",
     "MemberDescription": "replog.client.admin.group_descriptions",
     "NewTopic": "replog.controller.requests",
@@ -107,8 +113,10 @@ _HOMES: Final[Mapping[str, str]] = {
     "SyncConsumer": "replog.client.sync.consumer",
     "SyncDelivery": "replog.client.sync.producer",
     "SyncProducer": "replog.client.sync.producer",
+    "SyncTransaction": "replog.client.sync.producer",
     "TopicInfo": "replog.rpc.metadata_messages",
     "TopicPartition": "replog.client.types",
+    "Transaction": "replog.client.producer.transaction",
     "murmur2": "replog.records",
 }
 

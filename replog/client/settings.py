@@ -14,7 +14,6 @@ from replog.errors import ConfigError
 _BROKERS: Final = "the coordinator says it to its members: set {} of the brokers"
 _PAUSES: Final = "the pauses before another attempt are 100 ms to 500 ms and cannot be set"
 _NO_SECURITY: Final = "there is neither TLS nor authentication"
-_NO_TRANSACTIONS: Final = "there are no transactions"
 _NO_SOCKETS: Final = "sockets have the buffers that the system gives them"
 _CODEC: Final = "use {0}: a type such as str, or a codec (docs/RECORDS.md)"
 
@@ -62,8 +61,6 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         ),
         "max_request_size": "use max_request_bytes",
         "retries": "records are sent again until delivery_timeout_ms is over: set that",
-        "transaction_timeout_ms": _NO_TRANSACTIONS,
-        "transactional_id": _NO_TRANSACTIONS,
         "value_serializer": _CODEC.format("value"),
     },
     "Worker": {

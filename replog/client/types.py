@@ -77,6 +77,33 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
     headers: tuple[Header, ...]
 
 
+class GroupMetadata(NamedTuple):
+    """Who commits offsets of a group: a member of it, or, with nothing but the group's id, nobody in particular.
+
+    Attributes:
+        generation: The member epoch, or the generation in a group of the classic protocol; -1: of no member.
+    """
+
+    group_id: str
+    member_id: str = ""
+    generation: int = -1
+    instance_id: str | None = None
+
+
+class MemberOffset(NamedTuple):
+    """The offset of the record to be read next, and the leader epoch of the one before it; -1: not known."""
+
+    offset: int
+    leader_epoch: int = -1
+
+
+class MemberOffsets(NamedTuple):
+    """What a member may commit now, and for whom."""
+
+    group: GroupMetadata
+    offsets: dict[TopicPartition, MemberOffset]
+
+
 class FetchedBatches(NamedTuple):
     """Whole record batches as they came from the broker, for readers that decode by themselves.
 

@@ -738,3 +738,10 @@ class TransactionAbortableError(InvalidRequestError):
     """The transaction can only be aborted; the producer may go on with the next one."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class TransactionOutcomeUnknownError(ReplogError):
+    """The coordinator has not said in time whether a transaction was committed: it may or may not be.
+
+    Read what it has written, as a reader of committed records, before the work is done again.
+    """

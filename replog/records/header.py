@@ -51,6 +51,7 @@ DELETE_HORIZON_BIT = 0x40
 HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
 _PREFIX = struct.Struct(">qii")
+_LOW_ATTRIBUTES_POSITION = ATTRIBUTES_POSITION + 1
 _PRODUCER_POSITION = 43
 _PRODUCER = struct.Struct(">qhi")
 
@@ -255,14 +256,21 @@ def restamped_prefix(header_source: Buffer, position: int, base_offset: int, lea
     return _PREFIX.pack(base_offset, length, leader_epoch)
 
 
-def with_producer(batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int) -> bytes:
+def with_producer(
+    batch: bytes, producer_id: int, producer_epoch: int, base_sequence: int, *, is_transactional: bool = False
+) -> bytes:
     """Returns the batch of another producer, or of another sequence: its records, compressed as they are, a new checksum.
 
     Args:
         batch: Exactly one batch whose checksum is right (a wrong one would be made right here); not changed.
         producer_id, producer_epoch, base_sequence: The producer and its sequence.
+        is_transactional: Whether the batch is part of a transaction of that producer.
     """
     stamped = bytearray(batch)
+    attributes = stamped[_LOW_ATTRIBUTES_POSITION]
+    stamped[_LOW_ATTRIBUTES_POSITION] = (
+        attributes | TRANSACTIONAL_BIT if is_transactional else attributes & ~TRANSACTIONAL_BIT
+    )
     _PRODUCER.pack_into(stamped, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     stamped[CRC_POSITION:ATTRIBUTES_POSITION] = crc32c(memoryview(stamped)[ATTRIBUTES_POSITION:]).to_bytes(4, "big")
     return bytes(stamped)

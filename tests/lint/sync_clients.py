@@ -19,6 +19,7 @@ LIVES_IN_THE_LOOP = {"handle_fork"}
 OUTCOMES = {
     "Delivery": "SyncDelivery",
     "BulkDelivery": "SyncBulkDelivery",
+    "Transaction": "SyncTransaction",
     "AsyncGenerator[TableChange]": "Iterator[TableChange]",
 }
 

@@ -39,7 +39,7 @@ from replog.client.home_loop import require_loop
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
 from replog.client.typed_records import OnUndecodable, RecordDecoder
-from replog.client.types import ConsumerRecord, FetchedBatches, K, TopicPartition, V
+from replog.client.types import ConsumerRecord, FetchedBatches, GroupMetadata, K, MemberOffsets, TopicPartition, V
 from replog.codecs import ValueCodec
 from replog.coordinator.offsets.requests import CommittedOffset
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
@@ -481,14 +481,33 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             RequestTimedOutError: The coordinator did not answer in time; the offsets may be kept all the same.
             InvalidRequestError: The consumer is not subscribed.
         """
-        given = {} if offsets is None else numbers_by_partition("offsets", offsets)
-        for partition, offset in given.items():
-            if not is_offset(offset):
-                raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
+        given = _checked_offsets(offsets)
         group = self._subscribed()
         if offsets is None:
             given = self._positions()
         await group.member.commits.commit_told(given)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Returns which member of the group this is now, for `Transaction.commit_offsets` (KIP-447).
+
+        Raises:
+            InvalidRequestError: The consumer is not subscribed.
+        """
+        return self._subscribed().member.commits.metadata()
+
+    def member_offsets(self, offsets: Mapping[tuple[str, int], int] | None = None) -> MemberOffsets:
+        """Returns offsets, and the member that may commit them; `Transaction.commit_offsets` asks for it.
+
+        Args:
+            offsets: As for `commit`.
+
+        Raises:
+            CommitStaleError: A partition is not this member's.
+            InvalidRequestError: The consumer is not subscribed, or commits by itself, also what a transaction that is aborted has read.
+        """
+        given = _checked_offsets(offsets)
+        group = self._subscribed()
+        return group.member.commits.for_transaction(self._positions() if offsets is None else given)
 
     async def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
         """Returns the offset that the group has committed of a partition; None where it has none.
@@ -545,6 +564,14 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             return self._group
         self._reader.raise_if_closed()
         raise InvalidRequestError("this consumer is not subscribed; call subscribe first")
+
+
+def _checked_offsets(offsets: Mapping[tuple[str, int], int] | None) -> dict[TopicPartition, int]:
+    given = {} if offsets is None else numbers_by_partition("offsets", offsets)
+    for partition, offset in given.items():
+        if not is_offset(offset):
+            raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
+    return given
 
 
 def _how_to_pass(record: ConsumerRecord) -> str:

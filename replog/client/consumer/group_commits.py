@@ -14,7 +14,7 @@ from replog.client.groups.commits import CommitBook, Finished, Offset, errors_of
 from replog.client.groups.coordinator import Coordinator
 from replog.client.groups.membership import NO_EPOCH, PUT_OUT
 from replog.client.groups.progress import Progress
-from replog.client.types import TopicPartition
+from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets, TopicPartition
 from replog.coordinator.classic.subscription import assigned_partitions
 from replog.coordinator.describing.requests import (
     DescribeConsumerGroup,
@@ -30,6 +30,7 @@ from replog.errors import (
     CommitStaleError,
     FencedInstanceIdError,
     GroupIdNotFoundError,
+    InvalidRequestError,
     ReplogError,
     RetriableError,
     StaleMemberEpochError,
@@ -137,6 +138,33 @@ class GroupCommits:
             if isinstance(error, CommitStaleError) and (owner := await self._owner(error.partition)):
                 raise CommitStaleError(f"{error} {owner}", error.partition) from None
             raise
+
+    def metadata(self) -> GroupMetadata:
+        """Returns which member this is now."""
+        settings, holder = self._settings, self._holder
+        generation = holder.epoch if holder.epoch != NO_EPOCH else -1
+        return GroupMetadata(settings.group_id, holder.member_id, generation, settings.instance_id)
+
+    def for_transaction(self, offsets: Mapping[TopicPartition, int]) -> MemberOffsets:
+        """Returns offsets that a transaction commits in the place of this member.
+
+        Raises:
+            CommitStaleError: A partition is not the member's.
+            InvalidRequestError: The member commits by itself, also what a transaction that is aborted has read.
+        """
+        if self._settings.auto_commit:
+            raise InvalidRequestError(
+                "this consumer commits by itself, also what a transaction has read that is aborted: make it with "
+                "enable_auto_commit=False where transactions commit its offsets"
+            )
+        is_member = self._holder.epoch != NO_EPOCH
+        lost = next((each for each in offsets if not is_member or each not in self._holder.held), None)
+        if lost is not None:
+            raise self._stale_error(lost)
+        return MemberOffsets(
+            self.metadata(),
+            {each: MemberOffset(offset, self._epoch_before(each, offset)) for each, offset in offsets.items()},
+        )
 
     async def _owner(self, partition: tuple[str, int] | None) -> str:
         """Says who has a partition now; "" where nobody has it, or that is not told within a moment."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol, Self
 
 from msgspec import Struct
@@ -61,6 +62,8 @@ class AccumulatorSettings(Struct, frozen=True):
     is_idempotent: bool
     is_compressing: bool = False
     """Whether batches are compressed before they are sent."""
+    is_transactional: bool = False
+    """Whether batches are part of transactions."""
 
     @classmethod
     def of(cls, config: ProducerConfig) -> Self:
@@ -73,6 +76,7 @@ class AccumulatorSettings(Struct, frozen=True):
             max_in_flight=config.max_in_flight,
             is_idempotent=config.is_idempotent,
             is_compressing=config.codec is not Codec.NONE,
+            is_transactional=config.transactional_id is not None,
         )
 
 
@@ -97,6 +101,7 @@ class Accumulator:
     Attributes:
         is_busy: Whether a caller is in the middle of sending: it has let the loop run, and goes on in its next turn.
         meter: What counts the bytes of all batches, and what is reserved, for `memory`.
+        on_failed: The function that hears why a batch has failed.
         memory: Where a sender reserves room: by `acquire`, and by `release` without awaiting anything in between, once the
             record is appended, and counted by its batch, or never will be.  The wait ends: every batch is acknowledged or
             fails at its delivery time-out, and gives its memory back.
@@ -115,6 +120,8 @@ class Accumulator:
         self.linger_s = settings.linger_ms / 1000
         self.is_idempotent = settings.is_idempotent
         self.is_compressing = settings.is_compressing
+        self.is_transactional = settings.is_transactional
+        self.on_failed: Callable[[ReplogError], None] = _hear_nothing
         self.max_in_flight = settings.max_in_flight
         self._home = home
         self._unresolved: dict[ProducerBatch, BatchOwner] = {}  # in order of creation, hence of deadline
@@ -171,6 +178,7 @@ class Accumulator:
         self._release(batch)
         batch.fail(error)
         self._failed.append(batch)
+        self.on_failed(error)
 
     def _release(self, batch: ProducerBatch) -> None:
         del self._unresolved[batch]
@@ -211,3 +219,7 @@ class Accumulator:
         for owner in list(self._unresolved.values()):
             owner.fail_all(error)
         self.memory.close(error)
+
+
+def _hear_nothing(_error: ReplogError) -> None:
+    """Ignores a failure: where there are no transactions, a failed batch is its own."""

@@ -30,6 +30,7 @@ class ProducerIdentity(Struct, frozen=True):
 
     producer_id: int
     producer_epoch: int
+    is_transactional: bool = False
 
 
 class ProducerBatch:
@@ -149,6 +150,8 @@ class ProducerBatch:
         self._seal()
         if identity is None:
             self.payload = self.builder.build()
+        elif identity.is_transactional:
+            self.payload = _stamped(self.builder.build(), identity, base_sequence)
         else:
             self.payload = self.builder.build(identity.producer_id, identity.producer_epoch, base_sequence)
 
@@ -249,7 +252,8 @@ class ProducerBatch:
 def _stamped(batch: bytes, identity: ProducerIdentity | None, base_sequence: int) -> bytes:
     if identity is None:
         return batch
-    return with_producer(batch, identity.producer_id, identity.producer_epoch, base_sequence)
+    producer_id, epoch = identity.producer_id, identity.producer_epoch
+    return with_producer(batch, producer_id, epoch, base_sequence, is_transactional=identity.is_transactional)
 
 
 if TYPE_CHECKING:

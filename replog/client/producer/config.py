@@ -7,7 +7,7 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from replog.errors import ConfigError
-from replog.errors.choices import INT32_MAX, require_at_least, require_choice
+from replog.errors.choices import INT32_MAX, require_at_least, require_choice, require_kind
 from replog.records import Codec, CodecName
 from replog.records.compression import GZIP_LEVEL, ZSTD_LEVEL, require_codec
 from replog.rpc.messages import ACKS_ALL
@@ -80,6 +80,13 @@ class ProducerConfig(Struct, frozen=True):
     """9, the fast compressor, as with Kafka's clients; their others are not there."""
     compression_zstd_level: int = ZSTD_LEVEL
     """-131072 (fast) to 22 (small, and 40 times as slow as 3)."""
+    transactional_id: str | None = None
+    """The name by which brokers know a producer of transactions across restarts: whoever comes with it later fences those before.
+    With it every record is sent in a transaction, see `Producer.transaction`; None: in none."""
+    transaction_timeout_ms: int = 60_000
+    """How long a transaction may be open before its coordinator aborts it.  Readers of committed records wait at an open transaction:
+    too long, and a producer that dies holds them up; too short, and slow work is aborted.  At most the brokers'
+    transaction.max.timeout.ms, 15 minutes unless it is set otherwise."""
 
     def __post_init__(self) -> None:
         require_choice("acks", self.acks, get_args(Acks))
@@ -97,6 +104,7 @@ class ProducerConfig(Struct, frozen=True):
             require_at_least("close.timeout.ms", self.close_timeout_ms, 0)
         require_choice("fail.below.min.isr", self.fail_below_min_isr, (True, False))
         self._check_compression()
+        self._check_transactions()
         if self.max_request_bytes > MAX_REQUEST_BYTES_MAX:
             raise ConfigError(
                 "max.request.bytes",
@@ -110,6 +118,22 @@ class ProducerConfig(Struct, frozen=True):
                 self.max_in_flight_per_partition,
                 f"max.in.flight.per.partition is {self.max_in_flight_per_partition}; it is 1 to {MAX_IN_FLIGHT_MAX}, "
                 "the number of batches that a broker remembers of a producer.",
+            )
+
+    def _check_transactions(self) -> None:
+        name = self.transactional_id
+        if name is None:
+            return
+        require_kind("transactional.id", name, str)
+        if not name:
+            raise ConfigError(
+                "transactional.id", name, "transactional.id is empty; give the producer a name of its own"
+            )
+        if not self.is_idempotent:
+            raise ConfigError(
+                "transactional.id",
+                name,
+                'transactional.id needs acks "all" and enable.idempotence; leave both as they are',
             )
 
     def _check_compression(self) -> None:
@@ -156,5 +180,6 @@ _LOWEST: dict[str, int] = {
     "request_timeout_ms": 1,
     "max_in_flight_per_partition": 1,
     "connect_timeout_ms": 1,
+    "transaction_timeout_ms": 1,
 }
-_SAID_TO_BROKERS = frozenset({"max_request_bytes", "request_timeout_ms"})
+_SAID_TO_BROKERS = frozenset({"max_request_bytes", "request_timeout_ms", "transaction_timeout_ms"})

@@ -4,14 +4,37 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final, Protocol
 
 from replog.client.backoff import Backoff
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.errors import ReplogError
-from replog.rpc.messages import InitProducerIdRequest
+from replog.rpc.messages import InitProducerIdRequest, ProducedTransaction
 from replog.waiting.task_ends import end_tasks
+
+
+class Identities(Protocol):
+    """What gives partitions the producer id that their batches need.
+
+    Attributes:
+        transaction: The transaction that batches belong to; None: the producer has none.
+        on_arrived: A function that gets the partitions that waited, once they may go on.
+    """
+
+    on_arrived: Callable[[list[PartitionQueue]], None]
+
+    @property
+    def transaction(self) -> ProducedTransaction | None: ...
+
+    def give(self, queue: PartitionQueue) -> None:
+        """Sets the queue's identity, now or when one has arrived."""
+        ...
+
+    async def close(self) -> None:
+        """Gives no more."""
+        ...
 
 
 class IdentitySource:
@@ -22,12 +45,13 @@ class IdentitySource:
 
     Args:
         view: An open cluster view.
-        on_arrived: A function that gets the partitions that waited, once they may go on.
     """
 
-    def __init__(self, view: ClusterView, *, on_arrived: Callable[[list[PartitionQueue]], None]) -> None:
+    transaction: Final = None
+
+    def __init__(self, view: ClusterView) -> None:
         self._view = view
-        self._on_arrived = on_arrived
+        self.on_arrived: Callable[[list[PartitionQueue]], None] = no_queues
         self._newest: ProducerIdentity | None = None
         self._waiting: dict[PartitionQueue, None] = {}
         self._task: asyncio.Task[None] | None = None
@@ -67,4 +91,8 @@ class IdentitySource:
         for queue in served:
             if queue.identity is None:
                 queue.set_identity(identity)
-        self._on_arrived(served)
+        self.on_arrived(served)
+
+
+def no_queues(_queues: list[PartitionQueue]) -> None:
+    """Ignores partitions: no router has been made yet that would send their batches."""

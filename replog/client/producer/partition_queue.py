@@ -19,7 +19,7 @@ not full goes at once while nobody is in the middle of sending.  While somebody 
 it, if there is one, or else up to `BUSY_LINGER_S`, the longer the more is in it; full it goes at once.
 
 A batch that failed for good leaves a *gap*: what was sent after it may be refused.  What is new goes on in the next epoch
-of the producer id (KIP-360), so that the broker refuses bytes of the old epoch that are still on the way, in a connection
+of the producer id (KIP-360; in a transaction nothing goes on: it can only be aborted), so that the broker refuses bytes of the old epoch that are still on the way, in a connection
 that was given up, once it has a batch of the new one.  Until then it would take them, so the batches behind the gap are
 decided first.  Each goes again as it is, one at a time; it is acknowledged if the broker has it, else it is "out of order":
 
@@ -110,6 +110,7 @@ class PartitionQueue:
         self._on_ready = on_ready
         self._open: ProducerBatch | None = None
         self._closed: deque[ProducerBatch] = deque()
+        self._numbered: ProducerIdentity | None = None  # what the next sequence is of
         self._next_sequence = 0
         self._is_established = False
         self._has_gap = False
@@ -382,17 +383,38 @@ class PartitionQueue:
         return sequence
 
     def set_identity(self, identity: ProducerIdentity) -> None:
-        """Sets the producer id and epoch of this partition's next batches; their sequences start at 0."""
+        """Sets the producer id and epoch of this partition's next batches; their sequences start at 0, or go on where they are known."""
         self.identity = identity
-        self._next_sequence = 0
-        self._is_established = False
+        if identity != self._numbered:
+            self._numbered = identity
+            self._next_sequence = 0
+            self._is_established = False
+
+    def end_transaction(self, error: ReplogError) -> None:
+        """Lets what comes next wait for an identity of the next transaction; fails what is unresolved of this one."""
+        self.fail_all(error)
+        self.identity = None
+        self._has_gap = False
+        self.backoff_until_s = 0.0
+        self.failures_count = 0
+
+    def fail_waiting(self, error: ReplogError) -> None:
+        """Fails all that is not in flight; nothing of it is sent any more."""
+        flying = [batch for batch in self.window if batch.in_flight]
+        for batch in [each for each in self._unresolved() if not each.in_flight]:
+            self._accumulator.fail(batch, error)
+        self._set_open(None)
+        self._closed.clear()
+        self.window[:] = flying
 
     def _open_gap(self) -> None:
         """Gives what is new the next epoch; after the last one, lets it wait for another producer id."""
         if self.identity is None:
             return
         self._has_gap = True
-        if self.identity.producer_epoch < PRODUCER_EPOCH_MAX:
+        if self._accumulator.is_transactional:  # its epochs are the coordinator's to give
+            self.identity = None
+        elif self.identity.producer_epoch < PRODUCER_EPOCH_MAX:
             self.set_identity(ProducerIdentity(self.identity.producer_id, self.identity.producer_epoch + 1))
         else:
             self.spent_identity, self.identity = self.identity, None

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, Generic, Never, Self
+from typing import TYPE_CHECKING, Any, Generic, Never, Self
 
 from replog.client.arguments import (
     headers_bytes_bound,
@@ -39,6 +39,7 @@ from replog.client.producer.bulk import (
 )
 from replog.client.producer.column_rows import ColumnRows
 from replog.client.producer.config import Acks, ProducerConfig
+from replog.client.producer.identity import IdentitySource
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner, check_partitioner
 from replog.client.producer.router import Router, TopicQueues, lost_text
@@ -47,10 +48,14 @@ from replog.client.settings import refuse_unknown
 from replog.client.typed_records import RecordEncoder
 from replog.client.types import K, RecordMetadata, V
 from replog.codecs import ValueCodec
-from replog.errors import BrokerClosedError, RecordTooLargeError
+from replog.errors import BrokerClosedError, InvalidRequestError, RecordTooLargeError, ReplogError
 from replog.host.forks import raise_if_carried, tell_at_fork
 from replog.records import HEADER_BYTES, Appender, Buffer, CodecName, Columns, Header, batch_bytes_bound
 from replog.waiting.task_ends import Ending
+
+if TYPE_CHECKING:
+    from replog.client.producer.transaction import Transaction, TransactionDriver
+    from replog.client.producer.transaction_partitions import TransactionPartitions
 
 TURN_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
@@ -122,6 +127,8 @@ class Producer(Generic[K, V]):
         compression_gzip_level: int = DEFAULTS.compression_gzip_level,
         compression_lz4_level: int = DEFAULTS.compression_lz4_level,
         compression_zstd_level: int = DEFAULTS.compression_zstd_level,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = DEFAULTS.transaction_timeout_ms,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
         transport: Transport | None = None,
@@ -145,6 +152,8 @@ class Producer(Generic[K, V]):
             compression_gzip_level=compression_gzip_level,
             compression_lz4_level=compression_lz4_level,
             compression_zstd_level=compression_zstd_level,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
         )
         self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
         self._wall_ns = _clock_of(transport)
@@ -156,7 +165,15 @@ class Producer(Generic[K, V]):
         )
         self._accumulator = Accumulator(AccumulatorSettings.of(self.config), self._view.home)
         self._memory = self._accumulator.memory
-        self._router = Router(self._view, self._accumulator, self.config, self._partitioner)
+        partitions: TransactionPartitions | None = None
+        if (
+            transactional_id is not None
+        ):  # with Kafka's messages about transactions, which other producers need not load
+            from replog.client.producer.transaction_partitions import TransactionPartitions
+
+            partitions = TransactionPartitions.of(self._view, self.config)
+        identities = IdentitySource(self._view) if partitions is None else partitions
+        self._router = Router(self._view, self._accumulator, self.config, self._partitioner, identities)
         self._appender = Appender(
             Delivery,
             self._accumulator.meter,
@@ -166,6 +183,15 @@ class Producer(Generic[K, V]):
             overhead_bytes=RECORD_BYTES_BOUND,
             topics=self._router.open_batches,
         )
+        self._is_barred = False
+        self._transactions: TransactionDriver | None = None
+        if partitions is not None:
+            from replog.client.producer.transaction import TransactionDriver
+
+            self._bar()
+            self._transactions = TransactionDriver(
+                self._router, self._accumulator, partitions, bar=self._bar, admit=self._admit
+            )
         self._encoder = RecordEncoder.of(key, value)
         append = self._appender.append
         self._append: Callable[..., Delivery | None] = append if self._encoder is None else self._encoder.before(append)
@@ -237,6 +263,8 @@ class Producer(Generic[K, V]):
         self._refuse_records()
         try:
             async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                if self._transactions is not None:
+                    await self._transactions.close()
                 await self._router.flush()
         except TimeoutError:
             pass
@@ -269,6 +297,8 @@ class Producer(Generic[K, V]):
     async def _release(self) -> None:
         self._refuse_records()
         self._accumulator.close(BrokerClosedError("the producer was closed before the records were acknowledged"))
+        if self._transactions is not None:
+            await self._transactions.release()
         await self._router.close()
         await self._view.close()
 
@@ -283,6 +313,47 @@ class Producer(Generic[K, V]):
         error = self._accumulator.unseen_failure()
         if error is not None:
             raise error
+
+    # ---- transactions ----------------------------------------------------------------------------------------------
+
+    def transaction(self) -> Transaction:
+        """Returns a transaction, for `async with`: what is sent in its block is read together or not at all.
+
+        The producer has a `transactional_id`, and sends in transactions only, one at a time: all that its tasks send while one is
+        open belongs to it.  See `Transaction`.
+
+        Raises:
+            InvalidRequestError: The producer has no `transactional_id`.
+            BrokerClosedError: The producer was closed.
+        """
+        self._raise_if_closed()
+        if self._transactions is None:
+            raise InvalidRequestError(
+                'this producer has no transactional_id: give it one, such as Producer(..., transactional_id="payments-1"), that no '
+                "other producer that runs has"
+            )
+        return self._transactions.new_transaction()
+
+    def _bar(self) -> None:
+        """Refuses records, until `_admit`: there is no transaction that they would belong to."""
+        if not self._is_barred:
+            self._is_barred = True
+            self._appender.blocked_count += 1
+
+    def _admit(self) -> None:
+        if self._is_barred:
+            self._is_barred = False
+            self._appender.blocked_count -= 1
+
+    def _joined(self) -> Transaction | None:
+        """Returns the transaction that what is sent now belongs to; None: the producer has none.
+
+        Raises:
+            InvalidRequestError: There is no open one.
+            TransactionAbortableError: It can only be aborted.
+            ProducerFencedError: Another producer has the transactional id.
+        """
+        return None if self._transactions is None else self._transactions.current()
 
     # ---- sending ---------------------------------------------------------------------------------------------------
 
@@ -316,6 +387,8 @@ class Producer(Generic[K, V]):
             InvalidRecordError: The timestamp is neither a time since 1970 nor -1 for none, or a header name is not
                 valid Unicode.
             BrokerClosedError: The producer was closed.
+            InvalidRequestError: The producer has a `transactional_id`, and is in no transaction.
+            TransactionAbortableError, ProducerFencedError: Something of the transaction has failed before.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:  # nearly always: all of the rest has to be looked at once in a batch or a turn
@@ -338,6 +411,9 @@ class Producer(Generic[K, V]):
         size_bytes = self._checked_size(topic, key, value, headers)
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
+        if self._is_barred:
+            self._raise_if_closed()
+            self._joined()
         if self._appender.turn_bytes <= 0 or self._yielding_count:
             await self._yield()
         reserved_bytes = 0
@@ -406,6 +482,7 @@ class Producer(Generic[K, V]):
         if partition is not None:
             require_whole("partition", partition)
         self._raise_if_closed()
+        self._joined()
         runs = Runs()
         rest: Iterator[Any] = iter(records) if self._encoder is None else self._encoder.encode_all(topic, records)
         while True:
@@ -460,10 +537,13 @@ class Producer(Generic[K, V]):
         if timestamp_ms is not None:
             require_timestamp(timestamp_ms)
         self._raise_if_closed()
+        transaction = self._joined()
         now_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
         rows = ColumnRows(columns, partitions, now_ms, self._partitioner)
         queues = await self._router.resolve(topic)
         await self._router.resolve(topic, rows.partitions_count_least(len(queues.queues)))
+        if transaction is not None:
+            transaction.require_open()
         runs = Runs()
         for start, end, size_bytes in rows.chunks(self._chunk_bytes_max):
             if size_bytes + HEADER_BYTES > self._max_request_bytes:
@@ -528,6 +608,7 @@ class Producer(Generic[K, V]):
     async def _yield(self) -> None:
         """Lets the loop run; callers that come meanwhile do the same, so that none is overtaken."""
         self._view.home.enter()
+        transaction = self._joined()
         self._appender.turn_bytes = 0
         self._yielding_count += 1
         if not self._accumulator.is_busy:
@@ -539,6 +620,8 @@ class Producer(Generic[K, V]):
             self._yielding_count -= 1
             if not self._yielding_count:
                 self._appender.turn_bytes = TURN_BYTES
+        if transaction is not None:
+            transaction.require_open()
 
     def _end_busy(self) -> None:
         """Lets batches that are not full go, once a turn of the loop has passed in which nobody went on sending."""
@@ -551,6 +634,8 @@ class Producer(Generic[K, V]):
     async def _wait_until_possible(self, topic: str, partition: int | None, size_bytes: int) -> TopicQueues:
         """Waits for the topic's metadata and for room, which is reserved for the caller then; see `Accumulator.memory`."""
         require_text("topic", topic)
+        self._raise_if_closed()
+        transaction = self._joined()
         while True:
             self._raise_if_closed()
             queues = await self._router.resolve(topic)
@@ -563,6 +648,12 @@ class Producer(Generic[K, V]):
             finally:
                 self._appender.blocked_count -= 1
             if not self._is_closed and self._topics.get(topic) is queues:
+                try:
+                    if transaction is not None:
+                        transaction.require_open()
+                except ReplogError:
+                    self._memory.release(size_bytes)
+                    raise
                 return queues
             self._memory.release(size_bytes)
 

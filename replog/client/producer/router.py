@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from weakref import WeakSet
 
 from replog.client.arguments import require_partition
@@ -19,7 +19,7 @@ from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
-from replog.client.producer.identity import IdentitySource
+from replog.client.producer.identity import Identities
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
 from replog.client.producer.sender import BrokerSender, SenderSettings
@@ -142,6 +142,7 @@ class Router:
         accumulator: What the queues share.
         config: The producer's settings.
         partitioner: What chooses partitions.
+        identities: What gives partitions the producer id of their batches.
 
     Attributes:
         open_batches: The open batches of the topics in use, by name.
@@ -153,7 +154,12 @@ class Router:
     """
 
     def __init__(
-        self, view: ClusterView, accumulator: Accumulator, config: ProducerConfig, partitioner: Partitioner
+        self,
+        view: ClusterView,
+        accumulator: Accumulator,
+        config: ProducerConfig,
+        partitioner: Partitioner,
+        identities: Identities,
     ) -> None:
         self.topics: dict[str, TopicQueues] = {}
         self.open_batches: dict[str, OpenBatches] = {}
@@ -165,7 +171,8 @@ class Router:
         self._compressor: BatchCompressor | None = None
         if config.codec is not Codec.NONE:
             self._compressor = BatchCompressor(config.codec, config.compression_level, on_compressed=self.route)
-        self._identities = IdentitySource(view, on_arrived=self._handle_identities)
+        self._identities = identities
+        identities.on_arrived = self._handle_identities
         self._senders: dict[int, BrokerSender] = {}
         self._stopping: set[asyncio.Task[None]] = set()
         self.has_told_lost = False
@@ -199,17 +206,27 @@ class Router:
         for sender in self._senders.values():
             sender.wake()
 
-    async def flush(self) -> None:
-        """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once."""
+    async def flush(self, *, until_failure: bool = False) -> None:
+        """Waits until everything sent so far is acknowledged or has failed; lingering batches go at once.
+
+        Args:
+            until_failure: Whether the first failure ends the wait.
+        """
         accumulator = self._accumulator
+        until = asyncio.FIRST_EXCEPTION if until_failure else asyncio.ALL_COMPLETED
         accumulator.flushing_count += 1
         try:
             self.wake()
             futures = [batch.future for batch in accumulator.unresolved()]
             if futures:
-                await asyncio.wait(futures)
+                await asyncio.wait(futures, return_when=until)
         finally:
             accumulator.flushing_count -= 1
+
+    def queues(self) -> Iterator[PartitionQueue]:
+        """Yields the queues of all topics in use."""
+        for topic in self.topics.values():
+            yield from topic.queues
 
     async def resolve(self, topic: str, partitions_count: int = 0) -> TopicQueues:
         """Returns the topic's queues; waits for its first metadata, and for partitions that it may just have been given.
@@ -283,7 +300,7 @@ class Router:
             leader.address,
             self._settings,
             compressor=self._compressor,
-            on_identity_needed=self._identities.give,
+            identities=self._identities,
         )
         sender.start()
         return sender

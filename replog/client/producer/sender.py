@@ -8,7 +8,6 @@ others fill up meanwhile.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Self
 
 from msgspec import Struct
@@ -20,9 +19,16 @@ from replog.client.cluster.view import ClusterView
 from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
 from replog.client.producer.config import ProducerConfig
+from replog.client.producer.identity import Identities
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.protocol.seam import Connection
-from replog.errors import ErrorCode, NotEnoughReplicasAfterAppendError, ReplogError, RetriableError
+from replog.errors import (
+    ConcurrentTransactionsError,
+    ErrorCode,
+    NotEnoughReplicasAfterAppendError,
+    ReplogError,
+    RetriableError,
+)
 from replog.rpc.messages import Hello, ProducePartition, ProduceRequest, ProduceResponse, ProduceResult
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.rpc.transport import ConnectionLostError, Stream
@@ -38,6 +44,8 @@ REPLY_GRACE_MS = 1_000
 
 _BACKOFF_S_MIN = 0.1
 _BACKOFF_S_MAX = 0.5
+_ENDING_BACKOFF_S = 0.01
+"""The first pause after the answer that the transaction before is being ended, which takes as long as its markers do."""
 
 _BELOW_MIN_ISR = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 _OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
@@ -66,7 +74,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
 
     Args:
         compressor: What compresses batches before they are sent; None: nothing does.
-        on_identity_needed: A function that is told of a partition that waits for a producer id.
+        identities: What is told of a partition that waits for a producer id.
 
     Invariants:
         - a message has at most one batch per partition;
@@ -81,12 +89,12 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         settings: SenderSettings,
         *,
         compressor: BatchCompressor | None = None,
-        on_identity_needed: Callable[[PartitionQueue], None],
+        identities: Identities,
     ) -> None:
         super().__init__(view, broker_id, address)
         self._settings = settings
         self._compressor = compressor
-        self._on_identity_needed = on_identity_needed
+        self._identities = identities
         self._pending: dict[PartitionQueue, None] = {}
         self._in_flight: dict[int, _InFlight] = {}
         self._correlation_ids = itertools.count(1)
@@ -125,6 +133,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             self._settings.acks,
             tuple(_destination(queue) for queue, _ in batches),
             tuple(batch.payload or b"" for _, batch in batches),
+            self._identities.transaction,
         )
 
     def _gather(self, *, allow_partial: bool) -> list[tuple[PartitionQueue, ProducerBatch]]:
@@ -133,7 +142,7 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
         batches: list[tuple[PartitionQueue, ProducerBatch]] = []
         for queue in list(self._pending):
             if queue.needs_identity:
-                self._on_identity_needed(queue)
+                self._identities.give(queue)
             self._compress_ahead(queue, now_s, allow_partial=allow_partial)
             batch = queue.sendable(now_s, allow_partial=allow_partial)
             if batch is None:
@@ -217,10 +226,13 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
             queue.handle_failed(batch, error)
 
     def _retry_later(self, queue: PartitionQueue, batch: ProducerBatch, error: ReplogError) -> None:
-        pause_s = min(_BACKOFF_S_MAX, _BACKOFF_S_MIN * 2 ** min(queue.failures_count, 8))
+        is_ending = isinstance(error, ConcurrentTransactionsError)
+        least_s = _ENDING_BACKOFF_S if is_ending else _BACKOFF_S_MIN
+        pause_s = min(_BACKOFF_S_MAX, least_s * 2 ** min(queue.failures_count, 8))
         queue.failures_count += 1
         queue.handle_retriable(batch, error, backoff_until_s=self._loop.time() + pause_s)
-        self._view.request_refresh()
+        if not is_ending:
+            self._view.request_refresh()
 
     def _handle_lost(self, error: ReplogError) -> None:
         requests = list(self._in_flight.values())

@@ -18,7 +18,7 @@ from replog.client.protocol.fetch_session import LinkFetchSession
 from replog.client.protocol.link import BrokerEnd, Link, open_link, read_answer
 from replog.client.protocol.metadata import MetadataPolls
 from replog.client.protocol.questions.table import question_of
-from replog.client.protocol.records import produce_request, produce_response
+from replog.client.protocol.records import JOINING_FROM, produce_request, produce_response
 from replog.errors import (
     ErrorCode,
     InvalidRequestError,
@@ -263,19 +263,21 @@ class ProduceStream(RequestStream[ProduceRequest, ProduceResponse]):
     async def send(self, message: ProduceRequest) -> None:
         if self._end is not None:
             raise self._end.with_traceback(None)
-        request = produce_request(message)
-        answered = self._link.send(request, self._version, cluster_id=self._cluster_id, is_answered=message.acks != 0)
+        request, version = produce_request(message), self._version
+        if message.transaction is not None and not message.transaction.adds_partitions:
+            version = min(version, JOINING_FROM - 1)
+        answered = self._link.send(request, version, cluster_id=self._cluster_id, is_answered=message.acks != 0)
         if message.acks:
-            answered.add_done_callback(lambda done: self._take_in(message, done))
+            answered.add_done_callback(lambda done: self._take_in(message, version, done))
         await self._link.drain()
 
     async def receive(self) -> tuple[ProduceResponse, ...]:
         return tuple(await self.receive_ready())
 
-    def _take_in(self, message: ProduceRequest, done: asyncio.Future[memoryview]) -> None:
+    def _take_in(self, message: ProduceRequest, version: int, done: asyncio.Future[memoryview]) -> None:
         try:
-            answer = read_answer(done.result(), KafkaProduced, self._version)
-            self._put(produce_response(message, answer, self._version))
+            answer = read_answer(done.result(), KafkaProduced, version)
+            self._put(produce_response(message, answer, version))
         except ReplogError as error:
             self._lose(error)
 

@@ -34,6 +34,9 @@ BY_ID_FROM: Final = 13
 
 READ_COMMITTED: Final = 1
 
+JOINING_FROM: Final = 12
+"""The first version of Produce with which a batch makes its partition part of the transaction (KIP-890)."""
+
 
 P = TypeVar("P", ProducePartition, FetchPartition)
 
@@ -67,7 +70,8 @@ def produce_request(request: ProduceRequest) -> KafkaProduce:
             topic = topics[partition.topic_id] = KafkaProduce.TopicProduceData(partition.topic, partition.topic_id)
         records = batch if isinstance(batch, bytes) else memoryview(batch)
         topic.partition_data.append(KafkaProduce.PartitionProduceData(partition.partition_id, records))
-    return KafkaProduce(None, request.acks, request.timeout_ms, list(topics.values()))
+    name = None if request.transaction is None else request.transaction.transactional_id
+    return KafkaProduce(name, request.acks, request.timeout_ms, list(topics.values()))
 
 
 def produce_response(request: ProduceRequest, answer: KafkaProduced, version: int) -> ProduceResponse:

@@ -24,7 +24,7 @@ from replog.client.consumer.positions import Partitions
 from replog.client.consumer.start import Start, first_offsets
 from replog.client.sync.loop_thread import SyncClient, made_like, without_async
 from replog.client.typed_records import Typed
-from replog.client.types import ConsumerRecord, FetchedBatches, K, TopicPartition, V
+from replog.client.types import ConsumerRecord, FetchedBatches, GroupMetadata, K, MemberOffsets, TopicPartition, V
 from replog.errors import BrokerClosedError, InvalidRequestError
 
 T = TypeVar("T")
@@ -198,14 +198,31 @@ class SyncConsumer(SyncClient[Consumer[K, V]], Generic[K, V]):
         """Commits offsets of the group, as `Consumer.commit` does; in a loop over the consumer, the record of now included."""
 
         async def commit() -> None:
-            given = offsets
-            if given is None:
-                left = first_offsets(self._left)
-                positions = self._client._positions()  # noqa: SLF001 -- a client and its facade are one
-                given = {each: min(offset, left.get(each, offset)) for each, offset in positions.items()}
-            await self._client.commit(given)
+            await self._client.commit(self._positions() if offsets is None else offsets)
 
         self._change(commit, _NONE)
+
+    def group_metadata(self) -> GroupMetadata:
+        """Returns which member of the group this is now, as `Consumer.group_metadata` does."""
+
+        async def group_metadata() -> GroupMetadata:
+            return self._client.group_metadata()
+
+        return self._change(group_metadata, _NONE)
+
+    def member_offsets(self, offsets: Mapping[tuple[str, int], int] | None = None) -> MemberOffsets:
+        """Returns offsets, and the member that may commit them, as `Consumer.member_offsets` does; those of a loop as for `commit`."""
+
+        async def member_offsets() -> MemberOffsets:
+            return self._client.member_offsets(self._positions() if offsets is None else offsets)
+
+        return self._change(member_offsets, _NONE)
+
+    def _positions(self) -> Mapping[tuple[str, int], int]:
+        """Returns the positions of the client, in the loop's thread: what the caller has not got is before them."""
+        left = first_offsets(self._left)
+        positions = self._client._positions()  # noqa: SLF001 -- a client and its facade are one
+        return {each: min(offset, left.get(each, offset)) for each, offset in positions.items()}
 
     committed = without_async(Consumer.committed)
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import atexit
 import contextlib
 import threading
-from collections.abc import Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from replog.client.arguments import require_records
 from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
@@ -17,9 +18,13 @@ from replog.client.producer.bulk import RecordLike
 from replog.client.producer.producer import NO_HEADERS, Producer
 from replog.client.producer.router import flush_all
 from replog.client.sync.loop_thread import LoopThread, SyncClient, made_like, without_async
-from replog.client.types import DeliveredRange, K, RecordMetadata, V
+from replog.client.types import DeliveredRange, GroupMetadata, K, RecordMetadata, V
 from replog.errors import BrokerClosedError
 from replog.records import Buffer, Columns, Header
+
+if TYPE_CHECKING:
+    from replog.client.producer.transaction import Transaction
+    from replog.client.sync.consumer import SyncConsumer
 
 T = TypeVar("T")
 
@@ -64,6 +69,41 @@ class SyncBulkDelivery:
         return self._delivery.acknowledged_count
 
 
+class SyncTransaction:
+    """`Transaction` without async: what is sent in its `with` block is read together or not at all."""
+
+    def __init__(self, client: SyncProducer[Any, Any], transaction: Transaction) -> None:
+        self._client = client
+        self._transaction = transaction
+
+    def __enter__(self) -> Self:
+        try:
+            self._client.carry_out(self._transaction.__aenter__)
+        except BaseException as error:  # an interrupt may come when it has begun in the loop
+            with contextlib.suppress(BrokerClosedError):
+                self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def __exit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._client.carry_out(lambda: self._transaction.__aexit__(cls, error, traceback))
+
+    def commit_offsets(
+        self, group: SyncConsumer[Any, Any] | GroupMetadata, offsets: Mapping[tuple[str, int], int] | None = None
+    ) -> None:
+        """Commits offsets of a group with the transaction, as `Transaction.commit_offsets` does."""
+        if isinstance(group, GroupMetadata):
+            self._client.carry_out(lambda: self._transaction.commit_offsets(group, offsets))
+            return
+        source = group.in_loop
+        given: dict[tuple[str, int], int] = {
+            each: found.offset for each, found in group.member_offsets(offsets).offsets.items()
+        }
+        self._client.carry_out(lambda: self._transaction.commit_offsets(source, given))
+
+
 class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
     """`Producer` without async.  Each `send` crosses a thread (about 0.1 ms): prefer `send_many` for speed.
 
@@ -76,6 +116,18 @@ class SyncProducer(SyncClient[Producer[K, V]], Generic[K, V]):
         super().__init__(client)
 
     start = without_async(Producer.start)
+
+    def transaction(self) -> SyncTransaction:
+        """Returns a transaction, for `with`: what is sent in its block is read together or not at all; see `Producer.transaction`."""
+
+        async def transaction() -> Transaction:
+            return self._client.transaction()
+
+        return SyncTransaction(self, self._run(transaction))
+
+    def carry_out(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Carries out a step of a transaction in the loop's thread, and returns its result."""
+        return self._run(work)
 
     def close(self, *, timeout_ms: int | None = None) -> None:
         """Flushes, then closes, as `Producer.close` does.  Calling it again does nothing."""

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.controller.requests import (
     ConfigEntry,
     ControllerRequest,
@@ -77,6 +78,7 @@ from replog.rpc.node_messages import (
 )
 from replog.rpc.transport import ConnectionLostError, RequestContext
 from tests.unit.client.fake_log import FakeLog
+from tests.unit.client.fake_transactions import QUESTIONS, FakeTransactions
 from tests.unit.client.memory_transport import MemoryPipe, MemoryTransport
 
 HEARD_AFTER_S = 0.05
@@ -102,6 +104,8 @@ class FakeCluster:
         self.addresses = {i: f"127.0.0.1:{10_000 + i}" for i in self.nodes}
         self.racks: dict[int, str] = {}
         self.configs: dict[str, dict[str, str]] = {}  # of topics
+        self.coordinator_id = 1  # of transactions and groups
+        self.transactions = FakeTransactions(self)
 
     @property
     def bootstrap(self) -> list[str]:
@@ -215,6 +219,10 @@ class FakeNode:
         if call.cluster_id and call.cluster_id != self.cluster.cluster_id:
             raise InconsistentClusterIdError(f"this is {self.cluster.cluster_id}, not {call.cluster_id}")
         match call.request:
+            case FindCoordinator():
+                return self.cluster.coordinator_id
+            case request if isinstance(request, QUESTIONS):
+                return self.cluster.transactions.answer(request, self.node_id)
             case InitProducerIdRequest():
                 return InitProducerIdResponse(next(self.cluster.producer_ids), 0)
             case DescribeNodeRequest():
@@ -391,6 +399,9 @@ class FakeNode:
         if partition.leader_epoch != log.leader_epoch:
             old = partition.leader_epoch < log.leader_epoch
             return ProduceResult(*key, ErrorCode.FENCED_LEADER_EPOCH if old else ErrorCode.UNKNOWN_LEADER_EPOCH)
+        refused = self.cluster.transactions.refusal(partition, parse_header(batch))
+        if refused is not ErrorCode.NONE:
+            return ProduceResult(*key, refused, f"refused: {refused.name}")
         code, base_offset = log.append(batch)
         self.appended.set()
         return None if step == "lose" else ProduceResult(*key, code, base_offset=base_offset)

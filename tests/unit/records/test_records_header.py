@@ -133,3 +133,7 @@ def test_another_producer_is_all_that_differs() -> None:
     stamped = r.with_producer(plain, 2**40, 7, 2**31 - 1)
     assert stamped == batch(3, producer_id=2**40, producer_epoch=7, base_sequence=2**31 - 1)
     assert r.with_producer(stamped, -1, -1, -1) == plain == batch(3)
+    in_transaction = r.with_producer(plain, 7, 1, 0, is_transactional=True)
+    header = r.parse_header(in_transaction)
+    assert (header.is_transactional, header.attributes & ~0x10) == (True, r.parse_header(plain).attributes)
+    assert r.with_producer(in_transaction, -1, -1, -1) == plain

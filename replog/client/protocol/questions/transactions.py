@@ -123,8 +123,8 @@ class _DecideWithoutBump(EndTxnRequest):
 
 
 _TEXTS: Final[Mapping[int, str]] = {
-    ErrorCode.PRODUCER_FENCED: "another producer has taken over this transactional id, or the coordinator has aborted the "
-    "transaction by its time-out. Only one producer at a time can use a transactional id: close this one",
+    ErrorCode.PRODUCER_FENCED: "another producer has taken over this transactional id, which one at a time can use; or "
+    "the coordinator has aborted the transaction by its time-out. Close this producer",
     ErrorCode.INVALID_PRODUCER_EPOCH: "the producer has another epoch by now: the coordinator has aborted the transaction by its "
     "time-out, or another producer has taken over this transactional id",
     ErrorCode.INVALID_TXN_STATE: "the transaction is not open, or was decided the other way: the coordinator may have aborted it by "

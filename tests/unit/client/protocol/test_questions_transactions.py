@@ -81,7 +81,7 @@ async def test_a_broker_that_tells_of_no_feature_is_of_version_0() -> None:
 
 async def test_a_fenced_producer_is_told_what_to_do() -> None:
     broker = KafkasBroker(InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED))
-    with pytest.raises(ProducerFencedError, match=r"another producer has taken over.*close this one"):
+    with pytest.raises(ProducerFencedError, match=r"another producer has taken over.*Close this producer"):
         await put(broker, BeginProducing("pay", 9000, US))
 
 
