@@ -88,12 +88,28 @@ class QuorumReplica(Struct, frozen=True):
     end_offset: int
 
 
+class LateTransaction(Struct, frozen=True):
+    """A transaction that is open for longer than any may be, so that nobody may be going to end it: readers wait before it.
+
+    Attributes:
+        first_offset: The offset at which it begins.
+        silent_ms: The time since its producer wrote.
+    """
+
+    topic: str
+    partition_id: int
+    producer_id: int
+    first_offset: int
+    silent_ms: int
+
+
 class DescribeNodeResponse(Struct, frozen=True):
     """What one process says about itself; served by every node of ours, also before it is unfenced.
 
     Attributes:
         wall_ms: Its clock, milliseconds since 1970; 0 where a node of before does not tell it.
         open_files, open_files_max: The files that its process has open, and may have; 0 where it does not tell.
+        late_transactions: The late transactions in partitions that it leads, of a bounded number of partitions.
     """
 
     node_id: int
@@ -112,6 +128,7 @@ class DescribeNodeResponse(Struct, frozen=True):
     wall_ms: int = 0
     open_files: int = 0
     open_files_max: int = 0
+    late_transactions: tuple[LateTransaction, ...] = ()
 
 
 NO_DETAILS = DescribeNodeResponse(-1, UUID(int=0), "", -1, "", -1, -1, -1, -1, rss_bytes=-1)

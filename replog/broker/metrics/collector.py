@@ -121,14 +121,14 @@ def _transactions(leaders: tuple[LeaderReading, ...]) -> Iterator[Metric]:
         labels=labels,
     )
     ends = GaugeMetricFamily(
-        "replog_partition_last_stable_offset",
-        "Where the earliest open transaction of a partition begins: the end of what readers see.",
+        "replog_open_transaction_first_offset",
+        "Where the earliest open transaction of a partition begins: readers see nothing behind it.",
         labels=labels,
     )
     for leader, transactions in found:
         values = (leader.topic, str(leader.partition_id))
         silent.add_metric(values, transactions.silent_ms / 1000)
-        ends.add_metric(values, transactions.last_stable_offset)
+        ends.add_metric(values, transactions.first_offset)
     yield silent
     yield ends
 

@@ -18,6 +18,7 @@ from replog.broker.controller.driver import ControllerDriver
 from replog.broker.coordinator.shards import Shards
 from replog.broker.loop_lag import LoopLag
 from replog.broker.quorum.driver import QuorumDriver
+from replog.broker.replicas.open_transactions import OpenTransactions, open_transactions_of
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.stepper import ReplicaStepper
 from replog.broker.requests.fetch_path import FetchPath
@@ -35,9 +36,6 @@ from replog.replication.leader import Leader
 TIMEOUT_MS = 1_000
 """How long a coordinator is waited for that has changes to commit before it tells its groups."""
 
-LATE_BEYOND_MS = 300_000
-"""How long over the longest time-out a transaction is open before it counts as late, as in Kafka: its coordinator may be moving."""
-
 REPLICAS_AT_ONCE = 100
 """Read in one piece; a millisecond or two."""
 
@@ -50,22 +48,6 @@ class FollowerReading(Struct, frozen=True):
     lag_ms: int | None
 
 
-class OpenTransactionsReading(Struct, frozen=True):
-    """The open transactions of one partition.
-
-    Attributes:
-        count: How many there are.
-        silent_ms: The time since the producer of the earliest one wrote, or since this broker opened the log.
-        last_stable_offset: The end of what readers of committed records see.
-        is_late: Whether that is longer than any transaction may be open, so that nobody may be going to end it.
-    """
-
-    count: int
-    silent_ms: int
-    last_stable_offset: int
-    is_late: bool
-
-
 class LeaderReading(Struct, frozen=True):
     """One partition that this broker leads; `transactions` None: none is open."""
 
@@ -75,7 +57,7 @@ class LeaderReading(Struct, frozen=True):
     is_under_min_isr: bool
     high_watermark: int
     followers: tuple[FollowerReading, ...]
-    transactions: OpenTransactionsReading | None = None
+    transactions: OpenTransactions | None = None
 
 
 class QuorumReading(Struct, frozen=True):
@@ -221,32 +203,15 @@ class ReadParts(Struct, frozen=True):
 def read_leaders(stepper: ReplicaStepper, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:
     """Reads those of the replicas that lead; it must run on the replica driver."""
     now_ms, wall_ms = stepper.clock.now_ms(), stepper.clock.wall_ms()
-    late_ms = stepper.config.transaction_max_timeout_ms + LATE_BEYOND_MS
     found = (stepper.replicas.get(key) for key in keys)
     return [
-        _read_leader(replica, replica.role, now_ms, _read_transactions(replica, wall_ms, late_ms))
+        _read_leader(replica, replica.role, now_ms, open_transactions_of(replica, stepper.config, wall_ms))
         for replica in found
         if replica is not None and isinstance(replica.role, Leader)
     ]
 
 
-def _read_transactions(replica: Replica, wall_ms: int, late_ms: int) -> OpenTransactionsReading | None:
-    producers = replica.log.producers
-    seen_ms = producers.earliest_open_seen_ms
-    if seen_ms is None:
-        return None
-    silent_ms = max(0, wall_ms - seen_ms)
-    return OpenTransactionsReading(
-        count=len(producers.open_transactions),
-        silent_ms=silent_ms,
-        last_stable_offset=replica.log.last_stable_offset(replica.high_watermark),
-        is_late=silent_ms > late_ms,
-    )
-
-
-def _read_leader(
-    replica: Replica, leader: Leader, now_ms: int, transactions: OpenTransactionsReading | None
-) -> LeaderReading:
+def _read_leader(replica: Replica, leader: Leader, now_ms: int, transactions: OpenTransactions | None) -> LeaderReading:
     status = leader.status()
     expected = set(replica.registration.replicas) - set(replica.registration.adding_replicas)
     return LeaderReading(

@@ -24,6 +24,7 @@ from replog.broker.replicas.stepper import REPLICAS_TOGETHER, ReplicaStepper
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.broker.replicas.views import (
     awaited_ends,
+    late_transactions,
     log_dir,
     log_dir_replicas,
     log_sizes,
@@ -43,7 +44,7 @@ from replog.replication.messages import (
     StateChanged,
     Tick,
 )
-from replog.rpc.node_messages import LogDir, ReplicaStatus
+from replog.rpc.node_messages import LateTransaction, LogDir, ReplicaStatus
 
 NOBODY = -1
 
@@ -86,6 +87,10 @@ LATE_EPOCHS_MAX: Final = 100
 
 SORTED_AT_ONCE: Final = 1_000
 """Statuses up to which an answer is put in order on the loop."""
+
+
+LATE_TRANSACTIONS_MAX = 20
+"""Partitions that a broker names whose transactions nobody may be going to end."""
 
 
 class ReplicaManager:
@@ -289,6 +294,21 @@ class ReplicaManager:
         now_ms = stepper.clock.now_ms()
         found += await call(lambda: replica_statuses((), stepper.trouble.offline.values(), names, now_ms))
         return _by_name(found) if len(found) <= SORTED_AT_ONCE else await asyncio.to_thread(_by_name, found)
+
+    async def late_transactions(self) -> tuple[LateTransaction, ...]:
+        """Returns late transactions of partitions that are led here, at most `LATE_TRANSACTIONS_MAX`."""
+        stepper, usable = self.stepper, self.stepper.replicas
+        keys, found = tuple(usable), list[LateTransaction]()
+
+        def look(some: Iterable[ReplicaKey]) -> tuple[LateTransaction, ...]:
+            here = [usable[key] for key in some if key in usable]
+            return late_transactions(here, stepper.config, stepper.clock.wall_ms())
+
+        for start in range(0, len(keys), REPLICAS_TOGETHER):
+            found += await stepper.driver.call(partial(look, keys[start : start + REPLICAS_TOGETHER]))
+            if len(found) >= LATE_TRANSACTIONS_MAX:
+                break
+        return tuple(found[:LATE_TRANSACTIONS_MAX])
 
     async def describe_log_dirs(self) -> tuple[LogDir, ...]:
         """Returns every log directory, also those that could not be opened, with its replicas and those that move to it.

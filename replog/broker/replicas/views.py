@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from replog.broker.replicas.disk_trouble import UnusableReplica
+from replog.broker.replicas.open_transactions import open_transactions_of
 from replog.broker.replicas.replica import Replica, ReplicaKey
 from replog.broker.replicas.topic_settings import TopicSettings
 from replog.config.server import ServerConfig
@@ -17,6 +18,7 @@ from replog.metadata.records import LeaderRecoveryState
 from replog.replication.leader import Leader
 from replog.replication.messages import PartitionState
 from replog.rpc.node_messages import (
+    LateTransaction,
     LeaderView,
     LogDir,
     LogDirReplica,
@@ -46,6 +48,27 @@ def partition_state(replica: Replica, image: MetadataImage, config: ServerConfig
         min_insync_replicas=TopicSettings(replica.topic, image, config).min_insync_replicas,
         eligible=eligible,
         recovering=registration.leader_recovery_state is LeaderRecoveryState.RECOVERING,
+    )
+
+
+def late_transactions(replicas: Iterable[Replica], config: ServerConfig, wall_ms: int) -> tuple[LateTransaction, ...]:
+    """Returns the late transaction of each partition that is led here and has one."""
+    found = [
+        (replica, transactions)
+        for replica in replicas
+        if isinstance(replica.role, Leader)
+        and (transactions := open_transactions_of(replica, config, wall_ms)) is not None
+        and transactions.is_late
+    ]
+    return tuple(
+        LateTransaction(
+            replica.topic,
+            replica.partition_id,
+            transactions.producer_id,
+            transactions.first_offset,
+            transactions.silent_ms,
+        )
+        for replica, transactions in found
     )
 
 

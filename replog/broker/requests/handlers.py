@@ -338,6 +338,7 @@ class RequestHandlers:
             wall_ms=manager.stepper.clock.wall_ms(),
             open_files=open_descriptors(),
             open_files_max=descriptor_limit(),
+            late_transactions=await manager.late_transactions(),
         )
 
 

@@ -106,6 +106,10 @@ def sentence(health: ClusterHealth) -> str:
         parts.append("The metadata quorum has no leader: nothing can be changed")
     if health.troubled_count:
         parts.append(f"{_troubles(health)}{_because(health)}")
+    if health.late_transactions:
+        count = len(health.late_transactions)
+        has = "has a transaction" if count == 1 else "have transactions"
+        parts.append(f"{counted(count, 'partition')} {has} that nobody ends: readers wait before it")
     named = health.missing_brokers if health.troubled_count else ()
     missed = [broker for broker in health.brokers if broker.is_missed and broker.broker_id not in named]
     if missed:
@@ -243,6 +247,7 @@ def facts(health: ClusterHealth) -> list[tuple[str, str]]:
         ("cluster", _cluster(health)),
         *_quorum_facts(health),
         *_partition_facts(health),
+        *_transaction_facts(health),
         *_change_facts(health),
         *(() if health.groups is None else group_facts(health.groups)),
     ]
@@ -283,6 +288,17 @@ def _partition_facts(health: ClusterHealth) -> list[tuple[str, str]]:
         lines.append(("", f"and {health.troubled_count - len(health.troubled):,} more"))
         lines += _waiting_facts(health)
     return lines
+
+
+def _transaction_facts(health: ClusterHealth) -> list[tuple[str, str]]:
+    """Names transactions that nobody ends, each with what ends it."""
+    texts = [
+        f"{one.topic}-{one.partition_id}: producer {one.producer_id} is silent for {time_text(one.silent_ms / 1000)}; "
+        f"`kafka-transactions.sh abort --topic {one.topic} --partition {one.partition_id} --start-offset {one.first_offset}` "
+        "ends its transaction"
+        for one in health.late_transactions
+    ]
+    return [("" if index else "transactions", text) for index, text in enumerate(texts)]
 
 
 def _waiting_facts(health: ClusterHealth) -> list[tuple[str, str]]:

@@ -33,7 +33,13 @@ from replog.controller.requests import ConfigEntry
 from replog.errors import ReplogError, UnsupportedVersionError
 from replog.metadata.records import ResourceType
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import NO_DETAILS, DescribeNodeResponse, DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import (
+    NO_DETAILS,
+    DescribeNodeResponse,
+    DescribeQuorumResponse,
+    LateTransaction,
+    QuorumMember,
+)
 
 if TYPE_CHECKING:
     from replog.client.admin.admin import Admin
@@ -220,6 +226,8 @@ class ClusterHealth(Struct, frozen=True):
         moving: The first of the partitions that are being reassigned.
         awaited: The brokers that must come back, with how many partitions wait for the same ones: the most first.
         groups: The consumer groups, which do not count for whether the cluster is well; None: they were not asked for.
+        late_transactions: Transactions that nobody may be going to end, so that readers wait before them; at most 20 of a
+            broker.
     """
 
     cluster_id: str
@@ -238,6 +246,7 @@ class ClusterHealth(Struct, frozen=True):
     moving: tuple[str, ...]
     awaited: tuple[AwaitedBy, ...] = ()
     groups: GroupsHealth | None = None
+    late_transactions: tuple[LateTransaction, ...] = ()
 
     @property
     def troubled_count(self) -> int:
@@ -261,10 +270,11 @@ class ClusterHealth(Struct, frozen=True):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether every partition has all its replicas, every broker serves, and every voter follows."""
+        """Whether every partition has all its replicas and its readers go on, every broker serves, and every voter follows."""
         return not (
             self.quorum is None
             or self.troubled_count
+            or self.late_transactions
             or self.voters_behind
             or any(broker.is_missed for broker in self.brokers)
         )
@@ -366,6 +376,9 @@ def judged(
         moving_count=len(moving),
         moving=tuple(moving[:NAMED_MAX]),
         awaited=_awaited_by(looks.awaited(topic, partition) for topic, partition, _ in found),
+        late_transactions=tuple(
+            one for answer in answers.values() if answer is not None for one in answer.late_transactions
+        ),
     )
 
 

@@ -128,12 +128,6 @@ class ProducerStateManager:
         return self._undecided.open_transactions
 
     @property
-    def earliest_open_seen_ms(self) -> int | None:
-        """The wall time at which the producer of the earliest open transaction was seen last; None: none is open."""
-        earliest = next(iter(self.open_transactions), None)
-        return None if earliest is None else self._producers[earliest].last_seen_ms
-
-    @property
     def producers(self) -> Mapping[int, ProducerEntry]:
         """Producer id -> its state.  Read only."""
         return self._producers

@@ -198,8 +198,22 @@ class QuorumReplica(_message.Message):
     end_offset: int
     def __init__(self, node_id: _Optional[int] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
+class LateTransaction(_message.Message):
+    __slots__ = ("topic", "partition_id", "producer_id", "first_offset", "silent_ms")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    PARTITION_ID_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
+    FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SILENT_MS_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    partition_id: int
+    producer_id: int
+    first_offset: int
+    silent_ms: int
+    def __init__(self, topic: _Optional[str] = ..., partition_id: _Optional[int] = ..., producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., silent_ms: _Optional[int] = ...) -> None: ...
+
 class DescribeNodeResponse(_message.Message):
-    __slots__ = ("node_id", "incarnation_id", "state", "broker_epoch", "quorum_role", "quorum_epoch", "quorum_leader_id", "quorum_high_watermark", "quorum_end_offset", "quorum_replicas", "replicas", "rss_bytes", "version", "wall_ms", "open_files", "open_files_max")
+    __slots__ = ("node_id", "incarnation_id", "state", "broker_epoch", "quorum_role", "quorum_epoch", "quorum_leader_id", "quorum_high_watermark", "quorum_end_offset", "quorum_replicas", "replicas", "rss_bytes", "version", "wall_ms", "open_files", "open_files_max", "late_transactions")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -216,6 +230,7 @@ class DescribeNodeResponse(_message.Message):
     WALL_MS_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_FIELD_NUMBER: _ClassVar[int]
     OPEN_FILES_MAX_FIELD_NUMBER: _ClassVar[int]
+    LATE_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     node_id: int
     incarnation_id: bytes
     state: str
@@ -232,7 +247,8 @@ class DescribeNodeResponse(_message.Message):
     wall_ms: int
     open_files: int
     open_files_max: int
-    def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., open_files: _Optional[int] = ..., open_files_max: _Optional[int] = ...) -> None: ...
+    late_transactions: _containers.RepeatedCompositeFieldContainer[LateTransaction]
+    def __init__(self, node_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., state: _Optional[str] = ..., broker_epoch: _Optional[int] = ..., quorum_role: _Optional[str] = ..., quorum_epoch: _Optional[int] = ..., quorum_leader_id: _Optional[int] = ..., quorum_high_watermark: _Optional[int] = ..., quorum_end_offset: _Optional[int] = ..., quorum_replicas: _Optional[_Iterable[_Union[QuorumReplica, _Mapping]]] = ..., replicas: _Optional[_Iterable[_Union[ReplicaStatus, _Mapping]]] = ..., rss_bytes: _Optional[int] = ..., version: _Optional[str] = ..., wall_ms: _Optional[int] = ..., open_files: _Optional[int] = ..., open_files_max: _Optional[int] = ..., late_transactions: _Optional[_Iterable[_Union[LateTransaction, _Mapping]]] = ...) -> None: ...
 
 class DescribeQuorumRequest(_message.Message):
     __slots__ = ()

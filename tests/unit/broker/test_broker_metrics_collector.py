@@ -13,15 +13,14 @@ import replog
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.paths import Instruments
 from replog.broker.metrics.readings import (
-    LATE_BEYOND_MS,
     CoordinatorReading,
     FollowerReading,
     LeaderReading,
-    OpenTransactionsReading,
     QuorumReading,
     Readings,
     read_leaders,
 )
+from replog.broker.replicas.open_transactions import LATE_BEYOND_MS, OpenTransactions
 from replog.coordinator.describing.requests import GroupOffset
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
@@ -37,7 +36,7 @@ READINGS = Readings(
                       followers=(FollowerReading(2, 7, 1_500), FollowerReading(3, 9, None))),
         LeaderReading("t", 1, is_under_replicated=False, is_under_min_isr=False, high_watermark=0,
                       followers=(FollowerReading(2, 0, 0),),
-                      transactions=OpenTransactionsReading(2, 1_500, 0, is_late=True)),
+                      transactions=OpenTransactions(2, 7, 5, 1_500, is_late=True)),
     ),
     isr_shrinks=3, isr_expands=4, waiting_produces=5, waiting_fetches=6, waiting_incremental_fetches=7,
     waiting_deletions=9, incremental_fetches=8, unread_bytes=11, loop_lag_ms=12,
@@ -70,7 +69,7 @@ def test_names_and_units() -> None:
         "replog_open_transactions": 2,
         "replog_late_transactions": 1,
         'replog_open_transaction_seconds{partition="1",topic="t"}': 1.5,
-        'replog_partition_last_stable_offset{partition="1",topic="t"}': 0,
+        'replog_open_transaction_first_offset{partition="1",topic="t"}': 5,
         "replog_offline_partitions": 1,
         "replog_offline_replicas": 2,
         "replog_isr_shrinks_total": 3,
@@ -137,7 +136,7 @@ async def test_a_transaction_that_nobody_ends_is_late() -> None:
             [(1, None, b"v", ())], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True
         )
 
-        async def read() -> OpenTransactionsReading | None:
+        async def read() -> OpenTransactions | None:
             (reading,) = await it.stepper.driver.call(lambda: read_leaders(it.stepper, [KEY]))
             return reading.transactions
 
@@ -145,11 +144,11 @@ async def test_a_transaction_that_nobody_ends_is_late() -> None:
         now_ms = it.clock.wall_ms()
         await it.stepper.driver.call(lambda: it.replica.log.append_as_leader(data, leader_epoch=0, now_ms=now_ms))
         await it.committed(1)
-        assert await read() == OpenTransactionsReading(1, 0, 1, is_late=False)
+        assert await read() == OpenTransactions(1, 7, 1, 0, is_late=False)
         it.clock.wall_clock_ms += 1_000 + LATE_BEYOND_MS
-        assert await read() == OpenTransactionsReading(1, 301_000, 1, is_late=False)
+        assert await read() == OpenTransactions(1, 7, 1, 301_000, is_late=False)
         it.clock.wall_clock_ms += 1
-        assert await read() == OpenTransactionsReading(1, 301_001, 1, is_late=True)
+        assert await read() == OpenTransactions(1, 7, 1, 301_001, is_late=True)
 
 
 async def test_leaders_are_read_and_followers_are_not() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from kafka_node_kit import Served, batch, serving
 
+from replog.broker.replicas import open_transactions
 from replog.errors import ErrorCode
+from replog.rpc.node_messages import DescribeNodeRequest
 from replog.wire.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from replog.wire.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
@@ -63,6 +66,15 @@ async def test_the_end_of_a_hanging_transaction_lets_readers_go_on() -> None:
             (8, "gone", 1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ]
         assert await last_stable_offset(it) == 3
+
+
+async def test_a_node_names_a_transaction_that_nobody_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_transactions, "LATE_BEYOND_MS", 0)
+    async with serving(transaction_max_timeout_ms=1) as it:
+        assert (await it.kafka.call(DescribeNodeRequest(), 5000)).late_transactions == ()
+        await hanging(it)
+        (late,) = (await it.kafka.call(DescribeNodeRequest(), 5000)).late_transactions
+        assert (late.topic, late.partition_id, late.producer_id, late.first_offset) == ("t", 0, 7, 0)
 
 
 async def test_a_request_that_fails_as_a_whole_names_every_partition() -> None:

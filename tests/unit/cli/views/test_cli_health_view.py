@@ -14,7 +14,7 @@ from replog.cli.views.health import facts, render, said, sentence
 from replog.client.admin.awaited import Awaited, AwaitedBy
 from replog.client.admin.health import BrokerHealth, BrokerStanding, ClusterHealth, PartitionTrouble, TroubledPartition
 from replog.errors import RequestTimedOutError
-from replog.rpc.node_messages import DescribeQuorumResponse, QuorumMember
+from replog.rpc.node_messages import DescribeQuorumResponse, LateTransaction, QuorumMember
 
 
 def broker(number: int, state: BrokerStanding = BrokerStanding.IN_SERVICE, **more: object) -> BrokerHealth:
@@ -228,3 +228,11 @@ def test_watching_without_a_terminal_says_only_what_is_new(capsys: pytest.Captur
     assert capsys.readouterr().out.splitlines() == [sentence(GOOD), said(error), sentence(GOOD)]
     assert '"is_healthy": false' in _as_json(error)
     assert '"is_healthy": true' in _as_json(GOOD)
+
+
+def test_a_transaction_that_nobody_ends_is_named_with_what_ends_it() -> None:
+    late = replace(GOOD, late_transactions=(LateTransaction("rides", 1, 7, 12, 1_500_000),))
+    assert sentence(late).startswith("1 partition has a transaction that nobody ends: readers wait before it. ")
+    (told,) = (text for name, text in facts(late) if name == "transactions")
+    assert told.startswith("rides-1: producer 7 is silent for ")
+    assert "abort --topic rides --partition 1 --start-offset 12`" in told

@@ -25,7 +25,13 @@ from replog.client.admin.health import (
 from replog.controller.requests import ConfigEntry
 from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
-from replog.rpc.node_messages import DescribeNodeResponse, DescribeQuorumResponse, QuorumMember, ReplicaStatus
+from replog.rpc.node_messages import (
+    DescribeNodeResponse,
+    DescribeQuorumResponse,
+    LateTransaction,
+    QuorumMember,
+    ReplicaStatus,
+)
 
 
 def partition(partition_id: int, leader: int, isr: tuple[int, ...], **more: tuple[int, ...]) -> PartitionInfo:
@@ -220,3 +226,10 @@ async def test_brokers_that_do_not_answer_are_part_of_the_answer() -> None:
             BrokerStanding.DOWN,
         }
         assert not found.is_healthy
+
+
+def test_a_transaction_that_nobody_ends_is_no_health() -> None:
+    late = LateTransaction("t", 1, 7, 12, 1_500_000)
+    found = health(answers={**ANSWERS, 2: replace(answer(2), late_transactions=(late,)), 3: None})
+    assert found.late_transactions == (late,)
+    assert not found.is_healthy
