@@ -31,6 +31,7 @@ from replog.rpc.node_messages import (
     RemoveVoterRequest,
 )
 from replog.rpc.node_requests import NodeRequest
+from replog.rpc.transaction_messages import JoinTransactionRequest, Marker, NamedPartitions, WriteMarkersRequest
 from replog.testing import SimulatedFileSystem
 
 pytestmark = pytest.mark.exhaustive
@@ -86,6 +87,8 @@ def node_templates() -> list[NodeRequest]:
         AddVoterRequest(STRANGER, UUID(int=9), "127.0.0.1:9"),
         RemoveVoterRequest(STRANGER, UUID(int=9)),
         DescribeNodeConfigsRequest(),
+        WriteMarkersRequest((Marker(7, 0, 0, True, False, (NamedPartitions("t", (0,)),)),)),  # noqa: FBT003 -- a record
+        JoinTransactionRequest("mine", 7, 0, False, (NamedPartitions("t", (0,)),)),  # noqa: FBT003 -- a record
     ]
 
 

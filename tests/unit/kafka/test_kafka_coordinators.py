@@ -1,4 +1,4 @@
-"""Who looks for the coordinator of a group finds a broker; of transactions there is none, and what to do is said."""
+"""Whoever looks for the coordinator of a group or of a transactional id finds a broker."""
 
 from __future__ import annotations
 
@@ -6,37 +6,26 @@ import pytest
 from kafka_node_kit import serving
 
 from replog.errors import ErrorCode
-from replog.metadata.topic_names import OFFSETS_TOPIC
-from replog.protocol.handlers.coordinators import find_coordinator, refuse_find_coordinator
-from replog.protocol.handlers.node import Call, Failure
+from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from replog.protocol.handlers.coordinators import refuse_find_coordinator
+from replog.protocol.handlers.node import Failure
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from replog.wire.primitives import Reader, Writer
 
 TRANSACTION, SHARE = 1, 2
-TRANSACTIONAL = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def as_sent(response: FindCoordinatorResponse, version: int) -> FindCoordinatorResponse:
-    """What a client of this version reads."""
-    writer = Writer()
-    response.write(writer, version)
-    return FindCoordinatorResponse.read(Reader(memoryview(writer.joined())), version)
-
-
-@pytest.mark.parametrize("version", FindCoordinatorRequest.VERSIONS)
-async def test_there_is_none_of_transactions(version: int) -> None:
-    keys = ["a", "b"] if version >= 4 else []
-    request = FindCoordinatorRequest(key="a", key_type=TRANSACTION, coordinator_keys=keys)
-    found = as_sent(await find_coordinator(None, request, Call(version, "")), version)  # type: ignore[arg-type]
-    if version >= 4:
-        assert [(each.key, each.error_code) for each in found.coordinators] == [
-            ("a", TRANSACTIONAL),
-            ("b", TRANSACTIONAL),
-        ]
-        assert all("leave transactional.id out" in (each.error_message or "") for each in found.coordinators)
-    else:
-        assert (found.error_code, found.node_id, found.coordinators) == (TRANSACTIONAL, -1, [])
-        assert version == 0 or "leave transactional.id out" in (found.error_message or "")
+async def test_a_transactional_id_is_found_in_every_version_that_knows_them() -> None:
+    async with serving(transaction_state_log_num_partitions=2) as it:
+        host, _, port = it.node.address.rpartition(":")
+        at = (1, host, int(port), ErrorCode.NONE)
+        for version in range(1, FindCoordinatorRequest.VERSIONS.stop):
+            keys = ["a", "b"] if version >= 4 else []
+            asked = FindCoordinatorRequest(key="a", key_type=TRANSACTION, coordinator_keys=keys)
+            found = await it.ask(asked, version, FindCoordinatorResponse)
+            told = found.coordinators if version >= 4 else [found]
+            assert [(each.node_id, each.host, each.port, each.error_code) for each in told] == [at] * len(told)
+        assert len(it.kafka.image.topics_by_name[TRANSACTIONS_TOPIC].partitions) == 2
+        assert OFFSETS_TOPIC not in it.kafka.image.topics_by_name
 
 
 async def test_a_group_is_found_in_every_version_and_the_topic_is_made_by_the_first() -> None:

@@ -26,15 +26,18 @@ async def test_each_producer_gets_an_id_of_its_own_in_every_version() -> None:
         assert len({each.producer_id for each in given} | {7}) == 8
 
 
-async def test_transactions_are_refused() -> None:
-    async with serving() as it:
-        for name, code in (
-            ("", ErrorCode.INVALID_REQUEST),
-            ("mine", ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+async def test_names_and_numbers_that_no_producer_has_are_refused() -> None:
+    async with serving(transaction_state_log_num_partitions=1) as it:
+        for request in (
+            InitProducerIdRequest(transactional_id=""),
+            InitProducerIdRequest(transactional_id=None, producer_id=7),
+            InitProducerIdRequest(transactional_id="mine", producer_epoch=7),
         ):
-            given = await it.ask(InitProducerIdRequest(transactional_id=name), 4, InitProducerIdResponse)
-            assert given.error_code == code
+            given = await it.ask(request, 4, InitProducerIdResponse)
+            assert given.error_code == ErrorCode.INVALID_REQUEST
             assert (given.producer_id, given.producer_epoch) == (-1, -1)
+        given = await it.ask(InitProducerIdRequest(transactional_id="mine"), 4, InitProducerIdResponse)
+        assert given.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody has looked for a coordinator yet"
 
 
 async def test_the_version_of_prepared_transactions_is_neither_told_nor_served() -> None:
