@@ -10,6 +10,8 @@ import logging
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
+from msgspec import Struct
+
 from replog.client.backoff import Backoff
 from replog.client.cluster.view import ClusterView
 from replog.client.protocol.seam import Connection
@@ -25,6 +27,20 @@ REPLY_SLOW_S = 1.0
 """A reply that takes longer makes the client ask another broker who leads: the one asked may have died silently."""
 
 _log = logging.getLogger(__name__)
+
+
+class Unanswered(Struct, frozen=True):
+    """The times of a request without an answer, in seconds of the loop.
+
+    Attributes:
+        sent_s: When it was sent.
+        overdue_s: From when on the broker is taken for lost.
+        held_back_s: How much longer than usual the broker may hold its answer back, as the request says itself.
+    """
+
+    sent_s: float
+    overdue_s: float
+    held_back_s: float = 0.0
 
 
 class BrokerSession(ABC, Generic[Out, In]):
@@ -99,8 +115,8 @@ class BrokerSession(ABC, Generic[Out, In]):
         """Takes in that the stream could not be opened or has ended; nothing that was sent on it will be answered."""
 
     @abstractmethod
-    def _oldest_request(self) -> tuple[float, float] | None:
-        """Returns when the oldest unanswered request was sent, and when its answer is overdue; None without any."""
+    def _oldest_request(self) -> Unanswered | None:
+        """Returns the times of the oldest request without an answer; None where each has its own."""
 
     # ---- the life of the stream ------------------------------------------------------------------------------------
 
@@ -170,14 +186,13 @@ class BrokerSession(ABC, Generic[Out, In]):
         oldest = self._oldest_request()
         if oldest is None:
             return
-        sent_s, overdue_s = oldest
         now_s = self._loop.time()
-        if now_s >= overdue_s and self._broken is not None and not self._broken.done():
-            silence_ms = int((now_s - sent_s) * 1000)
+        if now_s >= oldest.overdue_s and self._broken is not None and not self._broken.done():
+            silence_ms = int((now_s - oldest.sent_s) * 1000)
             self._broken.set_exception(ConnectionLostError(f"{self.address} did not answer within {silence_ms} ms"))
             return
-        if now_s - sent_s >= REPLY_SLOW_S:
+        if now_s - oldest.sent_s >= REPLY_SLOW_S + oldest.held_back_s:
             self._view.request_refresh()
         self._watchdog = self._loop.call_at(
-            min(now_s + REPLY_SLOW_S, max(overdue_s, now_s + 0.01)), self._look_at_replies
+            min(now_s + REPLY_SLOW_S, max(oldest.overdue_s, now_s + 0.01)), self._look_at_replies
         )

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.leader_hints import NamedLeader, named_leader
-from replog.client.cluster.session import BrokerSession
+from replog.client.cluster.session import BrokerSession, Unanswered
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.protocol.seam import Connection
@@ -34,6 +34,9 @@ from replog.rpc.transport import Stream
 WAIT_MS_MAX = 2**30 - 1
 """Of each of the two times that a fetch request says the sum of: 12 days."""
 
+USUAL_WAIT_MS = 500
+"""How long a fetch may be held back like any other request; what it may be longer is no sign of a broker that has died."""
+
 REQUESTS_MAX = 4
 """Fetch requests in flight at one broker."""
 
@@ -41,7 +44,7 @@ REQUESTS_MAX = 4
 class FetchSettings(Struct, frozen=True):
     """Settings of a `Consumer`; each is a keyword of its constructor."""
 
-    max_wait_ms: int = 500
+    max_wait_ms: int = USUAL_WAIT_MS
     """How long a broker may hold a request back for `min_bytes`."""
     min_bytes: int = 1
     """What a broker waits for before it answers."""
@@ -268,8 +271,9 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
                 if state.token == token:
                     state.forget_request()
 
-    def _oldest_request(self) -> tuple[float, float] | None:
+    def _oldest_request(self) -> Unanswered | None:
         for request in self._in_flight.values():
+            held_back_ms = max(0, self._settings.max_wait_ms - USUAL_WAIT_MS)
             limit_ms = self._settings.max_wait_ms + self._settings.request_timeout_ms
-            return request.sent_s, request.sent_s + limit_ms / 1000
+            return Unanswered(request.sent_s, request.sent_s + limit_ms / 1000, held_back_ms / 1000)
         return None

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from replog.client.cluster.leader_calls import partition_error
 from replog.client.cluster.leader_hints import NamedLeader, named_leader
-from replog.client.cluster.session import BrokerSession
+from replog.client.cluster.session import BrokerSession, Unanswered
 from replog.client.cluster.view import ClusterView
 from replog.client.producer.batch import UNKNOWN_OFFSET, ProducerBatch
 from replog.client.producer.compressor import BatchCompressor
@@ -245,9 +245,10 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
                     queue.handle_lost(batch, error)
                     self._pending[queue] = None
 
-    def _oldest_request(self) -> tuple[float, float] | None:
+    def _oldest_request(self) -> Unanswered | None:
         for request in self._in_flight.values():
-            return request.sent_s, request.sent_s + (self._settings.request_timeout_ms + REPLY_GRACE_MS) / 1000
+            limit_ms = self._settings.request_timeout_ms + REPLY_GRACE_MS
+            return Unanswered(request.sent_s, request.sent_s + limit_ms / 1000)
         return None
 
 
