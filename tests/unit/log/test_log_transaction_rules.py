@@ -163,3 +163,31 @@ def test_the_state_after_a_crash_refuses_what_it_refused_before() -> None:
     with pytest.raises(InvalidTxnStateError):
         write(log, data(1, epoch=4, is_transactional=False))
     assert log.last_stable_offset(log.log_end_offset) == 2
+
+
+def test_a_cut_takes_back_what_a_marker_decided() -> None:
+    """A follower that lost its leader has markers that were never replicated."""
+    log = opened()
+    write(log, data(0), marker(epoch=1), data(0, epoch=1), marker(epoch=2, commit=False))
+    guard(log, 0, epoch=2)
+    log.truncate_to(3)
+    assert log.last_stable_offset(3) == 2
+    assert not log.producers.guards
+    assert log.aborted_transactions(0, 3) == []
+    log.truncate_to(1)
+    assert list(log.producers.open_transactions.items()) == [(7, 0)]
+    write(log, marker(epoch=1, commit=False))
+    assert [one.first_offset for one in log.aborted_transactions(0, 2)] == [0]
+    log.truncate_to(0)
+    assert log.last_stable_offset(0) == 0
+    assert log.producers.producers == {}
+
+
+def test_a_log_start_within_a_transaction_is_where_readers_begin() -> None:
+    log = opened()
+    write(log, data(0), data(1), data(2))
+    log.set_log_start_offset(2)
+    assert log.last_stable_offset(3) == 2
+    write(log, marker(commit=False))
+    assert [(one.first_offset, one.last_offset) for one in log.aborted_transactions(2, 4)] == [(0, 3)]
+    assert log.last_stable_offset(4) == 4
