@@ -13,6 +13,7 @@ said: the classes of `messages` are asked, which take several times as long.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct, error
 from typing import Final, NamedTuple
 
@@ -35,6 +36,11 @@ _KEY_PREFIX: Final = _text.pack(TransactionLogKey.RECORD_TYPE)
 _STATUSES: Final = tuple(each for each in TransactionStatus if each.is_at_rest or each.is_decided or each == 1)
 _BY_NUMBER: Final[Mapping[int, TransactionStatus]] = {int(each): each for each in _STATUSES}
 _TAG_BYTES: Final[Mapping[int, int]] = {0: 8, 1: 8, 2: 2, 3: 2, LAST_EPOCH_TAG: 2}
+
+TAILS_REMEMBERED: Final = 4_096
+"""How many ends of records are remembered: nearly all are one of a few, since most producers have had few epochs."""
+TAIL_BYTES_MAX: Final = 64
+"""More than all tagged fields that are known take together."""
 
 
 class Glance(NamedTuple):
@@ -74,7 +80,8 @@ def glance_at(value: bytes) -> Glance | None:
         if version == TAGGED_VERSION:
             at = _after_tagged(value)
             update_ms, start_ms = _times.unpack_from(value, at)
-            is_whole = _is_tail(value, at + _times.size)
+            tail = value[at + _times.size :]
+            is_whole = len(tail) <= TAIL_BYTES_MAX and _is_tail(tail)
         elif version == PLAIN_VERSION:
             at = _after_plain(value)
             update_ms, start_ms = _times.unpack_from(value, at)
@@ -118,6 +125,8 @@ def _not_negative(size: int) -> int:
 
 def _after_tagged(value: bytes) -> int:
     """Returns where the partitions end."""
+    if value[_head.size] <= 1:  # null, or none: all that is at rest
+        return _head.size + 1
     count, at = _uvarint(value, _head.size)
     for _ in range(count - 1):
         size, at = _uvarint(value, at)
@@ -144,14 +153,15 @@ def _uvarint(value: bytes, at: int) -> tuple[int, int]:
     raise IndexError(at)  # larger than any record
 
 
-def _is_tail(value: bytes, at: int) -> bool:
-    """Whether nothing follows but tagged fields that are known, in order."""
-    count, at = _uvarint(value, at)
+@lru_cache(TAILS_REMEMBERED)
+def _is_tail(tail: bytes) -> bool:
+    """Whether these are tagged fields that are known, in order, and nothing else."""
+    count, at = _uvarint(tail, 0)
     last = -1
     for _ in range(count):
-        tag, at = _uvarint(value, at)
-        if tag <= last or value[at] != _TAG_BYTES.get(tag):
+        tag, at = _uvarint(tail, at)
+        if tag <= last or tail[at] != _TAG_BYTES.get(tag):
             return False
         last = tag
-        at += 1 + value[at]
-    return at == len(value)
+        at += 1 + tail[at]
+    return at == len(tail)

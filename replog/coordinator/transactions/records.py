@@ -68,7 +68,7 @@ class TransactionStatus(IntEnum):
     @property
     def is_decided(self) -> bool:
         """Whether a transaction is being ended: its end is known, and some partitions may have no marker."""
-        return self in {TransactionStatus.PREPARE_COMMIT, TransactionStatus.PREPARE_ABORT}
+        return self is TransactionStatus.PREPARE_COMMIT or self is TransactionStatus.PREPARE_ABORT
 
     @property
     def is_at_rest(self) -> bool:

@@ -110,8 +110,8 @@ class TransactionState:
             self._deadlines[transactional_id] = max(glance.start_ms + glance.timeout_ms, 0) if is_bounded else NEVER_MS
         elif glance.status.is_decided:
             self._deadlines[transactional_id] = IS_DECIDED
-        else:
-            self._deadlines.pop(transactional_id, None)
+        elif transactional_id in self._deadlines:
+            del self._deadlines[transactional_id]
         self._heard(transactional_id, glance)
 
     def _forget(self, transactional_id: str) -> None:
