@@ -19,6 +19,7 @@ This does not prove the identity of the other end, which only certificates can. 
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from replog.broker.requests.handlers import HandlerParts, RequestHandlers, to_answer_in_time
 from replog.broker.requests.sessions import FetchSession
@@ -44,6 +45,9 @@ from replog.rpc.node_requests import NodeRequest, NodeResponse
 from replog.rpc.quorum_codec import QuorumFrame
 from replog.rpc.transaction_messages import JoinTransactionRequest, WriteMarkersRequest
 from replog.rpc.transport import RequestContext, Stream
+
+_EPOCH_MAX: Final = 32_767
+"""The highest epoch of a producer: a batch has two bytes for it."""
 
 
 class PeerRequestHandlers:
@@ -76,6 +80,7 @@ class PeerRequestHandlers:
         timeout_ms = to_answer_in_time(call.timeout_ms or self._parts.config.request_timeout_ms)
         match call.request:
             case WriteMarkersRequest():
+                _check_markers(call.request)
                 return await self._parts.markers.write(call.request, timeout_ms)
             case JoinTransactionRequest():
                 return await self._parts.joins.answer(call.request, timeout_ms)
@@ -157,6 +162,13 @@ class PeerRequestHandlers:
             f"broker epoch {broker_epoch} is that of incarnation {known.incarnation_id} of broker {hello.node_id}, and "
             f"incarnation {hello.incarnation_id} uses it"
         )
+
+
+def _check_markers(request: WriteMarkersRequest) -> None:
+    """Raises unless the numbers of all markers fit into a batch."""
+    for each in request.markers:
+        if not 0 <= each.producer_epoch <= _EPOCH_MAX or each.producer_id < 0:
+            raise InvalidRequestError(f"no producer has the id {each.producer_id} and the epoch {each.producer_epoch}")
 
 
 def _check_node(hello: Hello, node_id: int) -> None:
