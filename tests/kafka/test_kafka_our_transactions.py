@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import re
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -17,7 +19,16 @@ from brokers import Broker, of_kafka
 from kafka_install import KafkaInstall
 from kafka_node import KafkaNode
 
-from replog.client import Admin, Consumer, ConsumerRecord, Producer, SyncConsumer, SyncProducer, Transaction
+from replog.client import (
+    Admin,
+    Consumer,
+    ConsumerRecord,
+    GroupMetadata,
+    Producer,
+    SyncConsumer,
+    SyncProducer,
+    Transaction,
+)
 from replog.errors import (
     CommitStaleError,
     ProducerFencedError,
@@ -28,6 +39,8 @@ from replog.errors import (
 )
 
 PATIENCE_S = 60
+PAGE = Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md"
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LARGE = 16 << 20
 VALUE = random.Random(9).randbytes(9_000_000)
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 100}
@@ -136,6 +149,21 @@ async def test_what_is_committed_is_read_and_what_is_aborted_is_not(broker: Brok
             except KeyError:
                 pass
     assert await committed(broker, topic, 9, 2) == [b"0", b"2", b"4", b"0", b"0", b"2", b"2", b"4", b"4"]
+
+
+@pytest.mark.campaign
+async def test_with_the_oldest_brokers(oldest_broker: KafkaNode) -> None:
+    broker = of_kafka(oldest_broker)
+    topic = await asyncio.to_thread(broker.topic)
+    async with producer_of(broker, name()) as producer:
+        with pytest.raises(KeyError):
+            async with producer.transaction():
+                await producer.send_and_wait(topic, b"gone")
+                fail(is_wanted=True)
+        async with producer.transaction() as txn:
+            await producer.send(topic, b"kept")
+            await txn.commit_offsets(GroupMetadata(name()), {(topic, 0): 1})
+    assert await committed(broker, topic, 1) == [b"kept"]
 
 
 async def test_nothing_behind_an_open_transaction_is_read(broker: Broker) -> None:
@@ -258,6 +286,33 @@ async def test_a_transaction_that_takes_too_long_is_aborted(broker: Broker, lone
     assert await committed(broker, topic, 1) == [b"kept"]
 
 
+DIES = """
+import asyncio, sys
+from replog import Producer
+
+async def main(servers, transactional_id, topic):
+    async with Producer(servers, transactional_id=transactional_id) as producer, producer.transaction():
+        await producer.send_and_wait(topic, b"gone")
+        print("sent", flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_process_that_dies_leaves_nothing_that_is_read(broker: Broker) -> None:
+    topic, transactional_id = await asyncio.to_thread(broker.topic), name()
+    program = [sys.executable, "-c", DIES, broker.servers, transactional_id, topic]
+    process = await asyncio.create_subprocess_exec(*program, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"sent\n"
+    process.kill()
+    await process.wait()
+    async with producer_of(broker, transactional_id) as successor, successor.transaction():
+        await successor.send(topic, b"kept")
+    assert await committed(broker, topic, 1) == [b"kept"]
+
+
 @pytest.mark.parametrize("moment", ["before the commit", "between two"])
 async def test_a_coordinator_that_is_killed_and_comes_back(broker: Broker, lone: Lone, moment: str) -> None:
     topic = await asyncio.to_thread(broker.topic)
@@ -374,6 +429,25 @@ async def test_a_member_that_was_put_out_commits_no_offsets(broker: Broker) -> N
                 async with zombie.transaction() as txn:
                     await txn.commit_offsets(metadata, {(source, 0): 10})
             assert await member.committed((source, 0)) is None
+
+
+async def test_the_program_of_the_page_bills_each_order_once(broker: Broker) -> None:
+    """docs/TRANSACTIONS.md."""
+    (block,) = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    program: dict[str, Any] = {"__name__": "page"}
+    exec(block.replace("127.0.0.1:9092", broker.servers), program)
+    for topic in ("orders", "bills"):
+        await asyncio.to_thread(broker.create, topic, 2, {})
+    async with Producer(broker.servers) as writer, asyncio.timeout(PATIENCE_S):
+        for number in range(3):  # begun anew, and once beside one that still runs
+            running = [asyncio.create_task(program["convert"](each)) for each in ("1", "2")[: number + 1]]
+            await (await writer.send_many("orders", [(b"%d" % number, b"%d" % key) for key in range(10)]))
+            assert len(await committed(broker, "bills", 10 * (number + 1), 2)) == 10 * (number + 1)
+            for task in running:
+                task.cancel()
+            await asyncio.wait(running)
+    bills = await committed(broker, "bills", 30, 2)
+    assert sorted(map(str, bills)) == sorted(str(b"bill of %d" % number) for number in range(3) for _ in range(10))
 
 
 # ---- without async ---------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ RUN_BY = {
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
     "docs/TABLES.md": "tests/cluster/test_tables_page.py",
     "docs/TESTING.md": "tests/unit/test_pages.py",
+    "docs/TRANSACTIONS.md": "tests/kafka/test_kafka_our_transactions.py",
     "docs/WORKERS.md": "tests/cluster/test_worker.py",
     "docs/guides/FASTAPI.md": "tests/cluster/test_guides.py",
     "docs/guides/FROM_OTHER_CLIENTS.md": "tests/cluster/test_guides.py",
