@@ -19,12 +19,14 @@ from bench.scenarios.group_pauses import KAFKA_CONFIG, GroupPausesScenario
 from bench.scenarios.metadata_ops import MetadataOpsScenario
 from bench.scenarios.produce import ProduceScenario, check_topic
 from bench.scenarios.startup import StartupScenario
+from bench.scenarios.transactions import TransactionsScenario
 from bench.systems.brokers import Digest
 from bench.systems.group_readers import GroupReaders
 from bench.systems.kafka.brokers import KafkaBrokers
 from bench.systems.kafka.failover import KafkaClientFailover
 from bench.systems.kafka.quorum import KafkaQuorum
 from bench.systems.kafka.startup import KafkaStartup
+from bench.systems.transactional_brokers import TransactionalSystem
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kafka]
 
@@ -51,6 +53,10 @@ ALONE: dict[str, tuple[Callable[[], Scenario[Any]], set[str]]] = {
             0.2, 0.2, [GroupReaders("kafka-librdkafka", KafkaBrokers(config=KAFKA_CONFIG), "librdkafka")]
         ),
         {"handover_ms", "others_pause_ms", "steady_pause_ms"},
+    ),
+    "transactions": (
+        lambda: TransactionsScenario(0.01, [1, 10], [TransactionalSystem("kafka", KafkaBrokers(1))]),
+        {"commit_p50_ms", "commit_p99_ms", "transactions_per_s", "records_per_s", "cpu_us_per_record"},
     ),
 }
 
