@@ -120,8 +120,9 @@ def test_metadata(broker: Broker) -> None:
     assert missing["topics"][0]["error"] == "Broker: Unknown topic or partition"
 
 
-@served(functions.TRANSACTIONS, told="TRANSACTIONAL_ID_AUTHORIZATION_FAILED")
-def test_transactions_are_refused_at_once(replog_broker: ServedCluster) -> None:
+@served(functions.TRANSACTIONS)
+def test_what_is_written_in_a_transaction_is_committed(replog_broker: ServedCluster) -> None:
     broker = of_replog(replog_broker)
-    transactional = ("-P", "-t", "transacted", "-X", "transactional.id=mine")
-    assert "leave transactional.id out" in kcat(broker, *transactional, stdin="one\n", status=1)
+    topic = broker.topic()
+    kcat(broker, "-P", "-t", topic, "-X", "transactional.id=mine", stdin="one\ntwo\n")
+    assert kcat(broker, "-C", "-t", topic, "-e", "-q", "-X", "isolation.level=read_committed") == "one\ntwo\n"

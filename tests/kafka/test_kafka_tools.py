@@ -272,7 +272,6 @@ def test_reassignment_and_election(of_three: Tools, tmp_path: Path) -> None:
     [
         pytest.param(tool, arguments, status, text, marks=served(tool, what, told=text), id=tool)
         for tool, what, arguments, status, text in [
-            ("kafka-transactions", "list", ["list"], 1, "The node does not support LIST_TRANSACTIONS"),
             ("kafka-acls", "list", ["--list"], 1, "The node does not support DESCRIBE_ACLS"),
         ]
     ],

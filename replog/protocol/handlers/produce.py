@@ -37,7 +37,6 @@ ADDS_PARTITIONS_FROM = 12
 TRANSACTION_ABORTABLE_FROM = 11
 """The first version whose clients know TRANSACTION_ABORTABLE."""
 
-TRANSACTIONAL = "transactions are not served: leave transactional.id out"
 NO_TRANSACTIONAL_ID = "a batch of a transaction came without a transactional id: set transactional.id"
 SEVERAL_PRODUCERS = (
     "batches of several producers, or of several epochs, are in one request: one transaction is of one producer"
