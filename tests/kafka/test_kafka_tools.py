@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from brokers import Broker
+from confluent_kafka import Producer
 from kafka_install import KafkaInstall
 from kafka_tools import Tools
 from served_cluster import ServedCluster, served_cluster
@@ -306,6 +307,21 @@ def test_groups(tools: Tools, broker: Broker) -> None:
     assert described(tools, group) == {0: ("2", "5", "3")}
     assert "was successful" in tools.run("kafka-consumer-groups", "--delete", "--group", group)
     assert group not in tools.run("kafka-consumer-groups", "--list").split()
+
+
+@served("kafka-transactions", "list, describe")
+def test_transactions(ours: Tools, replog_broker: ServedCluster) -> None:
+    replog_broker.create_topic("transacted-by-tools")
+    producer = Producer({"bootstrap.servers": replog_broker.bootstrap_servers, "transactional.id": "left-open"})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce("transacted-by-tools", b"v")
+    producer.flush(60)
+    assert re.search(r"^left-open\s+\d+\s+\d+\s+Ongoing\s*$", ours.run("kafka-transactions", "list"), re.MULTILINE)
+    told = ours.run("kafka-transactions", "describe", "--transactional-id", "left-open")
+    assert "Ongoing" in told
+    assert "transacted-by-tools-0" in told
+    producer.abort_transaction(60)
 
 
 @served("kafka-consumer-perf-test", "it subscribes")
