@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from replog.client.backoff import Backoff, retry
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, VISIBLE_WITHIN_MS, ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.protocol.questions.group_members import TRANSACTION
@@ -20,7 +21,13 @@ from replog.client.protocol.questions.transactions import (
 from replog.client.types import GroupMetadata, MemberOffset, TopicPartition
 from replog.coordinator.offsets.requests import NO_TOPIC_ID, OffsetToCommit, TopicToCommit
 from replog.coordinator.transactions.requests import Incarnation
-from replog.errors import ConcurrentTransactionsError, CoordinatorLoadInProgressError, RetriableError
+from replog.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    RetriableError,
+    UnknownTopicOrPartitionError,
+)
 from replog.waiting.asks import Asks
 
 A = TypeVar("A")
@@ -116,9 +123,17 @@ class TransactionCalls:
     async def _ask(
         self, coordinator: Coordinator, question: Asks[A], what: str, arrivals: list[RetriableError] | None = None
     ) -> A:
+        visible_until_s = asyncio.get_running_loop().time() + VISIBLE_WITHIN_MS / 1000
+
         async def attempt(remaining_ms: int) -> A:
             try:
                 return await coordinator.call(question, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
+            except UnknownTopicOrPartitionError as error:
+                if asyncio.get_running_loop().time() >= visible_until_s:
+                    raise
+                raise CoordinatorNotAvailableError(
+                    f"the coordinator may not have heard of a topic yet: {error}"
+                ) from error
             except RetriableError as error:
                 if arrivals is not None and not isinstance(error, _UNDONE):
                     arrivals.append(error)

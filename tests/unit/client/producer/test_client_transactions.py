@@ -11,6 +11,7 @@ from fake_cluster import FakeCluster
 
 from replog.client import GroupMetadata, Producer, Transaction
 from replog.client.producer import transaction as transaction_module
+from replog.client.producer import transaction_calls as calls_module
 from replog.client.protocol.questions.transactions import (
     AddGroupToTransaction,
     AddToTransaction,
@@ -33,6 +34,7 @@ from replog.errors import (
     ReplogError,
     TransactionAbortableError,
     TransactionOutcomeUnknownError,
+    UnknownTopicOrPartitionError,
 )
 from replog.records import decode_columns, encode_batch, parse_header
 from replog.rpc.messages import ProducedTransaction
@@ -258,6 +260,26 @@ async def test_what_can_be_asked_again_is(kind: type, version: int) -> None:
         assert cluster.transactions.committed("t") == [b"x"]
         assert cluster.transactions.offsets == {("g", "t", 0): 7}
         assert len(cluster.transactions.asked_of(AddGroupToTransaction)) == (version == 1)
+
+
+@pytest.mark.parametrize("kind", [AddToTransaction, CommitInTransaction])
+async def test_a_coordinator_that_has_not_heard_of_a_new_topic_is_asked_again(kind: type) -> None:
+    cluster = make_cluster(version=1)
+    cluster.transactions.script[kind].extend([UnknownTopicOrPartitionError("not yet")] * 2)
+    async with make(cluster) as producer, producer.transaction() as txn:
+        await producer.send("t", b"x")
+        await txn.commit_offsets(GroupMetadata("g"), {("t", 0): 7})
+    assert cluster.transactions.committed("t") == [b"x"]
+
+
+async def test_a_topic_that_there_is_not_lets_it_be_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls_module, "VISIBLE_WITHIN_MS", 50)
+    cluster = make_cluster(version=1)
+    cluster.transactions.script[AddToTransaction].extend([UnknownTopicOrPartitionError("never")] * 100)
+    async with make(cluster) as producer:
+        with pytest.raises(TransactionAbortableError, match="never"):
+            async with producer.transaction():
+                await producer.send("t", b"x")
 
 
 async def test_a_coordinator_that_moves_is_found() -> None:
