@@ -6,6 +6,7 @@
     ~/.cache/replog-tests/kafka-3.9.1-<the same>/libs/*.jar
     ~/.cache/replog-tests/kafka-clients-3.9.1-<digest of clients-pom.xml>/libs/*.jar
     ~/.cache/replog-tests/kafka-connect-4.1.1-<digest of connect-pom.xml>/libs/*.jar
+    ~/.cache/replog-tests/kafka-streams-4.1.1-<digest of streams-pom.xml and the programs>/libs/*.jar, programs.jar
 
 The folder gets its name when it is complete, so that a broken download is never used; two test runs at once wait for
 each other.  Whatever is missing (a JDK, Maven, the network) is one reason, given to `KafkaUnavailableError`.
@@ -38,7 +39,9 @@ HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 CLIENTS_POM = HERE / "clients-pom.xml"
 CONNECT_POM = HERE / "connect-pom.xml"
+STREAMS_POM = HERE / "streams-pom.xml"
 SOURCES = sorted((HERE / "java").glob("*.java"))
+STREAMS_SOURCES = sorted((HERE / "streams").glob("*.java"))
 
 RESOLVE_TIMEOUT_S = 240
 COMPILE_TIMEOUT_S = 60
@@ -134,16 +137,30 @@ def install() -> KafkaInstall:
     Raises:
         KafkaUnavailableError: no JDK, no Maven, or Maven cannot resolve (no network?).
     """
+    return _with_programs("kafka-jars", POM, SOURCES, f"-Dversion.of.kafka={VERSION}")
+
+
+def install_streams() -> KafkaInstall:
+    """Finds or makes an installation of Kafka Streams with our program.
+
+    Raises:
+        KafkaUnavailableError: as for `install`.
+    """
+    return _with_programs("kafka-streams", STREAMS_POM, STREAMS_SOURCES)
+
+
+def _with_programs(name: str, pom: Path, sources: Sequence[Path], *settings: str) -> KafkaInstall:
+    """Finds or makes a folder with the jars of a pom and our programs, compiled with them."""
     java, javac, jar = program("java"), program("javac"), program("jar")
 
     def make(making: Path) -> None:
-        _resolve(POM, making / "libs", f"-Dversion.of.kafka={VERSION}")
+        _resolve(pom, making / "libs", *settings)
         compile_ = [javac, "-encoding", "UTF-8", "-cp", f"{making}/libs/*", "-d", f"{making}/classes"]
-        _must([*compile_, *map(str, SOURCES)], COMPILE_TIMEOUT_S)
+        _must([*compile_, *map(str, sources)], COMPILE_TIMEOUT_S)
         _must([jar, "--create", "--file", f"{making}/programs.jar", "-C", f"{making}/classes", "."], COMPILE_TIMEOUT_S)
         shutil.rmtree(making / "classes")
 
-    folder = _made(f"kafka-jars-{VERSION}-{_digest(POM, *SOURCES)}", make)
+    folder = _made(f"{name}-{VERSION}-{_digest(pom, *sources)}", make)
     return KafkaInstall(java, f"{folder}/programs.jar:{folder}/libs/*")
 
 
