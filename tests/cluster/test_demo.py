@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.spark.spark_classes import options_for
+
 pytestmark = pytest.mark.cluster
 
 COMMAND = [sys.executable, "-m", "examples.demo", "--fast"]
@@ -18,8 +21,10 @@ PATIENCE_S = 240.0
 
 
 @pytest.fixture
-def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Path:
     """Where the demo and its children put files, with a space in its name."""
+    for name, value in options_for(os.environ, request.config).items():
+        monkeypatch.setenv(name, value)
     folder = tmp_path / "t m p"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))

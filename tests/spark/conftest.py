@@ -19,6 +19,7 @@ from replog.cluster import LocalCluster
 from replog.errors import ConfigError
 from replog.host.extras import install_command
 from replog.spark.environment import DRIVER_PYTHON, WORKER_PYTHON, environment_for_spark
+from tests.spark.spark_classes import options_for
 from tests.spark.spark_kit import SparkCluster
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -26,7 +27,9 @@ SOURCE_ROOTS = [str(REPOSITORY / name) for name in (".", "timeline", "quorum", "
 
 
 @pytest.fixture(scope="session")
-def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def spark_environment(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, java_temporary_folder: Path
+) -> Iterator[Path]:
     """Environment variables for Spark and brokers; yields the folder that Spark is started in."""
     for library in ("pyspark", "pyarrow"):
         pytest.importorskip(library, reason=f"Spark tests need {library}: {install_command('spark')}")
@@ -41,6 +44,7 @@ def spark_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path
         "PYTHONPATH": os.pathsep.join(paths),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    changed |= options_for(changed, request.config)
     patch = pytest.MonkeyPatch()
     for name, value in changed.items():
         patch.setenv(name, value)
