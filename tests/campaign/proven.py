@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -55,13 +56,21 @@ def _closure(first: Path, root: Path) -> set[Path]:
     return found | {path for path in first.parent.rglob("*") if path.suffix in OTHER_LANGUAGES}
 
 
-def _imported(path: Path, root: Path) -> Iterator[Path]:
-    """Yields the modules of tests/ and bench/ that a file imports: by their whole names, or as a neighbour that pytest finds."""
+def _imported(path: Path, root: Path) -> Sequence[Path]:
+    """Returns the modules of tests/ and bench/ that a file imports: by their whole names, or as a neighbour that pytest finds."""
+    changed = path.stat()
+    return _imported_then(path, root, changed.st_mtime_ns, changed.st_size)
+
+
+@cache  # files share most of what they are made of
+def _imported_then(path: Path, root: Path, _changed_ns: int, _size_bytes: int) -> Sequence[Path]:
+    found: list[Path] = []
     for module, names in _IMPORT.findall(path.read_text(encoding="utf-8")):
         folder = root if module.split(".")[0] in {"tests", "bench"} else path.parent
         base = folder.joinpath(*module.split("."))
         within = (base / name.strip() for name in names.split(","))
-        yield from (each.with_suffix(".py") for each in (base, *within) if each.with_suffix(".py").is_file())
+        found += (each.with_suffix(".py") for each in (base, *within) if each.with_suffix(".py").is_file())
+    return found
 
 
 def is_proven(file: str, root: Path = ROOT, proven: Path = PROVEN) -> bool:

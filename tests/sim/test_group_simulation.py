@@ -53,7 +53,7 @@ def test_groups_hold_what_they_promise_where_members_assign() -> None:
         "handled",
         "commit acknowledged",
     }
-    for seed in (2, *range(10, 18)):  # the first one shows all, until a change of the product shifts what a seed shows
+    for seed in (13, *range(1, 13)):  # the first one shows all, until a change of the product shifts what a seed shows
         run = OlderBrokers(seed)
         run.run()
         missing = {what for what in missing if not run.seen[what]}
