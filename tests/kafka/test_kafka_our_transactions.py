@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from brokers import Broker, of_kafka
+from brokers import Broker, of_kafka, of_replog
 from kafka_install import KafkaInstall
 from kafka_node import KafkaNode
+from served_cluster import served_cluster
 
 from replog.client import (
     Admin,
@@ -87,13 +88,41 @@ async def set_level(servers: str, level: int) -> None:
         await admin.update_features({"transaction.version": level}, allow_downgrade=True)
 
 
-@pytest.fixture(scope="module", params=[2, 1])
-def lone(
-    request: pytest.FixtureRequest, kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lone]:
-    """A node of Kafka with one level of `transaction.version`."""
-    with lone_kafka(kafka, tmp_path_factory.mktemp("transactions"), request.param) as found:
-        yield found
+@contextmanager
+def lone_replog(folder: Path, level: int) -> Iterator[Lone]:
+    """Runs a node of ours for as long as the block."""
+    with served_cluster(folder / "cluster") as cluster:
+
+        async def restart() -> None:
+            await cluster.local.kill(1)
+            cluster.local.start_node(1)
+            await cluster.local.wait_until_ready()
+
+        broker = of_replog(cluster)
+        asyncio.run(set_level(broker.servers, level))
+        yield Lone(broker, level, restart)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        ("replog", 2),
+        ("replog", 1),
+        pytest.param(("kafka", 2), marks=pytest.mark.kafka),
+        pytest.param(("kafka", 1), marks=pytest.mark.kafka),
+    ],
+    ids="{0[0]}-{0[1]}".format,
+)
+def lone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lone]:
+    """A node of one kind, with one level of `transaction.version`."""
+    kind, level = request.param
+    folder = tmp_path_factory.mktemp("transactions")
+    if kind == "replog":
+        with lone_replog(folder, level) as found:
+            yield found
+    else:
+        with lone_kafka(request.getfixturevalue("kafka"), folder, level) as found:
+            yield found
 
 
 @pytest.fixture
