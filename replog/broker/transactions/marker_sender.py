@@ -13,6 +13,7 @@ what becomes of a partition                            what follows
 ====================================================== ==============================================================
 it has its marker                                      the coordinator is told
 there is no such topic or partition in the metadata    it has been deleted: the same
+it is of a topic that has no markers                   the same: there is nothing of a transaction in it
 a later coordinator has written to it, or the          the transaction is left alone: it is that coordinator's, which
 producer is a newer one                                has it from the log
 anything else: another leader, too few replicas, a     it is asked for again
@@ -293,7 +294,11 @@ class MarkerSender:
 
     def _settle(self, share: _Share, refused: Iterable[PartitionRefusal]) -> None:
         """Tells the coordinator what is done, and looks at the rest again a little later."""
-        errors = {TransactionPartition(each.topic, each.partition_id): each for each in refused}
+        errors = {
+            TransactionPartition(each.topic, each.partition_id): each
+            for each in refused
+            if each.error is not ErrorCode.INVALID_TOPIC_EXCEPTION
+        }
         done = tuple(each for each in share.partitions if each not in errors)
         if done:
             self._tell(share, done)

@@ -24,6 +24,7 @@ from replog.coordinator.transactions.requests import (
     TransactionPartition,
 )
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id
@@ -114,12 +115,9 @@ async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_To
     partitions = tuple(
         TransactionPartition(topic.name, number) for topic in asked.topics for number in topic.partitions
     )
-    unknown = _unknown(node, partitions)
-    if unknown:
-        codes = [
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if each in unknown else ErrorCode.OPERATION_NOT_ATTEMPTED
-            for each in partitions
-        ]
+    refused = _refused(node, partitions, version)
+    if refused:
+        codes = [refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions]
     else:
         codes = await _codes(node, asked, partitions, version)
     left = iter(codes)
@@ -129,14 +127,24 @@ async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_To
     ]
 
 
-def _unknown(node: KafkaNode, partitions: Iterable[TransactionPartition]) -> frozenset[TransactionPartition]:
-    """Returns the partitions that the metadata does not have."""
+def _refused(
+    node: KafkaNode, partitions: Iterable[TransactionPartition], version: int
+) -> dict[TransactionPartition, ErrorCode]:
+    """Returns the partitions that no transaction of this request may have.
+
+    Offsets get into transactions by AddOffsetsToTxn, or by the coordinator of a group, which asks as brokers do.  What
+    coordinators of transactions write has no markers: a transaction with it would never be complete.
+    """
+    kept_out = INTERNAL_TOPICS if version < OF_BROKERS_FROM else {TRANSACTIONS_TOPIC}
     topics = node.image.topics_by_name
-    return frozenset(
-        each
-        for each in partitions
-        if (topic := topics.get(each.topic)) is None or each.partition not in topic.partitions
-    )
+    found: dict[TransactionPartition, ErrorCode] = {}
+    for each in partitions:
+        topic = topics.get(each.topic)
+        if each.topic in kept_out:
+            found[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic is None or each.partition not in topic.partitions:
+            found[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return found
 
 
 async def _codes(

@@ -203,6 +203,13 @@ async def test_a_deleted_topic_needs_no_marker() -> None:
         assert not it.sent
 
 
+async def test_a_topic_without_markers_keeps_no_transaction_open() -> None:
+    async with sending() as it:
+        it.errors[2] = {("orders", 1): ErrorCode.INVALID_TOPIC_EXCEPTION}
+        it.ends.put_nowait(end(0, 1, 3))
+        await wait_until(lambda: it.done() == {("t", 0), ("t", 1), ("t", 3)})
+
+
 @pytest.mark.parametrize("code", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
 async def test_a_transaction_of_a_later_coordinator_is_left_alone(
     code: ErrorCode, monkeypatch: pytest.MonkeyPatch

@@ -205,6 +205,20 @@ async def test_a_partition_that_is_unknown_keeps_all_others_out() -> None:
         assert await producer.produce() == ErrorCode.TRANSACTION_ABORTABLE, "a batch without its partition in it"
 
 
+async def test_what_coordinators_write_is_no_part_of_transactions() -> None:
+    async with serving(**KEYS) as it:
+        producer = Producer(it, is_newer=False)
+        await producer.begin()
+        refused = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            assert await producer.add(0, topic=topic) == refused
+        own = Transaction(producer.name, producer.id, producer.epoch, topics=[Topic("__transaction_state", [0])])
+        told = await it.ask(AddPartitionsToTxnRequest(transactions=[own]), 4, AddPartitionsToTxnResponse)
+        (part,) = told.results_by_transaction[0].topic_results[0].results_by_partition
+        assert part.partition_error_code == refused[0], "to a broker, too"
+        assert (await producer.described()).transaction_state == "Empty"
+
+
 async def test_brokers_of_kafka_ask_for_several_transactions_at_once() -> None:
     async with serving(**KEYS) as it:
         await it.create("t", 2)
@@ -271,7 +285,7 @@ async def test_people_see_transactional_ids_and_filter_them() -> None:
         assert await listed(state_filters=["Lost"]) == ([], ["Lost"])
         assert await listed(transactional_id_pattern="a-.*") == ([("a-1", "Ongoing"), ("a-2", "Empty")], [])
         assert await listed(producer_id_filters=[producers["b-1"].id]) == ([("b-1", "Empty")], [])
-        assert await listed(duration_filter=3_600_000) == ([], [])
+        assert await listed(duration_filter=3_600_000) == (empty, [])  # as in Kafka: those have not begun one
         found = await producers["a-1"].described()
         assert (found.error_code, found.producer_id, found.producer_epoch) == (0, producers["a-1"].id, 0)
         assert (found.transaction_timeout_ms, found.transaction_start_time_ms > 0) == (60_000, True)
