@@ -82,7 +82,6 @@ class Lists:
             return False
         if request.producer_ids and glance.producer_id not in request.producer_ids:
             return False
-        if request.open_longer_than_ms < 0:
+        if request.begun_longer_ago_than_ms < 0:
             return True
-        open_ms = self._background.moment.wall_ms - glance.start_ms
-        return not glance.status.is_at_rest and open_ms > request.open_longer_than_ms
+        return self._background.moment.wall_ms - glance.start_ms > request.begun_longer_ago_than_ms

@@ -147,13 +147,14 @@ class ListTransactions(Asks["ListTransactionsResponse"], frozen=True):
     Attributes:
         statuses: Only those that are here; empty: all.
         producer_ids: Only those of these producers; empty: all.
-        open_longer_than_ms: Only those whose transaction has been open for longer; negative: all.
+        begun_longer_ago_than_ms: Only those whose last transaction, open or not, has begun longer ago than this, and those that
+            have not had any; negative: all.
         pattern: Only those whose transactional id matches this regular expression as a whole; "": all.
     """
 
     statuses: frozenset[TransactionStatus] = frozenset()
     producer_ids: frozenset[int] = frozenset()
-    open_longer_than_ms: int = -1
+    begun_longer_ago_than_ms: int = -1
     pattern: str = ""
 
 

@@ -188,8 +188,8 @@ def test_lists(host: TransactionHost) -> None:
     assert listed(host, pattern=".*-[12]") == ["complete-1", "deciding-2"]
     assert listed(host, pattern="open") == [], "it has to match as a whole"
     assert listed(host, pattern="(a*)*(a*)*(a|a)*b") == []
-    assert listed(host, open_longer_than_ms=0) == ["deciding-2", "open-3"]
-    assert listed(host, open_longer_than_ms=TIMEOUT_MS) == []
+    assert listed(host, begun_longer_ago_than_ms=0) == listed(host), "as in Kafka, those at rest too"
+    assert listed(host, begun_longer_ago_than_ms=TIMEOUT_MS) == ["empty", "other"], "these have not had one yet"
     with pytest.raises(InvalidRegularExpressionError, match="ask without a pattern"):
         listed(host, pattern="(")
 
