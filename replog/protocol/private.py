@@ -18,6 +18,12 @@ from msgspec import Struct
 
 from replog.controller.requests import DrainBroker, DrainBrokerResponse
 from replog.coordinator.consumers.requests import GroupNews, WaitForGroupNews
+from replog.coordinator.transactions.requests import (
+    ForgetTransactionalId,
+    ForgetTransactionalIdResponse,
+    PrepareTransaction,
+    PrepareTransactionResponse,
+)
 from replog.errors import ErrorCode, MalformedFrameError
 from replog.rpc.messages import FindCutsRequest, FindCutsResponse
 from replog.rpc.metadata_messages import MetadataUpdate, WaitForMetadata
@@ -189,6 +195,8 @@ _KINDS: Mapping[int, tuple[type[Struct], type[Struct]]] = {
     8: (DescribeQuorumRequest, DescribeQuorumResponse),
     9: (DrainBroker, DrainBrokerResponse),
     10: (DescribeConfigsRequest, DescribeConfigsResponse),
+    11: (PrepareTransaction, PrepareTransactionResponse),
+    12: (ForgetTransactionalId, ForgetTransactionalIdResponse),
 }
 """By the key, counted from `FIRST_KEY`: it never changes, and that of an API that is gone (1) is not given again."""
 

@@ -10,6 +10,8 @@ from msgspec import Struct
 
 from replog.controller.requests import DrainBroker
 from replog.coordinator.consumers.requests import WaitForGroupNews
+from replog.coordinator.transactions.requests import ForgetTransactionalId, PrepareTransaction
+from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS
 from replog.protocol.handlers.node import AT_ONCE_MAX, Call, Failure, KafkaNode
 from replog.protocol.private import PrivateAnswer, PrivateApi, PrivateCall, encoded
 from replog.rpc.metadata_messages import WaitForMetadata
@@ -31,6 +33,14 @@ async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call)
     question: WaitForGroupNews = asked.question
     check_request(question)
     return PrivateAnswer(parts=[encoded(await node.coordinate(question.group_id, question, None))])
+
+
+async def _ask_coordinator(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+    """Asks the coordinator of a transactional id, which has to be this broker."""
+    question: PrepareTransaction | ForgetTransactionalId = asked.question
+    check_request(question)
+    answer: Struct = await node.coordinate_transaction(question.transactional_id, question, TIMEOUT_MS)
+    return PrivateAnswer(parts=[encoded(answer)])
 
 
 async def _drain_broker(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
@@ -64,6 +74,8 @@ _HANDLERS: Final[Mapping[type[Struct], Handle]] = {
     WaitForMetadata: _wait_for_metadata,
     WaitForGroupNews: _wait_for_group_news,
     DrainBroker: _drain_broker,
+    PrepareTransaction: _ask_coordinator,
+    ForgetTransactionalId: _ask_coordinator,
 }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
+from msgspec import Struct
+
 from replog.client.arguments import numbers_by_partition
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerIdentity
@@ -57,6 +59,14 @@ _MOVED = (StaleMemberEpochError, IllegalGenerationError)
 _PUT_OUT = (*_MOVED, UnknownMemberIdError, FencedMemberEpochError, FencedInstanceIdError)
 
 _log = logging.getLogger(__name__)
+
+
+class PreparedTransaction(Struct, frozen=True):
+    """A transaction that waits for a decision: whoever decides names all of this."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
 
 
 class OffsetsSource(Protocol):
@@ -177,6 +187,23 @@ class TransactionDriver:
             self._book.raise_if_fenced()
             raise self._book.aborted_error()
         await self._see_through(self._commit())
+
+    async def prepare(self, transaction: Transaction) -> PreparedTransaction | None:
+        """Waits for the acknowledgements of all records, and prepares.  Raises: As `Transaction.prepare`."""
+        self.require(transaction)
+        self._bar()
+        await self._router.flush(until_failure=True)
+        book = self._book
+        book.raise_if_not_open()
+        identity = book.identity
+        if identity is None or not book.is_reached:
+            return None
+        await self._calls.prepare(identity)
+        self._open = None
+        self._let_go(None)
+        return PreparedTransaction(
+            self._partitions.transaction.transactional_id, identity.producer_id, identity.producer_epoch
+        )
 
     async def abort(self, transaction: Transaction) -> None:
         """Aborts, and waits for that for `END_LIMIT_S`; what is left to do then goes on."""
@@ -351,6 +378,7 @@ class Transaction:
 
     def __init__(self, driver: TransactionDriver) -> None:
         self._driver = driver
+        self._is_prepared = False
 
     async def __aenter__(self) -> Self:
         await self._driver.begin(self)
@@ -359,10 +387,31 @@ class Transaction:
     async def __aexit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._is_prepared:
+            return
         if error is None:
             await self._driver.commit(self)
         else:
             await self._driver.abort(self)
+
+    async def prepare(self) -> PreparedTransaction | None:
+        """Leaves the transaction to whoever decides about it, together with others: no time-out ends it any more.
+
+        Everything that was sent is acknowledged then, and the end of the block neither commits nor aborts.  Brokers of Apache Kafka
+        cannot do it.  What holds of readers holds here: records behind those of the transaction wait for its end.
+
+        Returns:
+            What it is ended by; None: nothing was sent in it, so that there is nothing to end.
+
+        Raises:
+            TransactionAbortableError: Something of it has failed, and the end of the block aborts it.
+            ProducerFencedError: Another producer has its transactional id, or its time-out has come first.
+            UnsupportedVersionError: The broker cannot prepare transactions.
+            ReplogError: The coordinator has not answered in time; it may be prepared, or be aborted by its time-out.
+        """
+        prepared = await self._driver.prepare(self)
+        self._is_prepared = prepared is not None
+        return prepared
 
     def require_open(self) -> None:
         """Refuses what comes after the end.  Raises: As `TransactionDriver.require`."""

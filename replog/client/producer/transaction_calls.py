@@ -20,7 +20,7 @@ from replog.client.protocol.questions.transactions import (
 )
 from replog.client.types import GroupMetadata, MemberOffset, TopicPartition
 from replog.coordinator.offsets.requests import NO_TOPIC_ID, OffsetToCommit, TopicToCommit
-from replog.coordinator.transactions.requests import Incarnation
+from replog.coordinator.transactions.requests import Incarnation, PrepareTransaction
 from replog.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
@@ -119,6 +119,11 @@ class TransactionCalls:
         question = DecideTransaction(self._name, _incarnation(identity), is_commit, version)
         what = f"{'commit' if is_commit else 'abort'} a transaction of {self._name}"
         return _identity(await self._ask(self._coordinator, question, what, arrivals))
+
+    async def prepare(self, identity: ProducerIdentity) -> None:
+        """Lets no time-out end the transaction any more."""
+        question = PrepareTransaction(self._name, _incarnation(identity))
+        await self._ask(self._coordinator, question, f"prepare a transaction of {self._name}")
 
     async def _ask(
         self, coordinator: Coordinator, question: Asks[A], what: str, arrivals: list[RetriableError] | None = None

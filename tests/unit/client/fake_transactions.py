@@ -14,7 +14,7 @@ from replog.client.protocol.questions.transactions import (
     DecideTransaction,
     Producing,
 )
-from replog.coordinator.transactions.requests import Incarnation
+from replog.coordinator.transactions.requests import Incarnation, PrepareTransaction, PrepareTransactionResponse
 from replog.errors import (
     ErrorCode,
     InvalidTxnStateError,
@@ -27,7 +27,14 @@ from replog.rpc.messages import ProducePartition
 from replog.rpc.transport import ConnectionLostError
 from tests.unit.client.fake_log import FakeLog
 
-QUESTIONS: Final = (BeginProducing, AddToTransaction, AddGroupToTransaction, CommitInTransaction, DecideTransaction)
+QUESTIONS: Final = (
+    BeginProducing,
+    AddToTransaction,
+    AddGroupToTransaction,
+    CommitInTransaction,
+    DecideTransaction,
+    PrepareTransaction,
+)
 
 
 class Cluster(Protocol):
@@ -114,7 +121,7 @@ class FakeTransactions:
         last = self.producers.get(name, Incarnation(5000 + len(self.producers), -1))
         self.producers[name] = Incarnation(last.producer_id, last.producer_epoch + 1)
 
-    def _go_on(self, question: Any) -> Incarnation | None:
+    def _go_on(self, question: Any) -> Incarnation | PrepareTransactionResponse | None:
         name = question.transactional_id
         if self.version >= 2 and isinstance(question, DecideTransaction) and self._is_retry(question):
             return self.producers[name]
@@ -131,6 +138,8 @@ class FakeTransactions:
                 for topic in question.topics:
                     for each in topic.partitions:
                         pending[question.group_id, topic.topic, each.partition] = each.offset
+            case PrepareTransaction():
+                return PrepareTransactionResponse()
             case DecideTransaction():
                 return self._end(name, question)
         return None

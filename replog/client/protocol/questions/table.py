@@ -31,6 +31,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "transactions": (
         *("BeginProducing", "AddToTransaction", "AddGroupToTransaction", "CommitInTransaction", "DecideTransaction"),
     ),
+    "transaction_lists": ("ListTransactions", "OffersPreparing"),
     "group_descriptions": ("DeleteGroup", "ListGroups", "DescribeGroup", "DescribeConsumerGroup"),
 }
 """By the module, the names of the classes in its `QUESTIONS`."""

@@ -96,12 +96,16 @@ class CommitInTransaction(Asks[None], frozen=True):
 
 
 class DecideTransaction(Asks[Incarnation], frozen=True):
-    """Commits or aborts the transaction; answered with what the producer is to write with from now on."""
+    """Commits or aborts the transaction; answered with what the producer is to write with from now on.
+
+    Attributes:
+        transaction_version: As `Producing` has it; None: whichever the cluster is at by now.
+    """
 
     transactional_id: str
     producer: Incarnation
     is_commit: bool
-    transaction_version: int
+    transaction_version: int | None
 
 
 class _AddPartitions(AddPartitionsToTxnRequest):
@@ -260,7 +264,10 @@ def _to_commit(topic: TopicToCommit) -> TxnOffsetCommitRequest.TxnOffsetCommitRe
 
 async def decide(broker: Broker, question: DecideTransaction, timeout_ms: int) -> Incarnation:
     """Commits or aborts."""
-    kind = EndTxnRequest if question.transaction_version >= BUMPING else _DecideWithoutBump
+    version = question.transaction_version
+    if version is None:
+        version = await broker.feature(FEATURE)
+    kind = EndTxnRequest if version >= BUMPING else _DecideWithoutBump
     producer = question.producer
     request = kind(question.transactional_id, producer.producer_id, producer.producer_epoch, question.is_commit)
     answer = await broker.ask(request, EndTxnResponse, timeout_ms=timeout_ms)
