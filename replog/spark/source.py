@@ -99,7 +99,12 @@ class ReplogDataSource(DataSource):
         from replog.spark.sink.writer import ReplogWriter, plan_write
 
         check_arrived(self.options)
-        return ReplogWriter(plan_write(self.options, schema.fields, overwrite=overwrite, mode="overwrite"))
+        options = plan_write(self.options, schema.fields, overwrite=overwrite, mode="overwrite")
+        if options.once is None:
+            return ReplogWriter(options)
+        from replog.spark.sink.once.writer import OnceWriter
+
+        return OnceWriter(options, options.once)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         from replog.spark.options import check_arrived, parse_stream_options
@@ -115,7 +120,13 @@ class ReplogDataSource(DataSource):
         options = plan_write(
             self.options, schema.fields, overwrite=overwrite, mode="complete", is_over=self._is_unpickled
         )
-        return ReplogStreamWriter(options)
+        if options.once is None:
+            return ReplogStreamWriter(options)
+        from replog.spark.options.writing import refuse_names_in_stream
+        from replog.spark.sink.once.writer import OnceStreamWriter
+
+        refuse_names_in_stream(options)
+        return OnceStreamWriter(options, options.once)
 
     def _options_of_read(self) -> ReadOptions:
         from replog.spark.options import check_arrived, parse_read_options

@@ -116,6 +116,16 @@ async def until(condition: Any) -> None:
             await asyncio.sleep(0.1)
 
 
+def test_a_write_that_is_to_be_there_once_is_refused_with_the_reason(spark: Any, servers: str) -> None:
+    """Kafka ends a transaction by its time-out, even when all of a write depends on it."""
+    writer = spark.range(1).selectExpr("'x' AS value").write.format("replog").mode("append")
+    with pytest.raises(Exception) as caught:
+        writer.option("bootstrap.servers", servers).option("topic", "copied").option("delivery", "exactlyOnce").save()
+    assert "needs brokers that can prepare a transaction" in str(caught.value)
+    with SyncAdmin(servers) as admin:
+        assert "__replog_spark_writes" not in admin.list_topics()
+
+
 def test_rows_of_aborted_transactions_are_not_read(spark: Any, servers: str) -> None:
     with SyncAdmin(servers) as admin:
         admin.create_topic("moved", 1, 1)

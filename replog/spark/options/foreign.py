@@ -141,7 +141,7 @@ _REFUSED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
         _NOT_YET,
         Use.WRITE,
         (
-            "kafka.partitioner.class", "kafka.partitioner.ignore.keys", "kafka.retries", "kafka.transaction.timeout.ms",
+            "kafka.partitioner.class", "kafka.partitioner.ignore.keys", "kafka.retries",
             "kafka.transaction.two.phase.commit.enable", "kafka.transactional.id",
         ),
     ),

@@ -41,6 +41,14 @@ GROUP_CHARACTERS_MAX = 255
 RACK_CHARACTERS_MAX = 255
 """Length of the name of a rack."""
 
+WRITER_CHARACTERS_MAX = 200
+"""Length of the name of what writes once; it is a part of names of transactions."""
+
+AT_LEAST_ONCE = "atLeastOnce"
+EXACTLY_ONCE = "exactlyOnce"
+
+_WRITER = re.compile(r"[A-Za-z0-9._:-]{1,200}", re.ASCII)
+
 Parser = Callable[[str, str], Any]
 """Called with an option's name and text; returns the checked value."""
 
@@ -85,6 +93,25 @@ def choice_parser(*words: str) -> Parser:
         return word
 
     return parse_choice
+
+
+def parse_delivery(name: str, text: str) -> bool:
+    """Returns whether rows are to be there exactly once."""
+    word = text.strip().lower()
+    if word not in {AT_LEAST_ONCE.lower(), EXACTLY_ONCE.lower()}:
+        raise ConfigError(name, text, f'{name} is "{text[:40]}": give one of "{AT_LEAST_ONCE}", "{EXACTLY_ONCE}"')
+    return word == EXACTLY_ONCE.lower()
+
+
+def parse_writer(name: str, text: str) -> str:
+    """Returns the name of what writes once."""
+    if _WRITER.fullmatch(text) is None:
+        raise ConfigError(
+            name,
+            text[:WRITER_CHARACTERS_MAX],
+            f'{name} has to be 1 to {WRITER_CHARACTERS_MAX} letters, digits, ".", "_", ":" or "-": give such a name',
+        )
+    return text
 
 
 def parse_duration_ms(name: str, text: str) -> int:

@@ -261,6 +261,44 @@ OPTIONS: tuple[Option, ...] = (
     Option("topic", Use.WRITE, None, parsers.parse_topic, "The topic of all rows; goes before the column `topic`."),
     Option("includeHeaders", Use.WRITE, "true", parsers.parse_boolean, "Whether a column `headers` is written."),
     Option(
+        "delivery",
+        Use.WRITE,
+        parsers.AT_LEAST_ONCE,
+        parsers.parse_delivery,
+        "How often a row is in its topic for readers of committed records: `atLeastOnce`, or `exactlyOnce`, which needs brokers of "
+        'replog: see "Exactly once".',
+    ),
+    Option(
+        "txnAppId",
+        Use.WRITE,
+        None,
+        parsers.parse_writer,
+        "With `txnVersion`, `exactlyOnce` and a batch: the name of the application that numbers its writes. One whose number is not "
+        "above that of its last one writes nothing.",
+    ),
+    Option(
+        "txnVersion",
+        Use.WRITE,
+        None,
+        parsers.number_parser("", 0, 2**63 - 1),
+        "The number of the write: in `foreachBatch` the id of the batch.",
+    ),
+    Option(
+        "writeId",
+        Use.WRITE,
+        None,
+        parsers.parse_writer,
+        "With `exactlyOnce` and a batch: the name of this one write. A second one of the same name writes nothing.",
+    ),
+    Option(
+        "kafka.transaction.timeout.ms",
+        Use.WRITE,
+        None,
+        parsers.number_parser("milliseconds", 1, POLL_TIMEOUT_MS_MAX),
+        "With `exactlyOnce`: how long a task may write before its brokers abort what it has written, at most their "
+        "`transaction.max.timeout.ms`. Unset: 900000.",
+    ),
+    Option(
         "kafka.acks",
         Use.WRITE,
         "all",

@@ -41,6 +41,28 @@ _ACKS = re.compile(r"(?<![\w.])acks\b")
 """A setting, too; but behind planning it may be the name of a topic."""
 
 
+TRANSACTION_TIMEOUT_MS = 900_000
+"""How long a task may write in one transaction where nobody says otherwise: as long as brokers allow where nobody says otherwise."""
+
+_ONCE_ONLY = ("txnAppId", "txnVersion", "writeId", "kafka.transaction.timeout.ms")
+
+
+class OnceOptions(Struct, frozen=True):
+    """Checked options of a write that is to be there once.
+
+    Attributes:
+        application: The application that numbers its writes; None: none does.
+        version: The number of the write; None as before.
+        write_id: The name of this one write; None: it has none.
+        timeout_ms: How long a task may write.
+    """
+
+    application: str | None
+    version: int | None
+    write_id: str | None
+    timeout_ms: int
+
+
 class WriteOptions(Struct, frozen=True):
     """Checked options of one write.
 
@@ -49,12 +71,14 @@ class WriteOptions(Struct, frozen=True):
         topic: The topic of all rows; None: each row names its own.
         include_headers: Whether a column `headers` is written.
         producer: Settings of the producer, by the names of its keywords.
+        once: How rows are there exactly once; None: they are at least once.
     """
 
     bootstrap_servers: str
     topic: str | None
     include_headers: bool
     producer: Mapping[str, Any]
+    once: OnceOptions | None = None
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -72,7 +96,64 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     except ConfigError as error:
         field, reason = (_ACKS.sub("kafka.acks", in_options(text)) for text in (error.field, error.reason))
         raise ConfigError(field, error.value, reason) from None
-    return WriteOptions(which_servers(given), given["topic"], given["includeHeaders"], settings)
+    return WriteOptions(which_servers(given), given["topic"], given["includeHeaders"], settings, _once_options(given))
+
+
+def refuse_names_in_stream(options: WriteOptions) -> None:
+    """Refuses what says which write this is where a stream does: a query, and the number of the micro-batch.
+
+    Raises:
+        ConfigError: The options name it.
+    """
+    once = options.once
+    if once is None:
+        return
+    for name, value in (("txnAppId", once.application), ("txnVersion", once.version), ("writeId", once.write_id)):
+        if value is not None:
+            raise ConfigError(
+                name,
+                value,
+                f'option "{name}" is one of a batch write, and this is a stream, whose batches have names: leave it out',
+            )
+
+
+def _once_options(given: Given) -> OnceOptions | None:
+    if not given["delivery"]:
+        for name in _ONCE_ONLY:
+            if name in given:
+                raise ConfigError(
+                    name,
+                    given.text(name),
+                    f'option "{name}" needs "delivery" "exactlyOnce": give that, or leave it out',
+                )
+        return None
+    for name, refused in (("kafka.acks", "1"), ("kafka.enable.idempotence", False)):
+        if given[name] == refused:
+            raise ConfigError(
+                name,
+                given.text(name),
+                f'{name} is "{given.text(name)}", which "delivery" "exactlyOnce" cannot do with: leave it out',
+            )
+    _check_names(given)
+    timeout_ms = given["kafka.transaction.timeout.ms"]
+    return OnceOptions(
+        given["txnAppId"],
+        given["txnVersion"],
+        given["writeId"],
+        TRANSACTION_TIMEOUT_MS if timeout_ms is None else timeout_ms,
+    )
+
+
+def _check_names(given: Given) -> None:
+    for name, other in (("txnAppId", "txnVersion"), ("txnVersion", "txnAppId")):
+        if name in given and other not in given:
+            raise ConfigError(
+                other, None, f'option "{name}" needs "{other}": give both, the application and the number of its write'
+            )
+    if "writeId" in given and "txnAppId" in given:
+        raise ConfigError(
+            "writeId", given.text("writeId"), 'give either "writeId" or "txnAppId" with "txnVersion", not both'
+        )
 
 
 def in_options(text: str) -> str:

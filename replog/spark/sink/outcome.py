@@ -1,8 +1,8 @@
 """What tasks tell the driver of a write, and the one place where it hears of all of them.
 
-Today a row is in its topic once its broker has acknowledged it, whatever becomes of the task, the batch or the query: nothing
-is left to be done at the end, and nothing can be taken back.  So a write is done at least once, as with Spark's own Kafka sink.
-With transactions `committed` and `aborted` are where those of the attempts that Spark chose end one way, and all others the other.
+A row is in its topic once its broker has acknowledged it, whatever becomes of the task, the batch or the query: nothing is left to be
+done at the end, and nothing can be taken back.  So a write is done at least once, as with Spark's own Kafka sink.  Where rows are to
+be there exactly once, `replog.spark.sink.once` has the same places, and something to do in them.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ the last one have room in the producer's memory, so a task holds one Arrow batch
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from replog.client import BulkDelivery, Producer
 from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS
@@ -24,6 +24,10 @@ from replog.spark.worker_client import CLIENT_ID, loop_thread
 if TYPE_CHECKING:
     import pyarrow as pa
 
+S = TypeVar("S", bound="Sending")
+
+STAY = "stay in their topics"
+
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt: TaskAttempt) -> TaskWritten:
     """Writes the rows of a task and returns when all are acknowledged.
@@ -31,8 +35,31 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt
     Raises:
         ReplogError: A row could not be written; it names the first error and how many rows were acknowledged.
     """
+    sending = send_rows(batches, options, attempt, lambda: Sending.start(options), STAY)
+    return TaskWritten(attempt, sending.sent_count)
+
+
+def send_rows(
+    batches: Iterable[pa.RecordBatch],
+    options: WriteOptions,
+    attempt: TaskAttempt,
+    start: Callable[[], Coroutine[Any, Any, S]],
+    fate: str,
+) -> S:
+    """Sends the rows of a task, and returns what has sent them, and has finished.
+
+    Args:
+        batches: The rows.
+        options: The options of the write.
+        attempt: The attempt, for errors.
+        start: The function that connects.
+        fate: What becomes of rows that were acknowledged when the task fails, for errors.
+
+    Raises:
+        ReplogError: As `write_rows`.
+    """
     thread = loop_thread()
-    sending = thread.run(lambda: Sending.start(options))
+    sending = thread.run(start)
     tune_worker()
     rows_count = 0
     try:
@@ -44,13 +71,13 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt
     except ReplogError as error:
         thread.run(sending.close)
         raise ReplogError(
-            f"{attempt}: {sending.acknowledged_count} of {sending.sent_count} rows sent were acknowledged, and stay in their "
-            f"topics. First error: {type(error).__name__}{sending.where}: {in_options(str(error))}"
+            f"{attempt}: {sending.acknowledged_count} of {sending.sent_count} rows sent were acknowledged, and {fate}. "
+            f"First error: {type(error).__name__}{sending.where}: {in_options(str(error))}"
         ) from error
     except BaseException:
         thread.run(sending.close)
         raise
-    return TaskWritten(attempt, rows_count)
+    return sending
 
 
 class Sending:
@@ -69,14 +96,22 @@ class Sending:
         self.where = ""
 
     @classmethod
-    async def start(cls, options: WriteOptions) -> Sending:
+    async def start(cls, options: WriteOptions, **settings: Any) -> Self:
         """Connects.
+
+        Args:
+            options: The options of the write.
+            settings: Further settings of the producer.
 
         Raises:
             ReplogError: No broker answers.
         """
         producer = Producer(
-            options.bootstrap_servers, client_id=CLIENT_ID, connect_timeout_ms=CONNECT_TIMEOUT_MS, **options.producer
+            options.bootstrap_servers,
+            client_id=CLIENT_ID,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            **options.producer,
+            **settings,
         )
         try:
             await producer.start()
@@ -114,10 +149,18 @@ class Sending:
         Raises:
             ReplogError: The first error among them.
         """
+        await self.settle()
+        await self._producer.close()
+
+    async def settle(self) -> None:
+        """Waits until all rows are acknowledged.
+
+        Raises:
+            ReplogError: The first error among them.
+        """
         await self._producer.flush()
         while self._open:
             await self._settle_first()
-        await self._producer.close()
 
     async def close(self) -> None:
         """Ends after an error; rows that are on their way may still be written."""

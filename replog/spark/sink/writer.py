@@ -42,10 +42,16 @@ def plan_write(
         )
     parsed = parse_write_options(options)
     check_write_schema(schema, parsed.topic)
-    if parsed.topic is not None and not is_over:
+    if is_over:
+        return parsed
+    if parsed.topic is not None:
         from replog.spark.worker_client import require_topic
 
         require_topic(parsed.bootstrap_servers, parsed.topic)
+    if parsed.once is not None:
+        from replog.spark.sink.once.ledger import require_ledger
+
+        require_ledger(parsed.bootstrap_servers)
     return parsed
 
 

@@ -1,0 +1,257 @@
+"""Decisions and transactions of writes that are there once, at real brokers; see `settling.Ledger`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack
+from typing import Final, Self, TypeVar
+
+from replog.client import Admin, Consumer, Producer, Transaction
+from replog.client.backoff import Backoff, retry
+from replog.client.cluster.addresses import address_of
+from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.groups.coordinator import Coordinator
+from replog.client.protocol.questions.group_members import TRANSACTION
+from replog.client.protocol.questions.transaction_lists import OffersPreparing
+from replog.client.protocol.questions.transactions import BeginProducing, DecideTransaction
+from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS
+from replog.client.types import TopicPartition
+from replog.coordinator.transactions.records import TransactionStatus
+from replog.coordinator.transactions.requests import ForgetTransactionalId, Incarnation, ListTransactions
+from replog.errors import (
+    ConfigError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    ReplogError,
+    RequestTimedOutError,
+    TopicExistsError,
+)
+from replog.spark.options.parsers import EXACTLY_ONCE
+from replog.spark.options.writing import WriteOptions
+from replog.spark.sink.once import decisions
+from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared
+from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id
+from replog.spark.sink.once.settling import Settled, abort_version, commit_version
+from replog.spark.worker_client import CLIENT_ID, ask_cluster, loop_thread
+from replog.waiting.asks import Asks
+
+LIMIT_MS: Final = 60_000
+"""How long each step may take, with all attempts: a broker that is gone has to be noticed, and another one to take over."""
+
+TIMEOUT_MS: Final = 60_000
+"""How long a driver's own transaction may be open: it has one record."""
+
+OPEN: Final = frozenset({TransactionStatus.ONGOING})
+
+COPIES_MAX: Final = 3
+
+_GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedError)
+
+T = TypeVar("T")
+
+
+def require_ledger(bootstrap_servers: str) -> None:
+    """Looks whether the cluster can write once, and makes the topic of decisions where there is none.
+
+    Raises:
+        ConfigError: Its brokers cannot, or none answers.
+        ReplogError: The topic cannot be made.
+    """
+
+    async def look(view: ClusterView) -> None:
+        await view.ready(CONNECT_TIMEOUT_MS)
+        if not await view.call_any(OffersPreparing(), timeout_ms=LIMIT_MS, what="look at what brokers can do"):
+            raise ConfigError(
+                "delivery",
+                EXACTLY_ONCE,
+                f'"delivery" "{EXACTLY_ONCE}" needs brokers that can prepare a transaction, for which no time-out counts any more, and '
+                "those of this cluster cannot: Apache Kafka has no such request, nor has replog before 0.9. Leave the option out, and "
+                "let readers drop rows that come twice, or write to a cluster of this replog",
+            )
+        if DECISIONS_TOPIC not in view.image.topics:
+            await _make_topic(bootstrap_servers, len(view.image.brokers))
+
+    ask_cluster(bootstrap_servers, look)
+
+
+async def _make_topic(bootstrap_servers: str, brokers_count: int) -> None:
+    copies = min(COPIES_MAX, max(1, brokers_count))
+    configs = {
+        "cleanup.policy": "compact",
+        "min.insync.replicas": max(1, copies - 1),
+        "segment.bytes": 1 << 20,  # a driver reads what is not compacted yet
+        "min.cleanable.dirty.ratio": 0.1,
+    }
+    async with Admin(bootstrap_servers, client_id=CLIENT_ID) as admin:
+        try:
+            await admin.create_topic(DECISIONS_TOPIC, decisions.PARTITIONS, copies, configs)
+        except TopicExistsError:  # another driver has made it meanwhile
+            await admin.wait_until_in_sync(DECISIONS_TOPIC)
+
+
+def commit_at_brokers(options: WriteOptions, version: Version, run: str, attempts: Sequence[Prepared]) -> Settled:
+    """Ends a write all of whose tasks have succeeded; see `commit_version`."""
+    return _settle(options, version.writer, lambda ledger: commit_version(ledger, version, run, attempts))
+
+
+def abort_at_brokers(options: WriteOptions, version: Version, run: str) -> Settled | None:
+    """Ends a write that has failed; see `abort_version`."""
+    return _settle(options, version.writer, lambda ledger: abort_version(ledger, version, run))
+
+
+def _settle(options: WriteOptions, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
+    async def do() -> T:
+        async with AsyncExitStack() as stack:
+            ledger = await BrokerLedger.take_over(stack, options.bootstrap_servers, writer)
+            return await settle(ledger)
+
+    return loop_thread().run(do)
+
+
+class BrokerLedger:
+    """The decisions of one writer, and the transactions of its attempts.
+
+    Args:
+        writer: The name of the writer.
+        producer: What has the transactional id of its driver.
+        view: The open view of the cluster.
+    """
+
+    def __init__(self, writer: str, producer: Producer, view: ClusterView) -> None:
+        self._writer = writer
+        self._partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
+        self._producer = producer
+        self._view = view
+        self._transaction: Transaction | None = None
+
+    @classmethod
+    async def take_over(cls, stack: AsyncExitStack, bootstrap_servers: str, writer: str) -> Self:
+        """Takes over from whichever driver was there before.
+
+        Args:
+            stack: What closes everything in the end.
+            bootstrap_servers: The brokers to begin with.
+            writer: The name of the writer.
+
+        Raises:
+            ReplogError: No broker answers, or the coordinator refuses.
+        """
+        view = ClusterView(bootstrap_servers, client_id=CLIENT_ID)
+        stack.push_async_callback(view.close)
+        await view.ready(CONNECT_TIMEOUT_MS)
+        producer = await stack.enter_async_context(
+            Producer(
+                bootstrap_servers,
+                client_id=CLIENT_ID,
+                transactional_id=driver_id(writer),
+                transaction_timeout_ms=TIMEOUT_MS,
+                delivery_timeout_ms=LIMIT_MS,
+            )
+        )
+        ledger = cls(writer, producer, view)
+        stack.push_async_callback(ledger._leave)
+        await ledger._begin()
+        return ledger
+
+    async def read(self) -> Decision | None:
+        """Returns the last decision; None: there is none yet.
+
+        What the driver before has decided is there: its transaction has ended since this one has taken over.  Open transactions of
+        other drivers, in the same partition, are waited for.
+
+        Raises:
+            RequestTimedOutError: They have not ended in time.
+        """
+        last: Decision | None = None
+        consumer = Consumer(self._view.bootstrap, client_id=CLIENT_ID)
+        async with consumer:
+            end = (await consumer.end_offsets([self._partition]))[self._partition]
+            await consumer.assign([self._partition])
+            try:
+                async with asyncio.timeout(LIMIT_MS / 1000):
+                    while consumer.position(self._partition) < end:
+                        for record in await consumer.poll():
+                            if record.key == self._writer.encode() and record.value is not None:
+                                last = decisions.decode(record.key, record.value)
+            except TimeoutError:
+                raise RequestTimedOutError(
+                    f"the decisions of {self._writer} could not be read within {LIMIT_MS} ms, up to offset {end} of {self._partition}: "
+                    "an open transaction is in the way, of another driver that has just died or has not gone on; try again in a minute"
+                ) from None
+        return last
+
+    async def write(self, decision: Decision) -> None:
+        """Writes a decision, alone in a transaction."""
+        key, value = decisions.encode(decision)
+        if self._transaction is None:
+            await self._begin()
+        await self._producer.send(DECISIONS_TOPIC, value, key, partition=self._partition.partition)
+        await self._end()
+
+    async def commit(self, name: AttemptName, attempt: Prepared) -> None:
+        """Commits a transaction; does nothing where that has been done.
+
+        Raises:
+            ReplogError: It was aborted, which nobody may do.
+        """
+        tid = name.transactional_id
+        producer = Incarnation(attempt.producer_id, attempt.producer_epoch)
+        question = DecideTransaction(tid, producer, is_commit=True, transaction_version=None)
+        try:
+            await self._ask(tid, question, f"commit transaction {tid}")
+        except _GONE as error:
+            raise ReplogError(
+                f"{name.version} was decided, and transaction {tid} of it can no longer be committed: {error} Either another driver of "
+                "the same writer is at work and has done it, or somebody has aborted it; then its rows are missing, and are to be "
+                "written again under another name"
+            ) from error
+
+    async def abort(self, name: AttemptName) -> None:
+        """Takes over the transactional id of an attempt, which fences its producer, and aborts what is open."""
+        tid = name.transactional_id
+        await self._ask(tid, BeginProducing(tid, TIMEOUT_MS), f"abort transaction {tid}")
+
+    async def open_attempts(self) -> Sequence[AttemptName]:
+        """Asks all brokers for the open transactions of the writer's attempts."""
+        question = ListTransactions(OPEN, pattern=attempts_pattern(self._writer))
+        names: dict[AttemptName, None] = {}
+        for broker in self._view.image.brokers.values():
+            answer = await self._view.call(address_of(broker), question, timeout_ms=ATTEMPT_TIMEOUT_MS)
+            for each in answer.transactions:
+                name = attempt_of(each.transactional_id)
+                if name is not None and name.version.writer == self._writer:
+                    names[name] = None
+        return list(names)
+
+    async def forget(self, names: Collection[AttemptName]) -> None:
+        """Lets coordinators forget transactional ids, once their markers are written."""
+        for name in names:
+            tid = name.transactional_id
+            await self._ask(tid, ForgetTransactionalId(tid), f"forget transactional id {tid}")
+
+    async def _ask(self, transactional_id: str, question: Asks[T], what: str) -> T:
+        coordinator = Coordinator(self._view, transactional_id, TRANSACTION)
+
+        async def attempt(remaining_ms: int) -> T:
+            return await coordinator.call(question, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
+
+        return await retry(attempt, timeout_ms=LIMIT_MS, what=what, backoff=Backoff(self._view.rng, min_ms=10))
+
+    async def _begin(self) -> None:
+        transaction = self._producer.transaction()
+        await transaction.__aenter__()
+        self._transaction = transaction
+
+    async def _end(self) -> None:
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            await transaction.__aexit__(None, None, None)
+
+    async def _leave(self) -> None:
+        """Ends a transaction in which nothing was written."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is not None:
+            error = ReplogError("nothing was decided")
+            await transaction.__aexit__(type(error), error, None)

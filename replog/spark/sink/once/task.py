@@ -1,0 +1,102 @@
+"""One task's rows in one transaction: begun with the first row, prepared behind the last one, left to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from replog.client import Producer, Transaction
+from replog.errors import ReplogError
+from replog.spark.options.writing import WriteOptions
+from replog.spark.sink.columns import TopicRows
+from replog.spark.sink.once.decisions import Prepared
+from replog.spark.sink.once.names import AttemptName
+from replog.spark.sink.outcome import TaskAttempt
+from replog.spark.sink.task import Sending, send_rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ABORTED = "no reader of committed records will see them"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPrepared(WriterCommitMessage):
+    """What a task has written.
+
+    Attributes:
+        attempt: The attempt, as Spark names it.
+        records_count: The number of rows.
+        name: The attempt's name among writes that are there once.
+        prepared: The transaction; None: there were no rows.
+    """
+
+    attempt: TaskAttempt
+    records_count: int
+    name: AttemptName
+    prepared: Prepared | None
+
+
+def write_once(
+    batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt: TaskAttempt, name: AttemptName, timeout_ms: int
+) -> TaskPrepared:
+    """Writes the rows of a task, and returns when its transaction is prepared.
+
+    Args:
+        batches: The rows.
+        options: The options of the write.
+        attempt: The attempt, as Spark names it.
+        name: Its name among writes that are there once.
+        timeout_ms: How long it may take.
+
+    Raises:
+        ReplogError: A row could not be written, or it took too long; the transaction is aborted.
+    """
+    start = partial(
+        PreparingSending.start, options, transactional_id=name.transactional_id, transaction_timeout_ms=timeout_ms
+    )
+    sending = send_rows(batches, options, attempt, start, ABORTED)
+    return TaskPrepared(attempt, sending.sent_count, name, sending.prepared(name))
+
+
+class PreparingSending(Sending):
+    """A producer that prepares one transaction."""
+
+    def __init__(self, producer: Producer) -> None:
+        super().__init__(producer)
+        self._transaction: Transaction | None = None
+        self._is_prepared = False
+        self._by: tuple[int, int] | None = None
+
+    def prepared(self, name: AttemptName) -> Prepared | None:
+        """Returns the prepared transaction of an attempt; None: there were no rows."""
+        return None if self._by is None else Prepared(name.number, *self._by)
+
+    async def send(self, piece: TopicRows, first_row: int) -> None:
+        if self._transaction is None:
+            transaction = self._producer.transaction()
+            await transaction.__aenter__()
+            self._transaction = transaction
+        await super().send(piece, first_row)
+
+    async def finish(self) -> None:
+        """Waits until all rows are acknowledged, prepares, and closes."""
+        await self.settle()
+        if self._transaction is not None:
+            prepared = await self._transaction.prepare()
+            self._transaction = None
+            self._by = None if prepared is None else (prepared.producer_id, prepared.producer_epoch)
+        await self._producer.close()
+
+    async def close(self) -> None:
+        """Ends after an error: aborts what was not prepared."""
+        try:
+            if self._transaction is not None:
+                error = ReplogError("the task has failed")
+                await self._transaction.__aexit__(type(error), error, None)
+        finally:
+            await super().close()
