@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Final, Self, TypeVar
 
 from replog.client import Admin, Consumer, Producer, Transaction
@@ -26,8 +28,10 @@ from replog.errors import (
     ProducerFencedError,
     ReplogError,
     RequestTimedOutError,
+    RetriableError,
     TopicExistsError,
 )
+from replog.rpc.metadata_messages import BrokerInfo
 from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
@@ -40,12 +44,17 @@ from replog.waiting.asks import Asks
 LIMIT_MS: Final = 60_000
 """How long each step may take, with all attempts: a broker that is gone has to be noticed, and another one to take over."""
 
+FORGET_MS: Final = 2_000
+"""How long transactional ids that are not needed any more are waited for; those that are still being ended then expire."""
+
 TIMEOUT_MS: Final = 60_000
 """How long a driver's own transaction may be open: it has one record."""
 
 OPEN: Final = frozenset({TransactionStatus.ONGOING})
 
 COPIES_MAX: Final = 3
+
+_log = logging.getLogger(__name__)
 
 _GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedError)
 
@@ -110,6 +119,33 @@ def _settle(options: WriteOptions, writer: str, settle: Callable[[BrokerLedger],
     return loop_thread().run(do)
 
 
+def is_written(options: WriteOptions, version: Version) -> bool:
+    """Whether a version has been decided for, so that no task needs to write it; one that is just being decided for is not."""
+    last = loop_thread().run(partial(_read_last, options.bootstrap_servers, version.writer))
+    return last is not None and version.number <= last.version.number
+
+
+async def _read_last(bootstrap_servers: str | Sequence[str], writer: str) -> Decision | None:
+    """Returns the last decision of a writer; open transactions of other drivers, in the same partition, are waited for."""
+    last: Decision | None = None
+    partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
+    async with Consumer(bootstrap_servers, client_id=CLIENT_ID) as consumer:
+        end = (await consumer.end_offsets([partition]))[partition]
+        await consumer.assign([partition])
+        try:
+            async with asyncio.timeout(LIMIT_MS / 1000):
+                while consumer.position(partition) < end:
+                    for record in await consumer.poll():
+                        if record.key == writer.encode() and record.value is not None:
+                            last = decisions.decode(record.key, record.value)
+        except TimeoutError:
+            raise RequestTimedOutError(
+                f"the decisions of {writer} could not be read within {LIMIT_MS} ms, up to offset {end} of {partition}: an open "
+                "transaction is in the way, of another driver that has just died or has not gone on; try again in a minute"
+            ) from None
+    return last
+
+
 class BrokerLedger:
     """The decisions of one writer, and the transactions of its attempts.
 
@@ -158,29 +194,12 @@ class BrokerLedger:
     async def read(self) -> Decision | None:
         """Returns the last decision; None: there is none yet.
 
-        What the driver before has decided is there: its transaction has ended since this one has taken over.  Open transactions of
-        other drivers, in the same partition, are waited for.
+        What the driver before has decided is there: its transaction has ended since this one has taken over.
 
         Raises:
-            RequestTimedOutError: They have not ended in time.
+            RequestTimedOutError: Open transactions of other drivers are in the way, and have not ended in time.
         """
-        last: Decision | None = None
-        consumer = Consumer(self._view.bootstrap, client_id=CLIENT_ID)
-        async with consumer:
-            end = (await consumer.end_offsets([self._partition]))[self._partition]
-            await consumer.assign([self._partition])
-            try:
-                async with asyncio.timeout(LIMIT_MS / 1000):
-                    while consumer.position(self._partition) < end:
-                        for record in await consumer.poll():
-                            if record.key == self._writer.encode() and record.value is not None:
-                                last = decisions.decode(record.key, record.value)
-            except TimeoutError:
-                raise RequestTimedOutError(
-                    f"the decisions of {self._writer} could not be read within {LIMIT_MS} ms, up to offset {end} of {self._partition}: "
-                    "an open transaction is in the way, of another driver that has just died or has not gone on; try again in a minute"
-                ) from None
-        return last
+        return await _read_last(self._view.bootstrap, self._writer)
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision, alone in a transaction."""
@@ -214,30 +233,43 @@ class BrokerLedger:
         await self._ask(tid, BeginProducing(tid, TIMEOUT_MS), f"abort transaction {tid}")
 
     async def open_attempts(self) -> Sequence[AttemptName]:
-        """Asks all brokers for the open transactions of the writer's attempts."""
+        """Asks all brokers for the open transactions of the writer's attempts; those of one that does not answer are left out, with a warning."""
+        found = await asyncio.gather(*map(self._attempts_at, self._view.image.brokers.values()))
+        return list(dict.fromkeys(name for names in found for name in names))
+
+    async def _attempts_at(self, broker: BrokerInfo) -> list[AttemptName]:
+        if broker.fenced:  # it coordinates nothing
+            return []
         question = ListTransactions(OPEN, pattern=attempts_pattern(self._writer))
-        names: dict[AttemptName, None] = {}
-        for broker in self._view.image.brokers.values():
+        try:
             answer = await self._view.call(address_of(broker), question, timeout_ms=ATTEMPT_TIMEOUT_MS)
-            for each in answer.transactions:
-                name = attempt_of(each.transactional_id)
-                if name is not None and name.version.writer == self._writer:
-                    names[name] = None
-        return list(names)
+        except RetriableError as error:
+            _log.warning(
+                "transactions of attempts that were not needed for %s may be open at broker %d, which does not answer, and hold readers of "
+                "committed records back until its next write: %s",
+                self._writer,
+                broker.broker_id,
+                error,
+            )
+            return []
+        names = [attempt_of(each.transactional_id) for each in answer.transactions]
+        return [name for name in names if name is not None and name.version.writer == self._writer]
 
     async def forget(self, names: Collection[AttemptName]) -> None:
-        """Lets coordinators forget transactional ids, once their markers are written."""
-        for name in names:
-            tid = name.transactional_id
-            await self._ask(tid, ForgetTransactionalId(tid), f"forget transactional id {tid}")
+        """Lets coordinators forget transactional ids, once their markers are written, within `FORGET_MS`."""
+        await asyncio.gather(*map(self._forget, names))
 
-    async def _ask(self, transactional_id: str, question: Asks[T], what: str) -> T:
+    async def _forget(self, name: AttemptName) -> None:
+        tid = name.transactional_id
+        await self._ask(tid, ForgetTransactionalId(tid), f"forget transactional id {tid}", FORGET_MS)
+
+    async def _ask(self, transactional_id: str, question: Asks[T], what: str, limit_ms: int = LIMIT_MS) -> T:
         coordinator = Coordinator(self._view, transactional_id, TRANSACTION)
 
         async def attempt(remaining_ms: int) -> T:
             return await coordinator.call(question, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
 
-        return await retry(attempt, timeout_ms=LIMIT_MS, what=what, backoff=Backoff(self._view.rng, min_ms=10))
+        return await retry(attempt, timeout_ms=limit_ms, what=what, backoff=Backoff(self._view.rng, min_ms=10))
 
     async def _begin(self) -> None:
         transaction = self._producer.transaction()

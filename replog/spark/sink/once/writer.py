@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -48,11 +49,19 @@ class OnceWriter(DataSourceArrowWriter):
         self._timeout_ms = once.timeout_ms
         self._version = version_of(once)
         self._run = new_run()
+        self._is_written = False
+        if once.application is not None or once.write_id is not None:
+            from replog.spark.sink.once.ledger import is_written
+
+            self._is_written = is_written(options, self._version)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Writes the rows of a task; see `write_once`."""
         attempt = this_attempt()
         name = AttemptName(self._version, self._run, attempt.task_attempt_id)
+        if self._is_written:
+            deque(iterator, maxlen=0)
+            return TaskPrepared(attempt, 0, name, None)
         return write_once(iterator, self._options, attempt, name, self._timeout_ms)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

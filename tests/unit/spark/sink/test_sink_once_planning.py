@@ -23,6 +23,9 @@ from replog.spark.sink.writer import ReplogWriter
 from replog.spark.source import ReplogDataSource
 
 ONCE = {"bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "EXACTLYONCE"}
+WRITTEN = 3
+"""The version that has been written already."""
+
 SCHEMA = StructType([StructField("value", BinaryType())])
 
 
@@ -32,6 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(worker_client, "require_topic", lambda _servers, topic: found.append(topic))
     monkeypatch.setattr(ledger, "require_ledger", lambda _servers: found.append("a ledger"))
+    monkeypatch.setattr(ledger, "is_written", lambda _options, version: version.number == WRITTEN)
     return found
 
 
@@ -88,6 +92,16 @@ def test_a_write_without_a_name_is_another_one_each_time_and_the_same_for_all_it
     copy = pickle.loads(pickle.dumps(first))
     assert (copy._version, copy._run) == (first._version, first._run)
     assert first._version != second._version
+
+
+def test_the_tasks_of_a_write_that_is_there_write_nothing() -> None:
+    """Nobody is connected to here."""
+    made = ReplogDataSource({**ONCE, "txnAppId": "etl", "txnVersion": f"{WRITTEN}"}).writer(SCHEMA, overwrite=False)
+    rows = iter(["a batch", "another one"])
+    message = made.write(rows)
+    assert isinstance(message, TaskPrepared)
+    assert (message.records_count, message.prepared) == (0, None)
+    assert list(rows) == []
 
 
 def test_the_number_of_a_batch_is_that_of_the_version() -> None:
