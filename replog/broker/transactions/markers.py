@@ -59,6 +59,29 @@ class _Place(Struct, frozen=True):
 _Refused = tuple[_Place, PartitionRefusal]
 
 
+class _Begun(Struct):
+    """Markers that are appended together.
+
+    Attributes:
+        refused: Those that are not: this broker does not know their partition.
+        known: The others.
+        answered: What becomes of these, once they have committed.
+    """
+
+    refused: list[_Refused]
+    known: list[_Place]
+    answered: asyncio.Future[ProduceResponse]
+
+    async def refused_at_last(self) -> list[_Refused]:
+        """Returns those that have no marker, once all others have committed theirs."""
+        results = (await self.answered).results
+        return self.refused + [
+            (place, place.refusal(result.error, result.message))
+            for place, result in zip(self.known, results, strict=True)
+            if result.error is not ErrorCode.NONE
+        ]
+
+
 class MarkerWriter:
     """See the module.
 
@@ -94,24 +117,28 @@ class MarkerWriter:
         ]
         check_partitions(len(places))
         own = [place for place in places if place.topic != OFFSETS_TOPIC]
-        refused: list[_Refused] = []
+        begun: list[_Begun] = []
         for first in range(0, len(own), MARKERS_AT_ONCE):
-            # one step after the other: markers of one partition stay in the order of the request
-            refused += await self._append(request.markers, own[first : first + MARKERS_AT_ONCE], timeout_ms)
+            # one step after the other: markers of one partition stay in the order of the request.  None waits for those before it
+            # to commit: it would come late, perhaps behind the next transaction of its producer
+            begun.append(self._begin(request.markers, own[first : first + MARKERS_AT_ONCE], timeout_ms))
+            await asyncio.sleep(0)
         outcomes = await asyncio.gather(
+            *(each.refused_at_last() for each in begun),
             *(
                 self._completed(request.markers[place.marker_number], place, timeout_ms)
                 for place in places
                 if place.topic == OFFSETS_TOPIC
-            )
+            ),
         )
-        refused += [outcome for outcome in outcomes if outcome is not None]
+        refused = [each for found in outcomes for each in found]
         of_markers: list[list[PartitionRefusal]] = [[] for _ in request.markers]
         for place, refusal in refused:
             of_markers[place.marker_number].append(refusal)
         return WriteMarkersResponse(tuple(map(tuple, of_markers)))
 
-    async def _append(self, markers: Sequence[Marker], places: Sequence[_Place], timeout_ms: int) -> list[_Refused]:
+    def _begin(self, markers: Sequence[Marker], places: Sequence[_Place], timeout_ms: int) -> _Begun:
+        """Submits markers that are appended in one step of the driver."""
         topics = self._stepper.image.topics_by_name
         refused: list[_Refused] = []
         known: list[_Place] = []
@@ -127,33 +154,34 @@ class MarkerWriter:
             else:
                 known.append(place)
                 partitions.append(ProducePartition(topic.topic_id, place.partition_id))
-        if not known:
-            return refused
-        now_ms = self._stepper.clock.wall_ms()
-        batches = tuple(_marker_batch(markers[place.marker_number], now_ms) for place in known)
         answered: asyncio.Future[ProduceResponse] = asyncio.get_running_loop().create_future()
-        self._appends.submit_markers(
-            ProduceRequest(0, timeout_ms, ACKS_ALL, tuple(partitions), batches),
-            [markers[place.marker_number].bumps_epochs for place in known],
-            lambda response: None if answered.done() else answered.set_result(response),
-        )
-        results = (await answered).results
-        return refused + [
-            (place, place.refusal(result.error, result.message))
-            for place, result in zip(known, results, strict=True)
-            if result.error is not ErrorCode.NONE
-        ]
+        if known:
+            now_ms = self._stepper.clock.wall_ms()
+            self._appends.submit_markers(
+                ProduceRequest(
+                    0,
+                    timeout_ms,
+                    ACKS_ALL,
+                    tuple(partitions),
+                    tuple(_marker_batch(markers[place.marker_number], now_ms) for place in known),
+                ),
+                [markers[place.marker_number].bumps_epochs for place in known],
+                lambda response: None if answered.done() else answered.set_result(response),
+            )
+        else:
+            answered.set_result(ProduceResponse(0, ()))
+        return _Begun(refused, known, answered)
 
-    async def _completed(self, marker: Marker, place: _Place, timeout_ms: int) -> _Refused | None:
+    async def _completed(self, marker: Marker, place: _Place, timeout_ms: int) -> list[_Refused]:
         end = CompleteTransaction(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.is_commit)
         try:
             await self._complete(place.partition_id, end, timeout_ms)
         except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError) as error:
             # whoever decides transactions knows leaders of partitions only: they are looked up again
-            return place, place.refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error))
+            return [(place, place.refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, str(error)))]
         except ReplogError as error:
-            return place, place.refusal(error_code_of(error), str(error))
-        return None
+            return [(place, place.refusal(error_code_of(error), str(error)))]
+        return []
 
 
 def _marker_batch(marker: Marker, now_ms: int) -> bytes:

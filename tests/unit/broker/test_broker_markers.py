@@ -163,6 +163,17 @@ async def test_many_markers_of_one_partition_are_one_after_the_other() -> None:
         assert it.replica.log.producers.open_transactions == {}
 
 
+async def test_none_waits_for_those_before_it_to_commit() -> None:
+    async with rig() as it:
+        producers = range(2 * MARKERS_AT_ONCE + 1)
+        await opened(it, *producers, replicas=(1, 2))
+        written = writing(it, *map(marker, producers), timeout_ms=100)
+        await it.settle()
+        assert it.replica.log.producers.open_transactions == {}
+        await it.advance(100)
+        assert await written == [[("flights-0", ErrorCode.REQUEST_TIMED_OUT)] for _ in producers]
+
+
 async def test_offsets_are_completed_by_the_coordinators_of_groups() -> None:
     async with rig() as it:
         await it.apply(*BROKERS, *topic(name=OFFSETS_TOPIC, topic_id=UUID(int=9)))
