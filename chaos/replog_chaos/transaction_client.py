@@ -13,6 +13,11 @@ It writes a line before and after each step, which a kill does not take back, wi
     end committed, end aborted   how it has ended
     read 21 topic 3 0 value      a reader was handed a value, at this offset
     fenced reason                another producer has the transactional id: the process ends
+    stuck reason                 a call of librdkafka has not come back long after its timeout: the process ends
+
+librdkafka looks at no timeout while it waits for the coordinator of a group, and may wait for a broker that it has forgotten
+meanwhile, since the metadata did not name it for a moment (issues 5456 and 5511 of confluentinc/librdkafka, with 2.16).  No
+broker can end that, so such a process ends itself, and another one takes its transactional id over.
 
 SIGTERM lets it end the transaction and leave.
 """
@@ -20,17 +25,25 @@ SIGTERM lets it end the transaction and leave.
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 TRANSACTION_MS: Final = 4_000
 """How long a transaction may be open: a process that is stopped for longer is fenced."""
 
 PATIENCE_S: Final = 60.0
+CALL_S: Final = 20.0
+"""The timeout of one call of librdkafka."""
+
+STUCK_S: Final = 30.0
+"""After how long the call that looks at no timeout is taken for one that does not come back."""
+
 POLL_S: Final = 0.1
 TAKEN_MAX: Final = 20
 WRITES_MAX: Final = 6
@@ -60,7 +73,7 @@ def producer_of(servers: str, transactional_id: str) -> Any:
 
     settings = {"transaction.timeout.ms": TRANSACTION_MS, "linger.ms": 0, "request.timeout.ms": 3_000}
     producer = Producer({"bootstrap.servers": servers, "transactional.id": transactional_id, **settings, **SHARED})
-    _insist(lambda: producer.init_transactions(PATIENCE_S))
+    _insist(lambda: producer.init_transactions(CALL_S))
     return producer
 
 
@@ -105,7 +118,7 @@ class TransactionalWork:
             if aborts:
                 return self._abort()
             write("ask", time.monotonic_ns())
-            _insist(lambda: self._producer.commit_transaction(PATIENCE_S))
+            _insist(lambda: self._producer.commit_transaction(CALL_S))
         except KafkaException as error:
             if error.args[0].fatal() or not error.args[0].txn_requires_abort():
                 raise FencedError(str(error)) from None
@@ -126,14 +139,33 @@ class TransactionalWork:
         from confluent_kafka import TopicPartition
 
         places = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        _insist(
-            lambda: self._producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), PATIENCE_S)
-        )
+        _insist(lambda: self._producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), CALL_S))
 
     def _abort(self) -> bool:
-        _insist(lambda: self._producer.abort_transaction(PATIENCE_S))
+        _insist(lambda: self._producer.abort_transaction(CALL_S))
         write("end aborted")
         return False
+
+
+@contextlib.contextmanager
+def ends_when_stuck(limit_s: float = STUCK_S) -> Iterator[None]:
+    """Ends the process if the block has not ended in time.
+
+    Args:
+        limit_s: The seconds that it may take.
+    """
+    watch = threading.Timer(limit_s, _end_stuck, (limit_s,))
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
+
+
+def _end_stuck(limit_s: float) -> None:
+    write("stuck", f"a call has not come back within {limit_s:g} s")
+    os._exit(1)
 
 
 def _insist(call: Callable[[], object]) -> None:

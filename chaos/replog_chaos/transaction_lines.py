@@ -50,6 +50,11 @@ def count_of(lives: Iterable[Life]) -> Mapping[str, int]:
     return found
 
 
+def may_start_again(life: Life) -> bool:
+    """Whether a process has ended for a reason that it wrote down, so that another one may take its place."""
+    return bool(life.lines) and life.lines[-1].startswith(("fenced", "stuck"))
+
+
 def _transactions(life: Life) -> Iterator[_Begun]:
     lines = [line.split() for line in life.lines]
     starts = [number for number, words in enumerate(lines) if words[0] == "begin"]

@@ -30,7 +30,7 @@ from replog_chaos.fault import Scene, Target
 from replog_chaos.process_faults import PROCESS_FAULTS
 from replog_chaos.scenes import prepared
 from replog_chaos.transaction_client import TRANSACTION_MS, producer_of, reader_of
-from replog_chaos.transaction_lines import Life, count_of, history_of
+from replog_chaos.transaction_lines import Life, count_of, history_of, may_start_again
 
 INPUTS: Final = "chaos-inputs"
 WRITERS, CHAINS, READERS = 3, 2, 2
@@ -68,7 +68,8 @@ class TransactionChaos(Struct):
         """Returns what people are shown."""
         ends = ", ".join(f"{count:,} {outcome}" for outcome, count in self.transactions.items())
         return [
-            f"{len(self.faults)} faults, transactions: {ends}; {self.lines.get('fenced', 0)} producers fenced",
+            f"{len(self.faults)} faults, transactions: {ends}",
+            f"{self.lines.get('fenced', 0)} producers fenced, {self.lines.get('stuck', 0)} stuck in librdkafka",
             f"{self.inputs:,} inputs; {self.lines.get('read', 0):,} records read",
             *map(str, self.anomalies[:20]),
             f"{len(self.anomalies)} anomalies",
@@ -117,15 +118,14 @@ class TransactionProcess:
                 process.send_signal(number)
 
     async def revive(self) -> None:
-        """Starts it again if it was fenced.
+        """Starts it again if it was fenced, or stuck in a call.
 
         Raises:
             BrokerNotAvailableError: It has ended by itself for another reason.
         """
         if self._processes[-1].returncode is None:
             return
-        last = self.lives()[-1].lines
-        if not last or not last[-1].startswith("fenced"):
+        if not may_start_again(self.lives()[-1]):
             errors = self._paths[-1].with_suffix(".err").read_text(errors="replace")
             raise BrokerNotAvailableError(
                 f"{self.name} ended with status {self._processes[-1].returncode}: {errors[-2000:]}"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
-from replog_chaos.transaction_lines import Life, count_of, history_of
+from replog_chaos.transaction_lines import Life, count_of, history_of, may_start_again
 
 X, Y = ("x", 0), ("y", 1)
 WHOLE = Life("writer", ["ready", "begin 10", "write x 0 a", "write y 1 b", "ask 20", "end committed"])
@@ -82,3 +85,29 @@ def test_lines_are_counted() -> None:
         "end aborted": 1,
         "fenced": 1,
     }
+
+
+STUCK = """
+import threading
+from replog_chaos.transaction_client import ends_when_stuck, write
+with ends_when_stuck():
+    write("begin 1")
+with ends_when_stuck(0.01):
+    threading.Event().wait()
+"""
+
+
+def test_a_client_whose_call_does_not_come_back_ends_and_says_so() -> None:
+    done = subprocess.run([sys.executable, "-c", STUCK], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stdout.splitlines() == ["begin 1", "stuck a call has not come back within 0.01 s"]
+
+
+@pytest.mark.parametrize("last", ["fenced by another", "stuck a call has not come back within 30 s"])
+def test_a_client_that_says_why_it_has_ended_may_be_started_again(last: str) -> None:
+    assert may_start_again(Life("chain", ["ready", "begin 1", last]))
+
+
+@pytest.mark.parametrize("lines", [[], ["ready"], ["stuck a call", "begin 1"]])
+def test_one_that_does_not_say_it_has_a_bug(lines: list[str]) -> None:
+    assert not may_start_again(Life("chain", lines))
