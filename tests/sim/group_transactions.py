@@ -138,7 +138,7 @@ class Committer:
         self._has_ended = True
 
     def _marker(self, epoch: int, coordinator_epoch: int, *, is_commit: bool) -> CompleteTransaction:
-        return CompleteTransaction(self._writer.producer_id, epoch, coordinator_epoch, is_commit)
+        return CompleteTransaction(self._writer.producer_id, epoch, coordinator_epoch, is_commit, bumps_epochs=True)
 
     async def _come_late(self, partition: int) -> None:
         epoch = self._writer.producer_epoch

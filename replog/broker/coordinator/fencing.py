@@ -18,13 +18,14 @@ def check_not_fenced(producers: ProducerStateManager, request: Any) -> None:
     """Checks that a request to a shard does not come too late; one that is not about a transaction does not.
 
     Raises:
-        InvalidProducerEpochError: A newer incarnation of the producer has written.
+        InvalidProducerEpochError: A newer incarnation of the producer has written, or the end is of an earlier transaction.
         TransactionCoordinatorFencedError: A later coordinator has written a marker of the producer.
     """
     match request:
-        case CompleteTransaction(producer_id, producer_epoch, coordinator_epoch, is_commit):
+        case CompleteTransaction(producer_id, producer_epoch, coordinator_epoch, is_commit, bumps_epochs):
             producers.check_marker(
-                TransactionMarker(producer_id, producer_epoch, coordinator_epoch, 0, 0, is_commit=is_commit)
+                TransactionMarker(producer_id, producer_epoch, coordinator_epoch, 0, 0, is_commit=is_commit),
+                bumps_epochs=bumps_epochs,
             )
         case CommitTransactionalOffsets() | GetCommitPermit():
             _check_producer(producers, request.writer)

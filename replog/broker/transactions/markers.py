@@ -173,7 +173,9 @@ class MarkerWriter:
         return _Begun(refused, known, answered)
 
     async def _completed(self, marker: Marker, place: _Place, timeout_ms: int) -> list[_Refused]:
-        end = CompleteTransaction(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.is_commit)
+        end = CompleteTransaction(
+            marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.is_commit, marker.bumps_epochs
+        )
         try:
             await self._complete(place.partition_id, end, timeout_ms)
         except (CoordinatorNotAvailableError, CoordinatorLoadInProgressError, NotCoordinatorError) as error:

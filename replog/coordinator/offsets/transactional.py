@@ -46,7 +46,8 @@ class TransactionalOffsets:
         """Handles a request.
 
         Raises:
-            InvalidProducerEpochError: A newer incarnation of the producer has an open transaction here.
+            InvalidProducerEpochError: A newer incarnation of the producer has an open transaction here, or the end of an
+                earlier one comes late.
             CoordinatorLoadInProgressError: The permit has been taken back: the transaction may have ended.
             ReplogError: The group does not let it commit (`OffsetManager.commit_in_transaction`).
         """
@@ -73,7 +74,12 @@ class TransactionalOffsets:
 
     def _complete(self, request_id: int, request: CompleteTransaction) -> Outcome:
         """Ends the transaction of a producer, whether it has kept something here or not: the log has to know its epoch."""
-        self._is_open(TransactionWriter(request.producer_id, request.producer_epoch))
+        is_open = self._is_open(TransactionWriter(request.producer_id, request.producer_epoch))
+        if is_open and request.bumps_epochs:
+            raise InvalidProducerEpochError(
+                f"the end of a transaction of producer {request.producer_id} comes with epoch {request.producer_epoch}, which the "
+                "open one has: it is of the one before"
+            )
         self._permits.take_back(request.producer_id)
         marker = EndMarker(request.producer_id, request.producer_epoch, request.coordinator_epoch, request.is_commit)
         return Outcome(answers=(Reply(request_id, CompleteTransactionResponse()),), marker=marker)

@@ -58,12 +58,14 @@ class CompleteTransaction(Asks["CompleteTransactionResponse"], frozen=True):
 
     Attributes:
         coordinator_epoch: The leader epoch of the coordinator's partition.
+        bumps_epochs: Whether its epoch has to be higher than that of the transaction (`transaction.version` 2).
     """
 
     producer_id: int
     producer_epoch: int
     coordinator_epoch: int
     is_commit: bool
+    bumps_epochs: bool = False
 
 
 class CompleteTransactionResponse(Struct, frozen=True):

@@ -182,6 +182,9 @@ async def test_offsets_are_completed_by_the_coordinators_of_groups() -> None:
         request = WriteMarkersRequest((marker(commit=False, topics=(NamedPartitions(OFFSETS_TOPIC, (0,)),)),))
         assert (await writer.write(request, 1000)).refusals == ((),)
         assert completions.told == [(0, CompleteTransaction(7, 0, 1, is_commit=False))]
+        bumped = marker(epoch=1, bumps=True, topics=(NamedPartitions(OFFSETS_TOPIC, (0,)),))
+        assert (await writer.write(WriteMarkersRequest((bumped,)), 1000)).refusals == ((),)
+        assert completions.told[1:] == [(0, CompleteTransaction(7, 1, 1, is_commit=True, bumps_epochs=True))]
         completions.error = NotCoordinatorError("another broker does")
         refused = PartitionRefusal(OFFSETS_TOPIC, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker does")
         assert (await writer.write(request, 1000)).refusals == ((refused,),)

@@ -27,10 +27,12 @@ from replog.coordinator.offsets.cleaner import NEXT_PASS_MS
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
+    DeleteOffsets,
     FetchOffsets,
     ForgetTopics,
     OffsetToCommit,
     TopicToCommit,
+    TopicToForget,
 )
 from replog.coordinator.offsets.state import commit_record
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets, CompleteTransaction, GetCommitPermit
@@ -740,6 +742,19 @@ async def test_who_comes_too_late_is_refused_and_nobody_else(request_: Any, erro
             await it.ask(request_)
         await beside
         assert await it.offset() == {0: 9}
+
+
+async def test_the_log_tells_a_marker_that_comes_late_from_that_of_the_open_transaction() -> None:
+    """The offsets of the open one are gone with their topic, so that the state of the group knows of none."""
+    async with groups() as it:
+        await it.active()
+        await it.ask(CompleteTransaction(7, 3, 5, is_commit=True, bumps_epochs=True))
+        permit = await it.ask(GetCommitPermit("g", WRITER))
+        await it.ask(CommitTransactionalOffsets("g", commit(8).topics, WRITER, permit.number))
+        await it.ask(DeleteOffsets("g", (TopicToForget("t", (0,)),)))
+        with pytest.raises(InvalidProducerEpochError):
+            await it.ask(CompleteTransaction(7, 3, 5, is_commit=True, bumps_epochs=True))
+        await it.ask(CompleteTransaction(7, 4, 5, is_commit=True, bumps_epochs=True))
 
 
 async def test_a_marker_that_another_one_of_the_same_turn_fences_is_not_appended() -> None:

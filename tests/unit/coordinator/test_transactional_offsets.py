@@ -249,6 +249,17 @@ def test_an_older_incarnation_neither_commits_nor_ends_what_a_newer_one_has_open
     assert told(host, 0) == [10]
 
 
+def test_the_end_of_the_transaction_before_comes_too_late_for_the_one_that_is_open(host: Host) -> None:
+    """With bumped epochs both have the same epoch, and only the open one's own end has a higher one."""
+    host.ask(CompleteTransaction(7, 1, 1, is_commit=True, bumps_epochs=True))
+    commit(host, TransactionWriter(7, 1), (0, 10))
+    with pytest.raises(InvalidProducerEpochError, match="of the one before"):
+        host.ask(CompleteTransaction(7, 1, 1, is_commit=True, bumps_epochs=True))
+    assert told(host, 0, wants_stable=True) == ["unstable"]
+    host.ask(CompleteTransaction(7, 2, 1, is_commit=True, bumps_epochs=True))
+    assert told(host, 0, wants_stable=True) == [10]
+
+
 def test_a_transaction_keeps_no_more_offsets_than_one_step_can_end(host: Host) -> None:
     commit(host, A, (0, 1), (1, 1), (2, 1))
     with pytest.raises(RecordTooLargeError, match="has kept 3 offsets, 2 more are sent, and may have 4"):
