@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from classic_kit import CONFIG as CLASSIC
 from classic_kit import pass_time, stable
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_kit import MARKER, Host, Table, Topics, group_host, topic_id
 
@@ -364,6 +364,7 @@ _WHO = st.sampled_from((A, B))
 _NUMBERS = st.integers(0, 1)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.one_of(
