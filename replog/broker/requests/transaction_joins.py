@@ -203,9 +203,11 @@ class TransactionJoins:
 
     def _refuse_for(self, replica: Replica, one: ReadyBatch, refusal: PartitionRefusal) -> None:
         code, message = told(refusal, one.open.request.transaction)
-        guards, producer_id = replica.log.producers.guards, one.header.producer_id
-        if code not in _TO_BE_SENT_AGAIN and guards.get(producer_id) is one.guard:
-            guards.drop(producer_id)
+        guards, header = replica.log.producers.guards, one.header
+        guard = guards.get(header.producer_id)
+        is_own = guard is not None and guard is one.guard and guard.producer_epoch == header.producer_epoch
+        if is_own and code not in _TO_BE_SENT_AGAIN:
+            guards.drop(header.producer_id)
         self._refuse(one, code, message)
 
 

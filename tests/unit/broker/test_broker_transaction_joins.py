@@ -179,6 +179,21 @@ async def test_a_newer_incarnation_behind_a_waiting_one_is_asked_for_itself() ->
         assert [one.producer_epoch for one in it.verifier.asked] == [0, 1]
 
 
+async def test_a_zombie_that_is_refused_takes_nothing_from_its_successor() -> None:
+    """What the successor has to send again still comes before the batch behind it."""
+    async with rig() as it:
+        await one_replica(it)
+        first = send(it, 0, epoch=1)
+        await it.verifier.answer(error=BrokerNotAvailableError("nobody leads it"))
+        assert (await first).error is ErrorCode.NOT_ENOUGH_REPLICAS
+        zombie = send(it, 0)
+        await it.verifier.answer(error=ProducerFencedError("taken over"))
+        assert (await zombie).error is ErrorCode.INVALID_PRODUCER_EPOCH
+        second = send(it, 1, epoch=1)
+        await it.verifier.answer()
+        assert (await second).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 async def test_no_answer_in_time_is_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("replog.broker.requests.transaction_joins.ANSWER_WAIT_MIN_MS", 1)
     async with rig() as it:
