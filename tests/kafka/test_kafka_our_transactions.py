@@ -91,7 +91,8 @@ async def set_level(servers: str, level: int) -> None:
 @contextmanager
 def lone_replog(folder: Path, level: int) -> Iterator[Lone]:
     """Runs a node of ours for as long as the block."""
-    with served_cluster(folder / "cluster") as cluster:
+    keys = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
+    with served_cluster(folder, **keys) as cluster:
 
         async def restart() -> None:
             await cluster.local.kill(1)
@@ -106,15 +107,14 @@ def lone_replog(folder: Path, level: int) -> Iterator[Lone]:
 @pytest.fixture(
     scope="module",
     params=[
-        ("replog", 2),
-        ("replog", 1),
-        pytest.param(("kafka", 2), marks=pytest.mark.kafka),
-        pytest.param(("kafka", 1), marks=pytest.mark.kafka),
+        pytest.param(("replog", 2), id="replog-2"),
+        pytest.param(("replog", 1), id="replog-1"),
+        pytest.param(("kafka", 2), id="kafka-2", marks=pytest.mark.kafka),
+        pytest.param(("kafka", 1), id="kafka-1", marks=pytest.mark.kafka),
     ],
-    ids="{0[0]}-{0[1]}".format,
 )
 def lone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lone]:
-    """A node of one kind, with one level of `transaction.version`."""
+    """A node, ours or Kafka's, with one level of `transaction.version`."""
     kind, level = request.param
     folder = tmp_path_factory.mktemp("transactions")
     if kind == "replog":
