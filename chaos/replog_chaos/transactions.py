@@ -26,7 +26,7 @@ from replog.cluster.node_spec import ConfigValue
 from replog.errors import BrokerNotAvailableError, RequestTimedOutError
 from replog.testing.history import Anomaly
 from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
-from replog_chaos.fault import Scene, Target
+from replog_chaos.fault import Fault, Scene, Target
 from replog_chaos.process_faults import PROCESS_FAULTS
 from replog_chaos.scenes import prepared
 from replog_chaos.transaction_client import TRANSACTION_MS, producer_of, reader_of
@@ -190,6 +190,22 @@ CLIENT_FAULTS: Final[Mapping[str, Callable[[TransactionProcess], Any]]] = {
 """kill -9; a second producer of the transactional id; SIGSTOP for less, and for more, than a transaction may be open."""
 
 
+async def happen(fault: Fault, target: Target) -> None:
+    """Lets a fault of brokers happen, and waits until all of them are back.
+
+    Raises:
+        RequestTimedOutError: They are not, or the fault has not come about.
+    """
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            async with fault.happens(target):
+                await asyncio.sleep(QUIET_S)
+            await target.cluster.wait_until_ready()
+            await target.admin.elect_leaders()
+    except TimeoutError:
+        raise RequestTimedOutError(f"not over within {PATIENCE_S:g} s: {fault.text}") from None
+
+
 # ---- a run ---------------------------------------------------------------------------------------------------------------
 
 
@@ -249,10 +265,7 @@ class TransactionRun:
             await CLIENT_FAULTS[name](client)
             name = f"{name} ({client.name})"
         elif target is not None:
-            async with PROCESS_FAULTS[name].happens(target), asyncio.timeout(PATIENCE_S):
-                await asyncio.sleep(QUIET_S)
-            await target.cluster.wait_until_ready()
-            await target.admin.elect_leaders()
+            await happen(PROCESS_FAULTS[name], target)
         since_s = loop.time()
         await self._gets_on()
         self.outcome.faults.append((name, loop.time() - since_s))

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
 
 import pytest
 
+from replog.errors import RequestTimedOutError
 from replog.testing.transaction_history import TransactionHistory, TransactionOutcome
+from replog_chaos import transactions
+from replog_chaos.fault import Fault
 from replog_chaos.transaction_lines import Life, count_of, history_of, may_start_again
 
 X, Y = ("x", 0), ("y", 1)
@@ -111,3 +118,15 @@ def test_a_client_that_says_why_it_has_ended_may_be_started_again(last: str) -> 
 @pytest.mark.parametrize("lines", [[], ["ready"], ["stuck a call", "begin 1"]])
 def test_one_that_does_not_say_it_has_a_bug(lines: list[str]) -> None:
     assert not may_start_again(Life("chain", lines))
+
+
+async def test_a_fault_that_does_not_come_about_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def never(_target: object) -> AsyncIterator[list[int]]:
+        await asyncio.Event().wait()
+        yield []
+
+    monkeypatch.setattr(transactions, "PATIENCE_S", 0.01)
+    with pytest.raises(RequestTimedOutError, match="an old node is gone"):
+        async with asyncio.timeout(30):
+            await transactions.happen(Fault("an old node is gone", never), cast("Any", None))
