@@ -42,7 +42,7 @@ async def list_transactions(broker: Broker, question: ListTransactions, timeout_
     """
     version = await broker.version(ListTransactionsRequest)
     for needed, is_asked, what in (
-        (DURATION_FROM, question.open_longer_than_ms >= 0, "how long a transaction has been open"),
+        (DURATION_FROM, question.begun_longer_ago_than_ms >= 0, "how long a transaction has been open"),
         (PATTERN_FROM, bool(question.pattern), "names"),
     ):
         if is_asked and version < needed:
@@ -53,7 +53,7 @@ async def list_transactions(broker: Broker, question: ListTransactions, timeout_
     request = ListTransactionsRequest(
         [_NAMES[each] for each in sorted(question.statuses)],
         sorted(question.producer_ids),
-        question.open_longer_than_ms,
+        question.begun_longer_ago_than_ms,
         question.pattern or None,
     )
     answer = await broker.ask(request, Listed, timeout_ms=timeout_ms)
