@@ -58,7 +58,7 @@ from replog.rpc.transaction_messages import (
 from replog.waiting.task_ends import end_tasks
 
 PARTITIONS_TOGETHER: Final = 1_000
-"""Partitions of one request to a broker."""
+"""Partitions of one request to a broker, and of those that are looked at again together."""
 
 AT_ONCE: Final = 4
 """Requests that are under way to one broker: one that waits for a partition with too few replicas holds up no other."""
@@ -143,7 +143,7 @@ class MarkerSender:
         self._leaderships: dict[ReplicaKey, _Leadership] = {}
         self._outboxes: dict[int, deque[_Share]] = {}
         self._under_way: dict[int, int] = {}
-        self._later: list[_Share] = []
+        self._later: deque[_Share] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._pause: asyncio.TimerHandle | None = None
         self._is_stopped = False
@@ -239,14 +239,23 @@ class MarkerSender:
         if share.leadership.is_over or self._is_stopped:
             return
         self._later.append(share)
-        if self._pause is None:
-            self._pause = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._try_again)
+        self._look_soon()
 
     def _try_again(self) -> None:
+        """Looks at what has waited longest; at no more than a broker is sent at once, however long a partition has no leader."""
         self._pause = None
-        later, self._later = self._later, []
-        for share in later:
+        count = 0
+        for _ in range(len(self._later)):
+            share = self._later.popleft()
+            count += len(share.partitions)
             self._send(share)
+            if count >= PARTITIONS_TOGETHER:
+                break
+        self._look_soon()
+
+    def _look_soon(self) -> None:
+        if self._pause is None and self._later:
+            self._pause = asyncio.get_running_loop().call_later(PAUSE_MS / 1000, self._try_again)
 
     # ---- brokers ------------------------------------------------------------------------------------------------------
 

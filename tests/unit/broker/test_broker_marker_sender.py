@@ -195,6 +195,30 @@ async def test_markers_follow_the_leader_when_a_broker_dies(monkeypatch: pytest.
         assert it.sent[-1][0] == 1
 
 
+async def test_a_partition_without_a_leader_takes_no_more_time_for_more_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with sending(monkeypatch) as it:
+        looks = [0]  # of each turn of the loop
+
+        def image() -> MetadataImage:
+            if not looks[-1]:
+                asyncio.get_running_loop().call_soon(looks.append, 0)
+            looks[-1] += 1
+            return it.image
+
+        many = 2 * PARTITIONS_TOGETHER + 1
+        it.change(PartitionChangeRecord(1, TOPIC, leader=-1))
+        for number in range(many):
+            it.ends.put_nowait(end(1, name=f"t{number}"))
+        await wait_until(lambda: it.sender.waiting == many)
+        monkeypatch.setattr(it.sender, "_image", image)
+        await wait_until(lambda: sum(looks) >= 2 * many)
+        assert max(looks) == PARTITIONS_TOGETHER
+        it.change(PartitionChangeRecord(1, TOPIC, leader=2))
+        await wait_until(lambda: len(it.done()) == many)
+
+
 async def test_a_deleted_topic_needs_no_marker() -> None:
     async with sending() as it:
         it.change(RemoveTopicRecord(TOPIC))
