@@ -92,10 +92,12 @@ class TransactionalWork:
     Args:
         producer: The producer, which has its transactional id.
         transactional_id: The id; it is part of each value.
+        stuck_s: The seconds after which a call that sends offsets is taken for stuck.
     """
 
-    def __init__(self, producer: Any, transactional_id: str) -> None:
+    def __init__(self, producer: Any, transactional_id: str, stuck_s: float = STUCK_S) -> None:
         self._producer = producer
+        self._stuck_s = stuck_s
         self._name = f"{transactional_id}.{time.monotonic_ns():x}"
         self._count = 0
 
@@ -139,7 +141,12 @@ class TransactionalWork:
         from confluent_kafka import TopicPartition
 
         places = [TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
-        _insist(lambda: self._producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), CALL_S))
+
+        def send() -> None:
+            with ends_when_stuck(self._stuck_s):
+                self._producer.send_offsets_to_transaction(places, consumer.consumer_group_metadata(), CALL_S)
+
+        _insist(send)
 
     def _abort(self) -> bool:
         _insist(lambda: self._producer.abort_transaction(CALL_S))
@@ -148,7 +155,7 @@ class TransactionalWork:
 
 
 @contextlib.contextmanager
-def ends_when_stuck(limit_s: float = STUCK_S) -> Iterator[None]:
+def ends_when_stuck(limit_s: float) -> Iterator[None]:
     """Ends the process if the block has not ended in time.
 
     Args:
@@ -164,7 +171,7 @@ def ends_when_stuck(limit_s: float = STUCK_S) -> Iterator[None]:
 
 
 def _end_stuck(limit_s: float) -> None:
-    write("stuck", f"a call has not come back within {limit_s:g} s")
+    write("stuck", f"offsets have not been sent within {limit_s:g} s")
     os._exit(1)
 
 
