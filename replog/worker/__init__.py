@@ -3,8 +3,9 @@
 from replog.worker.dead_letters import DeadLetter
 from replog.worker.handlers import Handler
 from replog.worker.observer import WorkerObserver
+from replog.worker.results import Results
 from replog.worker.runner import run
 from replog.worker.tracing import trace_headers
 from replog.worker.worker import Worker
 
-__all__ = ["DeadLetter", "Handler", "Worker", "WorkerObserver", "run", "trace_headers"]
+__all__ = ["DeadLetter", "Handler", "Results", "Worker", "WorkerObserver", "run", "trace_headers"]

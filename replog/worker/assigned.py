@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 
 from replog.client.types import TopicPartition
+from replog.worker.results import ResultRecord
 
 
 class Assigned:
@@ -17,6 +19,9 @@ class Assigned:
     Attributes:
         is_gone: Set when the partition is this member's no more, or the worker ends: nothing of it begins any more.
         is_idle: Set while no handler works on a record of it.
+        is_lost: Whether it went without a word, so that others may read it since: nothing of it is committed any more.
+        ready: The results of records that are done with, as are all before them, in order; none where there are no transactions.
+        held_bytes: The bytes of all results that are not committed.
     """
 
     def __init__(self, partition: TopicPartition) -> None:
@@ -24,9 +29,13 @@ class Assigned:
         self.is_gone = asyncio.Event()
         self.is_idle = asyncio.Event()
         self.is_idle.set()
+        self.is_lost = False
         self._running_count = 0
         self._under_way: deque[int] = deque()  # offsets that were handed out, in order, from the first that is not done
         self._done: set[int] = set()
+        self.ready: deque[ResultRecord] = deque()
+        self.held_bytes = 0
+        self._results: dict[int, Sequence[ResultRecord]] = {}  # of what is done with, behind a record that is not
         self._next_offset = -1
         self._committed = -1
 
@@ -45,13 +54,23 @@ class Assigned:
         if not self._running_count:
             self.is_idle.set()
 
-    def finish(self, offset: int) -> None:
-        """Notes that a record is done with: handled, or written to the topic of dead letters."""
+    def finish(self, offset: int, results: Sequence[ResultRecord] = ()) -> None:
+        """Notes that a record is done with: handled, or written to the topic of dead letters.
+
+        Args:
+            offset: The offset of the record.
+            results: What is to be committed with it.
+        """
+        if results:
+            self._results[offset] = results
+            self.held_bytes += sum(each.size_bytes for each in results)
         self._done.add(offset)
         while self._under_way and self._under_way[0] in self._done:
             done = self._under_way.popleft()
             self._done.discard(done)
             self._next_offset = done + 1
+            if done in self._results:
+                self.ready += self._results.pop(done)
 
     @property
     def to_commit(self) -> int | None:
@@ -61,6 +80,13 @@ class Assigned:
         """
         return self._next_offset if self._next_offset != self._committed else None
 
-    def commit(self, offset: int) -> None:
-        """Notes what was committed."""
+    def commit(self, offset: int, results_count: int = 0) -> None:
+        """Notes what was committed.
+
+        Args:
+            offset: The offset up to which all records are done with.
+            results_count: The number of results that were committed with it, from the first that was ready.
+        """
         self._committed = offset
+        for _ in range(results_count):
+            self.held_bytes -= self.ready.popleft().size_bytes

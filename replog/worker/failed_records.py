@@ -17,10 +17,11 @@ from msgspec import Struct
 from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
 from replog.client.producer.producer import Producer
 from replog.client.types import ConsumerRecord
-from replog.errors import ConfigError, HandlerFailedError
+from replog.errors import ConfigError, HandlerFailedError, InvariantViolationError
 from replog.errors.choices import require_at_least, require_kind
 from replog.errors.texts import error_text
 from replog.worker.dead_letters import DeadLetter, own_headers
+from replog.worker.results import ResultRecord, result_of
 
 DELAYS_MAX: Final = 16
 DELAY_S_MAX: Final = 604_800
@@ -87,8 +88,11 @@ class FailedRecords:
             reason = "dead.letter.topic is one of the topics: what fails would come back at once"
             raise ConfigError("dead.letter.topic", dead_letter_topic, reason)
 
-    async def start(self) -> None:
+    async def start(self, lent: Producer | None = None) -> None:
         """Connects, and looks for the topics, so that a misspelt one is told before any record fails.
+
+        Args:
+            lent: The producer of who writes what `place` returns; None: `hand_over` writes it, with a producer of its own.
 
         Raises:
             UnknownTopicOrPartitionError: One does not exist.
@@ -97,14 +101,16 @@ class FailedRecords:
         wanted = self.retry_topics if self._dead_letter_topic is None else [*self.retry_topics, self._dead_letter_topic]
         if not wanted:
             return
-        self._producer = Producer(  # how large a record may be is for the topic to say
-            self._servers,
-            max_request_bytes=MAX_REQUEST_BYTES_MAX,
-            buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
-        )
-        await self._producer.start()
+        producer = lent
+        if producer is None:
+            producer = self._producer = Producer(  # how large a record may be is for the topic to say
+                self._servers,
+                max_request_bytes=MAX_REQUEST_BYTES_MAX,
+                buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
+            )
+            await producer.start()
         for topic in wanted:
-            await self._producer.partitions_for(topic)
+            await producer.partitions_for(topic)
 
     async def close(self) -> None:
         """Gives up what is not written: it is not committed, and will be done again."""
@@ -134,30 +140,58 @@ class FailedRecords:
             HandlerFailedError: There is nowhere to go.
             ReplogError: It could not be written.
         """
+        letter, placed = self._letter(record, error, attempts, is_final=is_final)
+        if self._producer is None:
+            raise InvariantViolationError("a worker handed over a record before it had started")
+        await (await self._producer.send(placed.topic, placed.value, placed.key, headers=placed.headers))
+        self._tell(record, letter, placed.topic)
+        return placed.topic
+
+    def place(self, record: ConsumerRecord, error: BaseException, attempts: int, *, is_final: bool) -> ResultRecord:
+        """Returns what is to be written in a transaction, and where.
+
+        Args:
+            record, error, attempts, is_final: As for `hand_over`.
+
+        Raises:
+            HandlerFailedError: There is nowhere to go.
+        """
+        letter, placed = self._letter(record, error, attempts, is_final=is_final)
+        self._tell(record, letter, placed.topic)
+        return placed
+
+    def _letter(
+        self, record: ConsumerRecord, error: BaseException, attempts: int, *, is_final: bool
+    ) -> tuple[DeadLetter, ResultRecord]:
         step = self._steps.get(record.topic)
         letter = DeadLetter.of(record, self._group, error, attempts, is_retry=step is not None)
         later = self._first.get(record.topic) if step is None else step.next_topic
         topic = self._dead_letter_topic if is_final or later is None else later
-        if self._producer is None or topic is None:
-            raise HandlerFailedError(
-                f"the handler failed on {record.topic}-{record.partition} offset {record.offset}, {letter.attempts} times, last "
-                f"with {error_text(error)}. Mend the handler and start the worker again, which begins there; or give it a "
-                "dead_letter_topic",
-                record.topic,
-                record.partition,
-                record.offset,
-                attempts=letter.attempts,
-            ) from error
+        if topic is None:
+            raise _nowhere_error(record, error, letter.attempts) from error
         headers = [*own_headers(record.headers), *letter.headers()]
-        await (await self._producer.send(topic, record.value, record.key, headers=headers))
+        return letter, result_of(topic, record.value, record.key, headers)
+
+    def _tell(self, record: ConsumerRecord, letter: DeadLetter, topic: str) -> None:
         place = (record.topic, record.partition, record.offset)
         if topic == self._dead_letter_topic:
             text = "%s-%d offset %d: given up after %d attempts (%s), and written to %s"
-            _log.error(text, *place, letter.attempts, error_text(error), topic)
+            _log.error(text, *place, letter.attempts, letter.error, topic)
         else:
             text = "%s-%d offset %d: failed %d times (%s), written to %s, and tried again in %g s"
-            _log.warning(text, *place, letter.attempts, error_text(error), topic, self._steps[topic].delay_s)
-        return topic
+            _log.warning(text, *place, letter.attempts, letter.error, topic, self._steps[topic].delay_s)
+
+
+def _nowhere_error(record: ConsumerRecord, error: BaseException, attempts: int) -> HandlerFailedError:
+    return HandlerFailedError(
+        f"the handler failed on {record.topic}-{record.partition} offset {record.offset}, {attempts} times, last "
+        f"with {error_text(error)}. Mend the handler and start the worker again, which begins there; or give it a "
+        "dead_letter_topic",
+        record.topic,
+        record.partition,
+        record.offset,
+        attempts=attempts,
+    )
 
 
 def _checked(retry_delays: Iterable[float]) -> list[float]:

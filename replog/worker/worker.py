@@ -2,7 +2,8 @@
 
 One task polls the consumer.  Each record waits in a lane, the records that must be handled in order: those of its partition, or
 those of its partition with its key.  A lane has a task as long as it has records, and hands over one after the other; a
-semaphore bounds how many handlers run.  A partition's offset is committed up to the first record that is not done with.
+semaphore bounds how many handlers run.  A partition's offset is committed up to the first record that is not done with, with
+`exactly_once` in a transaction that has the results of the records below it, too (`replog.worker.commits`).
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ from replog.client.typed_records import RecordDecoder
 from replog.client.types import ConsumerRecord, K, TopicPartition, V
 from replog.codecs import ValueCodec
 from replog.errors import (
-    CommitStaleError,
     ConfigError,
     InvalidRequestError,
     RecordDecodeError,
     ReplogError,
-    RetriableError,
 )
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.errors.texts import error_text
 from replog.worker.assigned import Assigned
+from replog.worker.commits import commits_of
 from replog.worker.failed_records import FailedRecords
 from replog.worker.handlers import CodecNotReadyError, Handler, check_handler, decoding, is_async
 from replog.worker.observer import WorkerObserver
+from replog.worker.results import ResultRecord, Results
 from replog.worker.threads import DaemonThreads
 from replog.worker.tracing import Spans
 
@@ -64,8 +65,6 @@ POLL_MS: Final = 200
 ATTENDANCE_S: Final = 10.0
 """How often the consumer is asked while there is no room for records, so that the group counts this member as alive."""
 
-COMMIT_MS: Final = 1_000
-
 RETRIES: Final = 3
 
 BACKOFF_MS: Final = 500
@@ -74,6 +73,8 @@ BACKOFF_MAX_MS: Final = 60_000
 
 CODEC_PAUSE_S: Final = 1.0
 """The pause before a codec is asked again that could not work."""
+
+NO_RESULTS: Final[Sequence[ResultRecord]] = ()
 
 DRAIN_MS: Final = 20_000
 """Below the 30 s that container runtimes give, with room for the last commit."""
@@ -84,12 +85,12 @@ _log = logging.getLogger(__name__)
 class Worker(Generic[K, V]):
     """A member of a group that hands each record to a handler.
 
-    Every record is handled at least once.  One whose handler raises is handled again, after a pause that doubles; when it has failed
+    Every record is handled at least once; with `exactly_once` what a handler sends by its `Results` is committed once for each record.  One whose handler raises is handled again, after a pause that doubles; when it has failed
     `retries` times more, it goes to the topic of dead letters, or the worker ends with the error and the record stays to be done.
     A record that a codec cannot decode is not handled, and not tried again.
 
     Args:
-        handler: What handles a record; `async` or not.
+        handler: What handles a record; `async` or not.  With `exactly_once` it takes the record and `Results`.
         topics: The topics.
         group: The name of the group; workers with the same one share the partitions.
         bootstrap_servers: The brokers to ask first.
@@ -105,6 +106,10 @@ class Worker(Generic[K, V]):
         retry_delays: Seconds; a record that has failed is written to the topic `NAME.retry.1`, which must exist, and handled again
             after the first of them, then to `NAME.retry.2`, and so on.  Later records do not wait for it: order is given up.
         dead_letter_topic: The topic for records that have failed after that; it must exist.  None: the worker ends.
+        exactly_once: Whether what the handler sends by its `Results`, retries and dead letters are committed with the offset of their
+            record, in one transaction.
+        producer_settings: With `exactly_once`, further settings of its `Producer`, such as `compression`.  `transactional_id` is the
+            group and the `group_instance_id` of `consumer_settings`; without that, a new one at each start.
         observer: What hears what becomes of records, to count and measure.
         drain_timeout_ms: How long handlers may go on working when the worker stops, or a partition goes to another member.
         consumer_settings: Further settings of the `Consumer`, such as `client_rack`; `auto_offset_reset` is "earliest".
@@ -130,13 +135,16 @@ class Worker(Generic[K, V]):
         retry_backoff_ms: int = BACKOFF_MS,
         retry_delays: Iterable[float] = (),
         dead_letter_topic: str | None = None,
+        exactly_once: bool = False,
         observer: WorkerObserver | None = None,
         drain_timeout_ms: int = DRAIN_MS,
         consumer_settings: Mapping[str, Any] | None = None,
+        producer_settings: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(type(self), unknown)
-        check_handler(handler)
+        require_choice("exactly.once", exactly_once, (True, False))
+        check_handler(handler, 2 if exactly_once else 1)
         require_text("group", group)
         require_at_least("concurrency", concurrency, 1, 10_000)
         require_choice("order", order, get_args(Order))
@@ -147,12 +155,19 @@ class Worker(Generic[K, V]):
         self._failed = FailedRecords(bootstrap_servers, group, self._topics, retry_delays, dead_letter_topic)
         self._topics += self._failed.retry_topics
         self._settings = _own_settings(consumer_settings or {})
+        self._commits = commits_of(
+            bootstrap_servers,
+            group,
+            self._settings.get("group_instance_id"),
+            is_exactly_once=exactly_once,
+            producer_settings=producer_settings,
+        )
         self._on_undecodable = _undecodable_or_default(on_undecodable, dead_letter_topic)
         next_step = _how_to_go_on if self._on_undecodable == "raise" else None
         self._decoder = RecordDecoder.of(key, value, is_skipping=False, next_step=next_step)
-        self._handle: Callable[[ConsumerRecord], object] = cast("Handler", handler)
+        self._handle = cast("Callable[..., object]", handler)
         if self._decoder is not None:
-            self._handle = decoding(self._decoder, handler)
+            self._handle = decoding(self._decoder, self._handle)
         self._is_async = is_async(handler)
         require_kind("observer", observer := WorkerObserver() if observer is None else observer, WorkerObserver)
         self._observer = observer
@@ -211,7 +226,8 @@ class Worker(Generic[K, V]):
         committing: asyncio.Task[None] | None = None
         try:
             async with self._consumer:
-                await self._failed.start()
+                await self._commits.start()
+                await self._failed.start(self._commits.producer)
                 await self._consumer.subscribe(self._topics, listener=_Listener(self))
                 committing = asyncio.create_task(self._commit_now_and_then())
                 try:
@@ -225,7 +241,10 @@ class Worker(Generic[K, V]):
                         await self._drain(self._assigned.values())
                     finally:
                         self._drain_s = 0.0  # partitions that go when the consumer closes are not waited for anew
-                        committing.cancel()
+                        try:
+                            await self._commits.settle()
+                        finally:
+                            committing.cancel()
                     await self._commit(self._assigned.values())
                     self._assigned.clear()
         finally:
@@ -237,6 +256,7 @@ class Worker(Generic[K, V]):
             if self._tasks:  # each may put its things in order, and none hold up the end
                 await asyncio.wait(self._tasks, timeout=ENDING_S)
             await self._failed.close()
+            await self._commits.close()
         if self._failure is not None:
             raise self._failure
 
@@ -244,7 +264,8 @@ class Worker(Generic[K, V]):
 
     async def _poll_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            room = BUFFER_RECORDS - self._waiting_count if self._waiting_bytes < BUFFER_BYTES else 0
+            held_bytes = self._waiting_bytes + sum(each.held_bytes for each in self._assigned.values())
+            room = BUFFER_RECORDS - self._waiting_count if held_bytes < BUFFER_BYTES else 0
             if room > 0:
                 self._take_all(await self._consumer.poll(room, POLL_MS))
                 continue
@@ -364,9 +385,12 @@ class Worker(Generic[K, V]):
                 return None
             assigned.begin()
             begun_s = time.monotonic()
+            results, sent = self._commits.results(), NO_RESULTS
             try:
                 with self._spans.around(record):
-                    await self._call(record)
+                    await self._call(record, results)
+                if results is not None:
+                    await self._commits.check(sent := results.end())
             except asyncio.CancelledError as error:
                 if _is_cancelled():
                     raise
@@ -377,16 +401,24 @@ class Worker(Generic[K, V]):
             except Exception as error:  # noqa: BLE001 -- whatever a handler raises is its record's failure
                 return self._failed_after(begun_s, record, error)
             finally:
+                if results is not None:
+                    results.end()
                 assigned.end()
             self._tell(self._observer.on_handled, record, time.monotonic() - begun_s)
-            assigned.finish(record.offset)
+            self._finish(assigned, record, sent)
             return None
 
-    async def _call(self, record: ConsumerRecord) -> None:
+    def _finish(self, assigned: Assigned, record: ConsumerRecord, results: Sequence[ResultRecord]) -> None:
+        assigned.finish(record.offset, results)
+        if results:
+            self._commits.note(results)
+
+    async def _call(self, record: ConsumerRecord, results: Results | None) -> None:
+        given = (record,) if results is None else (record, results)
         if self._is_async:
-            await cast("Awaitable[object]", self._handle(record))
+            await cast("Awaitable[object]", self._handle(*given))
             return
-        found = await self._threads.run(partial(copy_context().run, self._handle, record))
+        found = await self._threads.run(partial(copy_context().run, self._handle, *given))
         if inspect.isawaitable(found):  # of a lambda or a decorator around an `async` function
             await found
 
@@ -416,6 +448,11 @@ class Worker(Generic[K, V]):
         self, assigned: Assigned, record: ConsumerRecord, error: BaseException, attempts: int, *, is_final: bool
     ) -> None:
         """Writes a record to where it goes after it has failed.  Raises: As `FailedRecords.hand_over`."""
+        if self._commits.producer is not None:
+            placed = self._failed.place(record, error, attempts, is_final=is_final)
+            self._tell(self._observer.on_moved, record, error, placed.topic)
+            self._finish(assigned, record, [placed])
+            return
         assigned.begin()  # a partition that goes waits for this
         try:
             topic = await self._failed.hand_over(record, error, attempts, is_final=is_final)
@@ -440,6 +477,7 @@ class Worker(Generic[K, V]):
                 timer.cancel()
         going = [assigned for each in partitions if (assigned := self._assigned.pop(each, None)) is not None]
         for assigned in going:
+            assigned.is_lost = is_lost
             assigned.is_gone.set()
         if not is_lost:
             await self._drain(going)
@@ -459,24 +497,20 @@ class Worker(Generic[K, V]):
             )
 
     async def _commit_now_and_then(self) -> None:
+        is_due = self._commits.is_due
         while True:
-            await asyncio.sleep(COMMIT_MS / 1_000)
-            await self._commit(list(self._assigned.values()))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(is_due.wait(), self._commits.pause_s)
+            is_due.clear()
+            await self._commit(self._assigned.values())
 
     async def _commit(self, partitions: Iterable[Assigned]) -> None:
-        """Commits what is done with; what cannot be committed now is committed the next time, or done again."""
-        wanted = {each: offset for each in partitions if (offset := each.to_commit) is not None}
-        if not wanted:
-            return
+        """Commits what is done with."""
         try:
-            await self._consumer.commit({each.partition: offset for each, offset in wanted.items()})
-        except (CommitStaleError, RetriableError) as error:
-            _log.warning("what is done was not committed, and may be handled again: %s", error)
+            if await self._commits.commit(self._consumer, partitions):
+                self._has_room.set()
         except ReplogError as error:
             self._fail(error)
-        else:
-            for each, offset in wanted.items():
-                each.commit(offset)
 
 
 class _Listener(AssignmentListener):

@@ -315,7 +315,7 @@ async def test_the_program_of_the_page_and_its_dead_letters(
         await admin.create_topic("orders-dead")
         await producer.send("orders", b"no order", b"t1", headers=[("from", b"bar")])
         await producer.send("orders", b'{"table": 7, "total": 12}', b"t7")
-    block, _ = page_examples.blocks("docs/WORKERS.md")
+    block = page_examples.blocks("docs/WORKERS.md")[0]
     program = tmp_path / "program.py"
     program.write_text(block.replace("127.0.0.1:9092", servers).replace("order=", "retries=0, order="))
     process = await asyncio.create_subprocess_exec(sys.executable, str(program), stdout=subprocess.PIPE)

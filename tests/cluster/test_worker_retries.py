@@ -147,7 +147,7 @@ async def test_a_member_that_was_put_out_handles_again_what_it_has_not_committed
 
 async def test_the_metrics_of_the_page_count() -> None:
     names: dict[str, Any] = {}
-    exec(page_examples.blocks("docs/WORKERS.md")[1], names)
+    exec(page_examples.blocks("docs/WORKERS.md")[2], names)
     observer: WorkerObserver = names["Metrics"]()
     record = ConsumerRecord("t", 0, 0, 0, TimestampType.CREATE_TIME, None, None, ())
     observer.on_handled(record, 2.5)

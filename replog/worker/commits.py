@@ -1,0 +1,360 @@
+"""How a worker commits what it is done with: offsets alone, or offsets and results in one transaction.
+
+With transactions each result is in the log once, for readers of committed records: it is committed with the offset of the record that
+it came from, or neither is.
+
+================================================ ===================================================================================
+what happens                                     what becomes of results and offsets
+================================================ ===================================================================================
+the process dies                                 the open transaction is aborted; who has the partition next waits for that, and begins
+                                                 at the offset that is committed
+the transaction fails, and another may not       it is aborted; the results are kept, and sent in the next one
+the member was put out of its group              the coordinator refuses its offsets (KIP-447): aborted, and the results are dropped
+another producer has the transactional id        aborted; the worker ends
+it is not known whether it is committed          nothing is sent again: the worker ends, and the next start begins at what is committed
+================================================ ===================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+from uuid import uuid4
+
+from replog.client.arguments import require_partition
+from replog.client.consumer.consumer import Consumer
+from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
+from replog.client.producer.producer import DEFAULTS, Producer
+from replog.client.producer.transaction import OffsetsSource
+from replog.client.types import MemberOffsets
+from replog.errors import (
+    CommitStaleError,
+    ConfigError,
+    InvalidProducerEpochError,
+    InvalidRequestError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    ReplogError,
+    RetriableError,
+    StaleMemberEpochError,
+    TransactionAbortableError,
+)
+from replog.errors.choices import require_at_least
+from replog.worker.assigned import Assigned
+from replog.worker.results import ResultRecord, Results
+
+COMMIT_S: Final = 1.0
+
+TRANSACTION_S: Final = 0.1
+"""How long results wait for their transaction: readers wait as long, and each one costs requests and markers."""
+
+TRANSACTION_RECORDS: Final = 1_000
+TRANSACTION_BYTES: Final = 8 << 20
+"""So many results are committed at once."""
+
+TRANSACTION_TIMEOUT_MS: Final = 10_000
+"""How long a transaction of a worker that died holds up readers, and whoever has its partitions next.  It is open only while results
+are sent, which are ready."""
+
+FAILURES_PAUSE_S: Final = 1.0
+"""The pause after a transaction that failed."""
+
+_OWN = frozenset({"bootstrap_servers", "key", "value", "acks", "enable_idempotence", "buffer_memory_bytes"})
+
+_PASSING = (
+    RetriableError,
+    StaleMemberEpochError,
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+)
+"""What has aborted a transaction, and says nothing against the next one."""
+
+_log = logging.getLogger(__name__)
+
+
+class Commits(Protocol):
+    """What commits what is done with.
+
+    Attributes:
+        producer: The producer of what is sent in transactions; None: there are none.
+        is_due: Set when there is so much to commit that it does not wait any longer.
+    """
+
+    producer: Producer | None
+    is_due: asyncio.Event
+
+    @property
+    def pause_s(self) -> float: ...
+
+    async def start(self) -> None: ...
+
+    def results(self) -> Results | None: ...
+
+    async def check(self, records: Iterable[ResultRecord]) -> None: ...
+
+    def note(self, records: Collection[ResultRecord]) -> None: ...
+
+    async def commit(self, consumer: Consumer, partitions: Iterable[Assigned]) -> bool: ...
+
+    async def settle(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class OffsetCommits:
+    """Commits offsets."""
+
+    pause_s = COMMIT_S
+
+    def __init__(self) -> None:
+        self.producer: Producer | None = None
+        self.is_due = asyncio.Event()
+
+    async def start(self) -> None:
+        """Starts nothing."""
+
+    def results(self) -> Results | None:
+        """Returns None: handlers send by themselves."""
+        return None
+
+    async def check(self, records: Iterable[ResultRecord]) -> None:
+        """Checks nothing: there are no results."""
+
+    def note(self, records: Collection[ResultRecord]) -> None:
+        """Counts nothing: there are no results."""
+
+    async def commit(self, consumer: Consumer, partitions: Iterable[Assigned]) -> bool:
+        """Commits what is done with; what cannot be committed now is committed the next time, or done again.
+
+        Returns:
+            Whether results are held no more: there are none.
+
+        Raises:
+            ReplogError: Another attempt would be of no use.
+        """
+        wanted = {each: offset for each in partitions if (offset := each.to_commit) is not None}
+        if not wanted:
+            return False
+        try:
+            await consumer.commit({each.partition: offset for each, offset in wanted.items()})
+        except (CommitStaleError, RetriableError) as error:
+            _log.warning("what is done was not committed, and may be handled again: %s", error)
+        else:
+            for each, offset in wanted.items():
+                each.commit(offset)
+        return False
+
+    async def settle(self) -> None:
+        """Waits for nothing: a commit that is cancelled is done again."""
+
+    async def close(self) -> None:
+        """Closes nothing."""
+
+
+class TransactionCommits:
+    """Commits results and offsets together.
+
+    Invariants:
+        - one transaction at a time;
+        - a result is sent when all records before its own, in that partition, are done with, so that no offset is behind it;
+        - once it is not known whether a transaction is committed, none follows.
+
+    Args:
+        servers: The brokers to ask first.
+        name: The transactional id, unless the settings have one.
+        settings: Further settings of the producer.
+
+    Raises:
+        ConfigError: One of them is the worker's own business.
+    """
+
+    def __init__(self, servers: str | Sequence[str], name: str, settings: Mapping[str, Any]) -> None:
+        if wrong := settings.keys() & _OWN:
+            raise ConfigError(
+                "producer.settings", min(wrong), f"producer_settings has {min(wrong)}, which the worker sets itself"
+            )
+        given = {"transactional_id": name, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS, **settings}
+        if given["transactional_id"] is None:
+            raise ConfigError(
+                "transactional.id",
+                None,
+                "producer_settings has no transactional_id, and exactly_once needs one: leave it out, and the worker makes one",
+            )
+        self._max_record_bytes = given.pop("max_request_bytes", DEFAULTS.max_request_bytes)
+        require_at_least("max.request.bytes", self._max_record_bytes, 256, MAX_REQUEST_BYTES_MAX)
+        self._servers = servers
+        self._settings = given
+        self._new_producer()  # so that a wrong setting is told at once
+        self.producer: Producer | None = None
+        self.is_due = asyncio.Event()
+        self._due_count = self._due_bytes = 0
+        self._is_failing = False
+        self._is_over = False
+        self._lock = asyncio.Lock()
+
+    def _new_producer(self) -> Producer:
+        return Producer(  # how large a dead letter may be is for its topic to say
+            self._servers,
+            max_request_bytes=MAX_REQUEST_BYTES_MAX,
+            buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
+            **self._settings,
+        )
+
+    @property
+    def pause_s(self) -> float:
+        """The pause before the next transaction."""
+        return FAILURES_PAUSE_S if self._is_failing else TRANSACTION_S
+
+    async def start(self) -> None:
+        """Takes over the transactional id, which aborts what was left open with it.  Raises: As `Producer.transaction`."""
+        self.producer = self._new_producer()
+        await self.producer.start()
+        async with self.producer.transaction():
+            pass
+
+    def results(self) -> Results | None:
+        """Returns what a handler sends with."""
+        return Results(self._max_record_bytes)
+
+    async def check(self, records: Iterable[ResultRecord]) -> None:
+        """Refuses results that cannot be written, while that is one record's failure and not the transaction's.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic or partition.
+            ReplogError: No broker answers.
+        """
+        for topic, partition in dict.fromkeys((each.topic, each.partition) for each in records):
+            count = len(await self._started().partitions_for(topic))
+            if partition is not None:
+                require_partition(topic, count, partition)
+
+    def note(self, records: Collection[ResultRecord]) -> None:
+        """Counts results that are ready, and lets many not wait any longer."""
+        self._due_count += len(records)
+        self._due_bytes += sum(each.size_bytes for each in records)
+        if self._due_count >= TRANSACTION_RECORDS or self._due_bytes >= TRANSACTION_BYTES:
+            self.is_due.set()
+
+    async def commit(self, consumer: OffsetsSource, partitions: Iterable[Assigned]) -> bool:
+        """Commits what is done with, and its results; where that fails, they are sent anew the next time.
+
+        Args:
+            consumer: The consumer.
+            partitions: The partitions, looked at when no other transaction is open.
+
+        Returns:
+            Whether results are held no more.
+
+        Raises:
+            ReplogError: Another transaction would be of no use, or may write again what is committed.
+        """
+        async with self._lock:
+            wanted = {each: offset for each in partitions if (offset := each.to_commit) is not None}
+            if self._is_over or not wanted:
+                return False
+            self._due_count = self._due_bytes = 0
+            ready = {each: tuple(each.ready) for each in wanted}
+            self._is_over = True  # until it is known what has become of it, also where this is cancelled
+            try:
+                await self._carry_out(_Holding(consumer, wanted), ready)
+            except ReplogError as error:
+                if not _is_passing(error):
+                    raise
+                _log.warning("a transaction was aborted; what is still this worker's is in the next one: %s", error)
+                self._is_over, self._is_failing = False, True
+                return False
+            self._is_over = self._is_failing = False
+            for partition, offset in wanted.items():
+                partition.commit(offset, len(ready[partition]))
+            return any(ready.values())
+
+    async def _carry_out(self, holding: _Holding, ready: Mapping[Assigned, Iterable[ResultRecord]]) -> None:
+        producer = self._started()
+        holding.member_offsets()  # else what was sent for nothing would be aborted
+        async with producer.transaction() as transaction:
+            for records in ready.values():
+                for each in records:
+                    await producer.send(
+                        each.topic, each.value, each.key, each.partition, each.timestamp_ms, each.headers
+                    )
+            await transaction.commit_offsets(holding)
+
+    def _started(self) -> Producer:
+        if self.producer is None:
+            raise InvalidRequestError("the worker has not started")
+        return self.producer
+
+    async def settle(self) -> None:
+        """Waits for the end of the transaction that is open: who cancels that does not know what becomes of it."""
+        async with self._lock:
+            pass
+
+    async def close(self) -> None:
+        """Closes the producer."""
+        if self.producer is not None:
+            await self.producer.close()
+
+
+class _Holding:
+    """A consumer that says nothing for partitions that were lost, also where they have come back: others have read them meanwhile.
+
+    Args:
+        consumer: The consumer.
+        wanted: The offsets to commit.
+    """
+
+    def __init__(self, consumer: OffsetsSource, wanted: Mapping[Assigned, int]) -> None:
+        self._consumer = consumer
+        self._wanted = wanted
+
+    def member_offsets(self, _: Mapping[tuple[str, int], int] | None = None) -> MemberOffsets:
+        """Returns the offsets, and the member that may commit them.  Raises: CommitStaleError: A partition is not its own any more."""
+        for each in self._wanted:
+            if each.is_lost:
+                raise CommitStaleError(
+                    f"{each.partition} was lost to another member, which handles its records", each.partition
+                )
+        return self._consumer.member_offsets({each.partition: offset for each, offset in self._wanted.items()})
+
+
+def _is_passing(error: ReplogError) -> bool:
+    """Whether a transaction that has failed was certainly aborted, and the next one may be committed."""
+    cause: BaseException | None = error
+    while isinstance(cause, TransactionAbortableError) and cause.__cause__ is not None:
+        cause = cause.__cause__
+    return isinstance(cause, (TransactionAbortableError, *_PASSING))
+
+
+def commits_of(
+    servers: str | Sequence[str],
+    group: str,
+    instance_id: str | None,
+    *,
+    is_exactly_once: bool,
+    producer_settings: Mapping[str, Any] | None,
+) -> Commits:
+    """Returns what commits for a worker.
+
+    Args:
+        servers: The brokers to ask first.
+        group: The name of the group.
+        instance_id: The member's own name in it, which stays the same from start to start; None: it has none.
+        is_exactly_once: Whether results and offsets are committed together.
+        producer_settings: Further settings of the producer.
+
+    Raises:
+        ConfigError: A setting is wrong.
+    """
+    if is_exactly_once:
+        name = f"{group}-{uuid4().hex if instance_id is None else instance_id}"
+        return TransactionCommits(servers, name, producer_settings or {})
+    if producer_settings is not None:
+        raise ConfigError(
+            "producer.settings",
+            producer_settings,
+            "producer_settings are those of the producer of exactly_once=True: set that, or leave them out",
+        )
+    return OffsetCommits()

@@ -1,0 +1,297 @@
+"""Results of handlers, and the transactions that they are committed in."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+
+from replog.client import ConsumerRecord, TopicPartition
+from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets
+from replog.errors import (
+    CommitStaleError,
+    ConfigError,
+    InvalidRequestError,
+    ProducerFencedError,
+    RecordTooLargeError,
+    ReplogError,
+    RequestTimedOutError,
+    TransactionAbortableError,
+    TransactionOutcomeUnknownError,
+    UnknownTopicOrPartitionError,
+)
+from replog.worker import Results, Worker
+from replog.worker import commits as commits_module
+from replog.worker.assigned import Assigned
+from replog.worker.commits import TransactionCommits
+from replog.worker.results import RESULTS_BYTES_MAX, ResultRecord, result_of
+
+PLACE = TopicPartition("t", 0)
+
+
+def result(value: bytes, topic: str = "out") -> ResultRecord:
+    return result_of(topic, value, None, ())
+
+
+def done(*offsets: int) -> Assigned:
+    """A partition whose first records are done with, each with a result."""
+    assigned = Assigned(PLACE)
+    for offset in offsets:
+        assigned.take(offset)
+        assigned.finish(offset, [result(b"%d" % offset)])
+    return assigned
+
+
+class Member:
+    """In the place of a consumer that has all partitions."""
+
+    def member_offsets(self, offsets: Mapping[tuple[str, int], int] | None = None) -> MemberOffsets:
+        found = {TopicPartition(*each): MemberOffset(offset) for each, offset in (offsets or {}).items()}
+        return MemberOffsets(GroupMetadata("g", "m", 1, None), found)
+
+
+class Log:
+    """In the place of a producer: keeps what was committed, fails as it is told."""
+
+    def __init__(self) -> None:
+        self.committed: list[tuple[list[bytes | None], dict[TopicPartition, int]]] = []
+        self.end: Callable[[], Any] = lambda: None
+        self.begun_count = 0
+
+    def transaction(self) -> Self:
+        return self
+
+    async def __aenter__(self) -> Self:
+        self.begun_count += 1
+        self.values: list[bytes | None] = []
+        self.offsets: dict[TopicPartition, int] = {}
+        return self
+
+    async def __aexit__(
+        self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            if (waiting := self.end()) is not None:
+                await waiting
+            self.committed.append((self.values, self.offsets))
+
+    async def send(self, _topic: str, value: bytes | None, *_rest: object) -> None:
+        self.values.append(value)
+        await asyncio.sleep(0)
+
+    async def commit_offsets(self, source: Any) -> None:
+        self.offsets = {each: offset.offset for each, offset in source.member_offsets().offsets.items()}
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def commits(log: Log) -> TransactionCommits:
+    made = TransactionCommits("127.0.0.1:1", "id", {})
+    made.producer = log  # type: ignore[assignment]
+    return made
+
+
+def failing(error: BaseException, cause: ReplogError | None = None) -> Callable[[], None]:
+    def fail() -> None:
+        raise error from cause
+
+    return fail
+
+
+def test_results_are_ready_when_all_before_them_are_done() -> None:
+    assigned = Assigned(PLACE)
+    for offset in (5, 6, 7):
+        assigned.take(offset)
+    assigned.finish(7, [result(b"7")])
+    assigned.finish(6)
+    assert (list(assigned.ready), assigned.to_commit) == ([], None)
+    held_bytes = assigned.held_bytes
+    assigned.finish(5, [result(b"5"), result(b"5")])
+    assert [each.value for each in assigned.ready] == [b"5", b"5", b"7"]
+    assert assigned.held_bytes == 3 * held_bytes
+    assigned.commit(8, 3)
+    assert (len(assigned.ready), assigned.held_bytes) == (0, 0)
+
+
+def test_what_cannot_be_a_result_is_refused_in_the_handler() -> None:
+    results = Results(1_000)
+    with pytest.raises(RecordTooLargeError, match="producer_settings"):
+        results.send("out", bytes(1_000))
+    with pytest.raises(TypeError, match="value"):
+        results.send("out", "text")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="headers"):
+        results.send("out", b"", headers={"a": b""})  # type: ignore[arg-type]
+    results.send("out", b"1", b"k", 2, 3, [("h", b"4")])
+    (sent,) = results.end()
+    assert (sent.value, sent.key, sent.partition, sent.timestamp_ms, sent.headers) == (b"1", b"k", 2, 3, (("h", b"4"),))
+    with pytest.raises(InvalidRequestError, match="has ended"):
+        results.send("out", b"")
+
+
+def test_the_results_of_one_record_are_bounded() -> None:
+    results = Results(RESULTS_BYTES_MAX)
+    results.send("out", bytes(RESULTS_BYTES_MAX // 2))
+    with pytest.raises(InvalidRequestError, match="kept in memory"):
+        results.send("out", bytes(RESULTS_BYTES_MAX // 2))
+    assert len(results.end()) == 1
+
+
+async def test_results_are_committed_once_with_their_offset(commits: TransactionCommits, log: Log) -> None:
+    assigned = done(0, 1)
+    for _ in range(2):
+        await commits.commit(Member(), [assigned])
+    assert log.committed == [([b"0", b"1"], {PLACE: 2})]
+    assert log.begun_count == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RequestTimedOutError("slow"),
+        TransactionAbortableError("aborted"),
+        CommitStaleError("moved"),
+    ],
+)
+async def test_what_was_aborted_is_committed_by_the_next_transaction(
+    commits: TransactionCommits, log: Log, error: ReplogError
+) -> None:
+    assigned = done(0)
+    log.end = failing(error)
+    assert not await commits.commit(Member(), [assigned])
+    assert commits.pause_s == commits_module.FAILURES_PAUSE_S
+    assigned.take(1)
+    assigned.finish(1, [result(b"1")])
+    log.end = lambda: None
+    assert await commits.commit(Member(), [assigned])
+    assert log.committed == [([b"0", b"1"], {PLACE: 2})]
+    assert commits.pause_s == commits_module.TRANSACTION_S
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (ProducerFencedError("another"), None),
+        (TransactionOutcomeUnknownError("who knows"), RequestTimedOutError("slow")),
+        (TransactionAbortableError("aborted"), RecordTooLargeError("too large for its topic")),
+        (TransactionAbortableError("aborted"), UnknownTopicOrPartitionError("deleted")),
+    ],
+)
+async def test_after_a_transaction_that_is_the_last_none_is_begun(
+    commits: TransactionCommits, log: Log, error: ReplogError, cause: ReplogError | None
+) -> None:
+    assigned = done(0)
+    log.end = failing(error, cause)
+    with pytest.raises(type(error)):
+        await commits.commit(Member(), [assigned])
+    log.end = lambda: None
+    await commits.commit(Member(), [assigned])
+    assert (log.committed, log.begun_count) == ([], 1)
+
+
+async def test_a_transaction_that_is_cancelled_at_its_end_is_not_sent_again(
+    commits: TransactionCommits, log: Log
+) -> None:
+    """It may be committed."""
+    assigned = done(0)
+    log.end = asyncio.Event().wait
+    committing = asyncio.create_task(commits.commit(Member(), [assigned]))
+    while log.begun_count == 0 or not log.offsets:
+        await asyncio.sleep(0)
+    committing.cancel()
+    await asyncio.wait([committing])
+    log.end = lambda: None
+    await commits.commit(Member(), [assigned])
+    assert (log.committed, log.begun_count) == ([], 1)
+
+
+async def test_partitions_that_go_while_another_transaction_is_open_are_not_in_the_next(
+    commits: TransactionCommits, log: Log
+) -> None:
+    held = {1: done(0), 2: done(0)}
+    ending = asyncio.Event()
+    log.end = ending.wait
+    first = asyncio.create_task(commits.commit(Member(), [held[1]]))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(commits.commit(Member(), held.values()))
+    await asyncio.sleep(0)
+    del held[2]
+    ending.set()
+    await asyncio.gather(first, second)
+    assert log.committed == [([b"0"], {PLACE: 1})]
+
+
+async def test_a_partition_that_was_lost_and_came_back_commits_nothing_of_before(
+    commits: TransactionCommits, log: Log
+) -> None:
+    """Another member has read it in between, and this one may commit again: the coordinator would take its offsets."""
+    assigned = done(*range(10))
+    committing = asyncio.create_task(commits.commit(Member(), [assigned]))
+    while log.begun_count == 0:
+        await asyncio.sleep(0)
+    assigned.is_lost = True
+    assert not await committing
+    assert log.committed == []
+
+
+async def test_many_results_do_not_wait(commits: TransactionCommits) -> None:
+    small, large = result(b""), result(bytes(commits_module.TRANSACTION_BYTES))
+    commits.note([small] * (commits_module.TRANSACTION_RECORDS - 1))
+    assert not commits.is_due.is_set()
+    commits.note([small])
+    assert commits.is_due.is_set()
+    commits.is_due.clear()
+    await commits.commit(Member(), [done(0)])
+    commits.note([large])
+    assert commits.is_due.is_set()
+
+
+def two(_record: ConsumerRecord, _results: Results) -> None: ...
+
+
+def one(_record: ConsumerRecord) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        ({"exactly_once": "yes"}, ConfigError, "exactly.once"),
+        ({"handler": one}, TypeError, "results"),
+        ({"handler": two, "exactly_once": False}, TypeError, "exactly_once=True"),
+        ({"exactly_once": False, "handler": one, "producer_settings": {}}, ConfigError, "exactly_once"),
+        ({"producer_settings": {"acks": 1}}, ConfigError, "acks"),
+        ({"producer_settings": {"transactional_id": None}}, ConfigError, "transactional_id"),
+        ({"producer_settings": {"compression": "rar"}}, ConfigError, "compression"),
+        ({"producer_settings": {"max_request_bytes": 1}}, ConfigError, "max.request.bytes"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(wrong: dict[str, Any], error: type[Exception], text: str) -> None:
+    given: dict[str, Any] = {"handler": two, "topics": "t", "group": "g", "exactly_once": True, **wrong}
+    with pytest.raises(error, match=text):
+        Worker(**given)
+
+
+@pytest.mark.parametrize("instance", [None, "a"])
+def test_the_transactional_id_is_the_groups_and_the_instances(instance: str | None) -> None:
+    names = set()
+    for _ in range(2):
+        worker = Worker[Any, Any](
+            two, "t", group="g", exactly_once=True, consumer_settings={"group_instance_id": instance}
+        )
+        assert isinstance(worker._commits, TransactionCommits)
+        names.add(worker._commits._settings["transactional_id"])
+    assert names == {"g-a"} if instance else len(names) == 2
+
+
+def test_the_settings_may_have_a_transactional_id() -> None:
+    worker = Worker[Any, Any](
+        two, "t", group="g", exactly_once=True, producer_settings={"transactional_id": "own", "compression": "gzip"}
+    )
+    assert isinstance(worker._commits, TransactionCommits)
+    assert worker._commits._settings["transactional_id"] == "own"
