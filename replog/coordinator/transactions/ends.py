@@ -1,9 +1,9 @@
 """Hands over the transactions that are decided, to whoever writes their markers, until all partitions have one.
 
 Which partitions have their marker is no part of the log, as in Kafka: what is left of a leadership is written anew by the next
-one.  Under one leadership each end is handed over once, and again only where the answer was lost or the log has taken back
-that it was complete: producers of older versions have the same epoch in the next transaction, and a marker that comes late would
-end that.
+one.  Under one leadership each end is handed over once, and again only where the answer was lost: producers of older versions
+have the same epoch in the next transaction, and a marker that comes late would end that.  Where the log takes back that a
+transaction is complete, its markers are there all the same: that it is complete is written again a little later.
 
 A hand-over is an answer that waits for the log, so no marker is written of a decision that may be taken back.
 """
@@ -41,6 +41,8 @@ ENDS_MAX: Final = 100
 """The ends that are handed over at once."""
 PARTITIONS_MAX: Final = 10_000
 """The partitions of the ends that are handed over at once, unless one alone has more."""
+RETRY_MS: Final = 500
+"""After how long it is written again that transactions are complete, where the log has taken that back."""
 WAITS_MAX: Final = 10
 """The requests that wait for ends; each is of one that writes markers."""
 
@@ -61,6 +63,18 @@ class ToldTimer(Struct, frozen=True):
     """
 
     request_id: int
+
+
+class MarkedTimer(Struct, frozen=True):
+    """It has committed that a transaction is complete.
+
+    Attributes:
+        transactional_id: The transactional id.
+        number: The number of the end.
+    """
+
+    transactional_id: str
+    number: int
 
 
 class _Handed(Struct):
@@ -87,7 +101,8 @@ class Ends:
         self._epoch = -1
         self._number = 0
         self._pending: dict[str, None] = {}
-        self._empty: dict[str, None] = {}  # decided, and no partition is part of them
+        self._empty: dict[str, None] = {}  # decided, and no partition lacks its marker
+        self._marked: dict[str, int] = {}  # the numbers of ends that are complete, which may be taken back
         self._handed: dict[str, _Handed] = {}
         self._untold: dict[int, tuple[TransactionEnd, ...]] = {}  # by the request whose answer waits for the log
         self._waiting: deque[int] = deque()
@@ -107,6 +122,7 @@ class Ends:
         waiting = list(self._waiting)
         self._pending.clear()
         self._empty.clear()
+        self._marked.clear()
         self._handed.clear()
         self._untold.clear()
         self._waiting.clear()
@@ -128,10 +144,17 @@ class Ends:
 
     def look_again(self, state: TransactionState, moment: Moment) -> None:
         """Takes up transactions that are decided again, since the log has taken back that they were complete."""
+        complete_count = len(self._empty)
         for transactional_id, deadline in state.deadlines().items():
-            if deadline == IS_DECIDED and transactional_id not in self._handed:
+            if deadline != IS_DECIDED or transactional_id in self._handed or transactional_id in self._pending:
+                continue
+            if transactional_id in self._marked:
+                self._empty[transactional_id] = None
+            else:
                 self.hear(transactional_id, state.glance(transactional_id))
-        self.look_soon(moment)
+        if len(self._empty) > complete_count:
+            self._timers.set(CompletionTimer(), moment.now_ms + RETRY_MS)
+        self._timers.set(EndsTimer(), moment.now_ms)
 
     def wait(self, request_id: int, moment: Moment) -> None:
         """Keeps a request until there is something to hand over.
@@ -145,13 +168,16 @@ class Ends:
         self._timers.set(EndsTimer(), moment.now_ms)
 
     def without_partitions(self, state: TransactionState, moment: Moment) -> list[tuple[str, WrittenTransaction]]:
-        """Returns decided transactions that no partition is part of, so that they are complete; a bounded number of them."""
+        """Returns decided transactions of which no partition lacks its marker, so that they are complete; a bounded number."""
         ids = list(islice(self._empty, ENDS_MAX))
         if len(self._empty) > len(ids):
             self._timers.set_if_none(CompletionTimer(), moment.now_ms + PAUSE_MS)
         found = [(each, value) for each in ids if (value := state.find(each)) and status_of(value).is_decided]
         for each in set(ids).difference(one for one, _ in found):
             del self._empty[each]  # the log has taken back that it is decided
+        for each, _ in found:
+            if (number := self._marked.get(each)) is not None:
+                self._timers.want(MarkedTimer(each, number), 0, is_anew=False)
         return found
 
     def hand_over(self, state: TransactionState, moment: Moment) -> Outcome:
@@ -161,6 +187,7 @@ class Ends:
         while self._waiting and self._pending and len(ends) < ENDS_MAX and partitions_count < PARTITIONS_MAX:
             transactional_id = next(iter(self._pending))
             del self._pending[transactional_id]
+            self._marked.pop(transactional_id, None)
             value = state.find(transactional_id)
             if value is None or not status_of(value).is_decided:
                 continue
@@ -210,9 +237,18 @@ class Ends:
         """
         if not self._is_handed(request.end):
             return False
-        left = self._handed[request.end.transactional_id].left
+        end, left = request.end, self._handed[request.end.transactional_id].left
         left.difference_update(request.partitions)
-        return not left
+        if left:
+            return False
+        self._marked[end.transactional_id] = end.number
+        self._timers.want(MarkedTimer(end.transactional_id, end.number), 0, is_anew=False)
+        return True
+
+    def note_complete(self, timer: MarkedTimer) -> None:
+        """Notes that it has committed that a transaction is complete."""
+        if self._marked.get(timer.transactional_id) == timer.number:
+            del self._marked[timer.transactional_id]
 
     def left_of(self, transactional_id: str, value: WrittenTransaction) -> tuple[TransactionPartition, ...]:
         """Returns the partitions of a transaction that are not known to have their marker; of one that is open, all."""

@@ -11,7 +11,7 @@ from replog.coordinator.runtime.background import Background, StepTimer
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Reply, ReplyError
 from replog.coordinator.transactions.checks import check_init, check_room, check_size
-from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, ToldTimer
+from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, MarkedTimer, ToldTimer
 from replog.coordinator.transactions.lists import Lists
 from replog.coordinator.transactions.passes import AbortPass, ExpirationPass, Passes
 from replog.coordinator.transactions.records import (
@@ -272,6 +272,8 @@ class TransactionMachine:
                 return Outcome(self._complete(moment))
             case ToldTimer():
                 self._ends.note_told(key)
+            case MarkedTimer():
+                self._ends.note_complete(key)
             case AbortPass() | ExpirationPass():
                 self._passes.begin(key, moment)
             case StepTimer():
@@ -281,7 +283,7 @@ class TransactionMachine:
         return Outcome()
 
     def _complete(self, moment: Moment) -> tuple[CoordinatorRecord, ...]:
-        """Returns the records that complete decided transactions which no partition is part of."""
+        """Returns the records that complete decided transactions of which no partition lacks its marker."""
         complete = self._ends.without_partitions(self._state, moment)
         version = self._transaction_version()
         return tuple(transaction_record(each, completed(value, moment.wall_ms), version) for each, value in complete)

@@ -159,7 +159,7 @@ def test_a_decision_that_is_taken_back_is_not_handed_over(host: TransactionHost)
     assert [each.is_commit for each in told] == [False]
 
 
-def test_an_end_whose_completion_is_taken_back_is_handed_over_again(host: TransactionHost) -> None:
+def test_a_completion_that_is_taken_back_is_written_again_without_new_markers(host: TransactionHost) -> None:
     producer = deciding(host)
     host.commit()
     (end,) = ends_of(host, host.submit(WaitForEnds()))
@@ -167,9 +167,51 @@ def test_an_end_whose_completion_is_taken_back_is_handed_over_again(host: Transa
     host.submit(MarkersWritten(end, end.partitions))
     host.submit(producer.add())
     host.lose(base)
+    waiting = host.submit(WaitForEnds())
+    host.refuses = FULL
+    host.pass_time(10 * TIMER_RETRY_MS)
     assert host.status() is TransactionStatus.PREPARE_COMMIT
+    host.refuses = None
+    host.pass_time(TIMER_RETRY_MS)
+    assert host.status() is TransactionStatus.COMPLETE_COMMIT
+    assert waiting not in host.answers, "markers are written again"
+
+
+def test_a_log_that_refuses_is_not_asked_all_the_time(host: TransactionHost) -> None:
+    ends = []
+    for number in range(2 * ends_module.ENDS_MAX):
+        deciding(host, f"t{number}")
+        host.commit()
+        ends += ends_of(host, host.submit(WaitForEnds()))
+    host.refuses = FULL
+    for end in ends:
+        host.submit(MarkersWritten(end, end.partitions))
+    end_ms, steps = host.now_ms + 2 * TIMER_RETRY_MS, 0
+    while (deadline_ms := host.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms and steps < 100:
+        host.now_ms = max(host.now_ms, deadline_ms)
+        host.step(Tick())
+        steps += 1
+    assert steps <= 4
+    host.refuses = None
+    host.pass_time(2 * TIMER_RETRY_MS)
+    assert {host.status(each.transactional_id) for each in ends} == {TransactionStatus.COMPLETE_COMMIT}
+
+
+def test_a_transaction_that_stays_in_the_log_gets_its_own_markers(host: TransactionHost) -> None:
+    """Goal: that the markers of the one before are there is no reason to leave out those of the next one."""
+    producer = deciding(host)
+    host.commit()
+    (end,) = ends_of(host, host.submit(WaitForEnds()))
+    host.submit(MarkersWritten(end, end.partitions))
+    next_one = replace(producer, at=end.producer)
+    host.submit(next_one.add(A0, B0))
+    host.submit(next_one.commit())
+    decided = len(host.log)
+    host.submit(Producer(name="other").init())
+    host.lose(decided)
+    host.commit()
     (again,) = host.write_markers()
-    assert (again.number != end.number, replace(again, number=end.number)) == (True, end)
+    assert again.partitions == (A0, B0)
     assert host.status() is TransactionStatus.COMPLETE_COMMIT
 
 
