@@ -112,6 +112,9 @@ def transactions(
         str,
         typer.Option("--servers", help="Brokers that run, ours or Kafka's; only clients suffer. Default: new ones."),
     ] = "",
+    clients: Annotated[
+        str, typer.Option("--clients", help="Whose clients write, chain and read: librdkafka or replog.")
+    ] = "librdkafka",
 ) -> None:
     """Kill, stop and fence clients of transactions, and brokers under them; then look for anomalies in all that they did and saw.
 
@@ -121,7 +124,10 @@ def transactions(
 
     check_that_clients_are_there(kafka=True)
     names = transaction_faults_of(faults, servers)
-    outcome = common.run(run_transactions(names, rounds=rounds, servers=servers, say=typer.echo), grace_s=None)
+    check_transaction_clients(clients)
+    outcome = common.run(
+        run_transactions(names, rounds=rounds, servers=servers, clients=clients, say=typer.echo), grace_s=None
+    )
     for line in outcome.text():
         typer.echo(line)
     raise typer.Exit(1 if outcome.anomalies else 0)
@@ -143,6 +149,19 @@ def transaction_faults_of(faults: str, servers: str) -> list[str]:
         if name not in known:
             raise UsageError("--faults", name, f'--faults: there is no "{name}" here; there are {", ".join(known)}')
     return names
+
+
+def check_transaction_clients(name: str) -> None:
+    """Looks for the clients of `--clients`.
+
+    Raises:
+        UsageError: There are none of this name.
+    """
+    from replog.cli.errors import UsageError
+    from replog_chaos.transactions import PROGRAMS
+
+    if name not in PROGRAMS:
+        raise UsageError("--clients", name, f'--clients: there is no "{name}"; there are {", ".join(PROGRAMS)}')
 
 
 def check_client(name: str) -> None:

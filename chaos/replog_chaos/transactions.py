@@ -44,7 +44,18 @@ MORE: Final = 3
 
 SILENCE_S: Final = 30.0
 
-CONFIG: Final[dict[str, ConfigValue]] = {"offsets.topic.num.partitions": 4, "group.initial.rebalance.delay.ms": 0}
+CONFIG: Final[dict[str, ConfigValue]] = {
+    "offsets.topic.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
+    "group.consumer.session.timeout.ms": 6_000,
+    "group.consumer.heartbeat.interval.ms": 500,
+}
+
+PROGRAMS: Final[Mapping[str, str]] = {
+    "librdkafka": "replog_chaos.transaction_client",
+    "replog": "replog_chaos.own_transaction_client",
+}
+"""The programs of the clients, by whose clients they use."""
 
 
 class TransactionChaos(Struct):
@@ -82,13 +93,14 @@ class TransactionProcess:
     Args:
         folder: Where its processes write.
         name: Its name; the transactional id, if it has one.
+        program: Its program, one of `PROGRAMS`.
         arguments: The arguments of its program.
     """
 
-    def __init__(self, folder: Path, name: str, *arguments: str) -> None:
+    def __init__(self, folder: Path, name: str, program: str, *arguments: str) -> None:
         self.name = name
         self._folder = folder
-        self._command = (sys.executable, "-m", "replog_chaos.transaction_client", *arguments)
+        self._command = (sys.executable, "-m", program, *arguments)
         self._paths: list[Path] = []
         self._processes: list[Process] = []
 
@@ -217,23 +229,26 @@ class TransactionRun:
         folder: Where clients write.
         mark: What names of this run end with.
         say: The function that is told what happens.
+        program: The program of the clients, one of `PROGRAMS`.
     """
 
-    def __init__(self, servers: str, folder: Path, mark: str, say: Callable[[str], None]) -> None:
+    def __init__(self, servers: str, folder: Path, mark: str, say: Callable[[str], None], program: str) -> None:
         self.outcome = TransactionChaos()
         self.inputs, self.outputs, self._group = f"{INPUTS}{mark}", f"chaos-outputs{mark}", f"chaos-chains{mark}"
         self._servers = servers
         self._say = say
         self._writers = [
-            TransactionProcess(folder, name, "write", servers, name, self.inputs, str(PARTITIONS))
+            TransactionProcess(folder, name, program, "write", servers, name, self.inputs, str(PARTITIONS))
             for name in (f"writer-{number}{mark}" for number in range(WRITERS))
         ]
         self._chains = [
-            TransactionProcess(folder, name, "chain", servers, name, self._group, self.inputs, self.outputs)
+            TransactionProcess(folder, name, program, "chain", servers, name, self._group, self.inputs, self.outputs)
             for name in (f"chain-{number}{mark}" for number in range(CHAINS))
         ]
         self._readers = [
-            TransactionProcess(folder, f"reader-{number}", "read", servers, str(PARTITIONS), self.inputs, self.outputs)
+            TransactionProcess(
+                folder, f"reader-{number}", program, "read", servers, str(PARTITIONS), self.inputs, self.outputs
+            )
             for number in range(READERS)
         ]
 
@@ -353,7 +368,7 @@ def create_topics(servers: str, topics: Sequence[str], replicas: int) -> None:
 
 
 async def run_transactions(
-    names: Sequence[str], *, rounds: int, say: Callable[[str], None], servers: str = ""
+    names: Sequence[str], *, rounds: int, say: Callable[[str], None], servers: str = "", clients: str = "librdkafka"
 ) -> TransactionChaos:
     """Lets every fault happen some times, and judges.
 
@@ -362,6 +377,7 @@ async def run_transactions(
         rounds: The number of times that all of them happen.
         say: The function that is told what happens.
         servers: Brokers that run already, whoever's; "": a new cluster of ours, which is gone afterwards.
+        clients: Whose clients suffer, a name of `PROGRAMS`.  All is read back with librdkafka's.
 
     Raises:
         RequestTimedOutError: A client did not get on, or a transaction stayed open.
@@ -374,7 +390,7 @@ async def run_transactions(
             target = await stack.enter_async_context(nullcontext() if servers else cluster)
             brokers = servers or ("" if target is None else target.bootstrap_servers)
             mark = f"-{time.monotonic_ns():x}" if servers else ""
-            run = TransactionRun(brokers, folder, mark, say)
+            run = TransactionRun(brokers, folder, mark, say, PROGRAMS[clients])
             await asyncio.to_thread(create_topics, brokers, (run.inputs, run.outputs), 1 if servers else NODES)
             async with run.running():
                 for number, name in enumerate([*names] * rounds):

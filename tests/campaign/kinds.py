@@ -170,7 +170,15 @@ def kinds() -> list[Kind]:
             for members in ("replog", "confluent", "confluent-classic")
         ),
         *(
-            [Kind("chaos transactions", (REPLOG, "chaos", "transactions", "--rounds", "{count}"), 180, "rounds")]
+            [
+                Kind(
+                    f"chaos transactions, {clients}",
+                    (REPLOG, "chaos", "transactions", "--clients", clients, "--rounds", "{count}"),
+                    180,
+                    "rounds",
+                )
+                for clients in ("librdkafka", "replog")
+            ]
             if REPLOG_SERVES_TRANSACTIONS
             else []
         ),

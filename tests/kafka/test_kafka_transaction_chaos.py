@@ -1,4 +1,4 @@
-"""Transactions of librdkafka's clients that are killed, fenced and stopped: nothing is lost, torn, or there twice.
+"""Transactions of librdkafka's clients and ours that are killed, fenced and stopped: nothing is lost, torn, or there twice.
 
 With Kafka itself this shows that a system that is right passes.
 """
@@ -10,28 +10,32 @@ import asyncio
 import pytest
 from brokers import Broker
 
-from replog_chaos.transactions import CLIENT_FAULTS, TransactionChaos, run_transactions
+from replog_chaos.transactions import CLIENT_FAULTS, PROGRAMS, TransactionChaos, run_transactions
 from tests.kafka.transactions_served import skip_unless_served
 
 pytest.importorskip("confluent_kafka", reason="the clients need confluent-kafka")
 
 
-def judged(broker: Broker, *faults: str, rounds: int = 1) -> TransactionChaos:
+def judged(broker: Broker, *faults: str, rounds: int = 1, clients: str = "librdkafka") -> TransactionChaos:
     skip_unless_served(broker.name)
     said: list[str] = []
-    outcome = asyncio.run(run_transactions(faults, rounds=rounds, say=said.append, servers=broker.servers))
+    outcome = asyncio.run(
+        run_transactions(faults, rounds=rounds, say=said.append, servers=broker.servers, clients=clients)
+    )
     assert not outcome.anomalies, outcome.text()
     assert len(said) == len(faults) * rounds
     return outcome
 
 
-def test_a_killed_client_and_a_fenced_one(broker: Broker) -> None:
-    outcome = judged(broker, "kill-client", "twin")
+@pytest.mark.parametrize("clients", PROGRAMS)
+def test_a_killed_client_and_a_fenced_one(broker: Broker, clients: str) -> None:
+    outcome = judged(broker, "kill-client", "twin", clients=clients)
     assert outcome.lines["fenced"] >= 1
     assert min(outcome.transactions["committed"], outcome.transactions["aborted"], outcome.inputs) > 0
 
 
 @pytest.mark.campaign
-def test_every_fault_of_clients(broker: Broker) -> None:
-    outcome = judged(broker, *CLIENT_FAULTS, rounds=5)
+@pytest.mark.parametrize("clients", PROGRAMS)
+def test_every_fault_of_clients(broker: Broker, clients: str) -> None:
+    outcome = judged(broker, *CLIENT_FAULTS, rounds=5, clients=clients)
     assert outcome.lines["fenced"] >= 5
