@@ -19,6 +19,8 @@ from replog.spark.worker_client import close_clients
 
 T = TypeVar("T")
 
+END = b"the end"
+
 
 class Sent(NamedTuple):
     """One record to send."""
@@ -80,6 +82,24 @@ class SparkCluster:
         partitions = [(topic, each.partition_id) for each in described.partitions]
         with SyncConsumer(self.bootstrap_servers) as consumer:
             return sum(consumer.end_offsets(partitions).values())
+
+    def committed_values(self, topic: str) -> list[bytes]:
+        """Returns the values that readers of committed records see, to the end of each partition: nothing may be in their way."""
+        (described,) = self.admin.describe_topics([topic]).values()
+        with self.producer() as producer:
+            for each in described.partitions:
+                producer.send(topic, END, partition=each.partition_id).result(30)
+        found: list[bytes] = []
+        ends = 0
+        with SyncConsumer(self.bootstrap_servers) as consumer:
+            consumer.assign_topic(topic)
+            deadline = time.monotonic() + 60
+            while ends < len(described.partitions):
+                assert time.monotonic() < deadline, "an open transaction is in the way"
+                values = [record.value or b"" for record in consumer.poll()]
+                ends += values.count(END)
+                found += [value for value in values if value != END]
+        return found
 
     def segment_files(self, topic: str, partition: int = 0) -> Iterator[Path]:
         """The segment files of a partition, of all brokers."""

@@ -11,7 +11,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
-from replog.client import SyncConsumer, SyncProducer  # noqa: E402 -- after the checks for libraries
+from replog.client import SyncProducer  # noqa: E402 -- after the checks for libraries
 from replog.errors import ProducerFencedError, ReplogError  # noqa: E402
 from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Prepared  # noqa: E402
@@ -67,16 +67,7 @@ class Writer:
 
 
 def committed(cluster: SparkCluster, topic: str) -> list[bytes]:
-    """What a reader of committed records sees, to the end of the log: nothing may be in its way."""
-    found: list[bytes] = []
-    with SyncProducer(cluster.bootstrap_servers) as producer:
-        for partition in (0, 1):
-            producer.send(topic, b"end", partition=partition).result(30)
-    with SyncConsumer(cluster.bootstrap_servers) as consumer:
-        consumer.assign_topic(topic)
-        while found.count(b"end") < 2:
-            found += [record.value or b"" for record in consumer.poll(timeout_ms=30_000)]
-    return sorted(each for each in found if each != b"end")
+    return sorted(cluster.committed_values(topic))
 
 
 @pytest.mark.parametrize("step", STEPS)
