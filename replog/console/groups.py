@@ -10,7 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from replog.cli.commands import group_reset
+from replog.cli.views import group_reset
 from replog.client.admin.group_descriptions import PartitionLag
 from replog.console.asking import answered, body_of, number_of, text_of
 from replog.console.context import ASK_MS, CONTEXT

@@ -17,7 +17,7 @@ from replog.cli.errors import FAILED, UsageError, tell
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from replog.cli.commands.group_reset import OffsetChange, Target
+    from replog.cli.views.group_reset import OffsetChange, Target
     from replog.client import Admin, GroupDescription, PartitionLag, TopicPartition
     from replog.errors import ReplogError
 
@@ -160,7 +160,7 @@ def reset(
 
     A group that there is not begins with them.
     """
-    from replog.cli.commands import group_reset
+    from replog.cli.views import group_reset
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     target = group_reset.target_of(
@@ -252,7 +252,7 @@ async def _delete(bootstrap_servers: str, names: Sequence[str]) -> dict[str, Rep
 async def _delete_offsets(
     bootstrap_servers: str, name: str, topics: Sequence[str]
 ) -> dict[TopicPartition, ReplogError | None]:
-    from replog.cli.commands import group_reset
+    from replog.cli.views import group_reset
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the coordinator"):
@@ -265,7 +265,7 @@ async def _reset(
     bootstrap_servers: str, name: str, target: Target, topics: Sequence[str], *, all_topics: bool, execute: bool
 ) -> tuple[list[OffsetChange], int]:
     """Works out what is to change, and changes it if that is wanted; returns it, and how many members there are."""
-    from replog.cli.commands import group_reset
+    from replog.cli.views import group_reset
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
@@ -315,7 +315,7 @@ def _show_lag(found: Lags, *, as_json: bool) -> None:
 def _show_reset(
     name: str, changes: Sequence[OffsetChange], members_count: int, *, executed: bool, as_json: bool
 ) -> None:
-    from replog.cli.commands import group_reset
+    from replog.cli.views import group_reset
     from replog.cli.views import groups as view
 
     if as_json:

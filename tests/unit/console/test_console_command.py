@@ -10,8 +10,8 @@ import pytest
 
 from replog.broker.node import console as node_console
 from replog.broker.node.console import open_console
-from replog.cli.commands.group_reset import Target, Where
 from replog.cli.main import main
+from replog.cli.views.group_reset import Target, Where
 from replog.config.server import ServerConfig
 from replog.console.asking import offsets_of_text
 from replog.console.groups import target_of

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from cli_kit import Replog
 
-from replog.cli.commands.group_reset import (
+from replog.cli.errors import UsageError
+from replog.cli.views.group_reset import (
     KnownOffsets,
     OffsetChange,
     Target,
@@ -20,7 +21,6 @@ from replog.cli.commands.group_reset import (
     read_offsets,
     time_ms,
 )
-from replog.cli.errors import UsageError
 from replog.client import TopicPartition
 from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 

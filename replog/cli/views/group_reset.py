@@ -183,15 +183,15 @@ def time_ms(text: str) -> int:
     return since_ms
 
 
-def duration_ms(text: str) -> int:
-    """Returns a duration in milliseconds: 90s, 1h30m, 7d; or as Kafka's tool takes it, PT1H30M.
+def duration_ms(text: str, option: str = "--by-duration") -> int:
+    """Returns the duration that an option says, in milliseconds: 90s, 1h30m, 7d; or as Kafka's tool takes it, PT1H30M.
 
     Raises:
         UsageError: It is none.
     """
     found = _DURATION.fullmatch(text)
     if found is None or not any(found.groups()):
-        raise UsageError("--by-duration", text, f'--by-duration "{text}" is no duration, such as 90s, 1h30m or 7d')
+        raise UsageError(option, text, f'{option} "{text}" is no duration, such as 90s, 1h30m or 7d')
     parts = zip(found.groups(), _UNITS_S, strict=True)
     return sum(int(number or 0) * unit_s * 1000 for number, unit_s in parts)
 
