@@ -22,7 +22,7 @@ SHARE_NOTHING = ("tests/spark/test_spark_examples.py", "tests/kafka/test_kafka_f
 
 SHARED: Mapping[str, str] = {
     "tests/spark/": r"tests/spark/",
-    "tests/kafka/: a broker of each kind": r"tests/kafka/test_kafka_(\w+_(alike|conversions)|questions_groups|console)\.py",
+    "tests/kafka/: a broker of each kind": r"tests/kafka/test_kafka_(\w+_(alike|conversions)|questions_groups|console|our_transaction_operations)\.py",
     "tests/kafka/: the life of a node of Kafka": r"tests/kafka/test_kafka_(wrote_it|serves_ours|group_folder)\.py",
     "tests/kafka/: one JVM": r"tests/kafka/test_kafka_(tools|dump|group_records|reads_messages|java|questions_admin|our_clients|transactions)\.py",
 }

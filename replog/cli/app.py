@@ -35,6 +35,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "topics": "app",
     "partition": "app",
     "groups": "app",
+    "transactions": "app",
     "dlq": "app",
     "brokers": "app",
     "log-dirs": "app",

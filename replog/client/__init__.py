@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from replog.client.admin.group_descriptions import GroupDescription, MemberDescription, PartitionLag
     from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
     from replog.client.admin.reassignments import CopyProgress, PartitionReassignment, Reassignments
+    from replog.client.admin.transactions import HangingTransaction
     from replog.client.cluster.view import ClusterView
     from replog.client.consumer.consumer import Consumer
     from replog.client.consumer.group_settings import AssignmentListener
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from replog.client.producer.partitioner import DefaultPartitioner, Partitioner
     from replog.client.producer.producer import Producer
     from replog.client.producer.transaction import Transaction
+    from replog.client.protocol.transactions import TransactionDetails, TransactionListing
     from replog.client.sync.admin import SyncAdmin
     from replog.client.sync.consumer import SyncConsumer
     from replog.client.sync.loop_thread import LoopThread
@@ -55,6 +57,7 @@ __all__ = [
     "FetchedBatches",
     "GroupDescription",
     "GroupMetadata",
+    "HangingTransaction",
     "LoopThread",
     "MemberDescription",
     "NewTopic",
@@ -77,6 +80,8 @@ __all__ = [
     "TopicInfo",
     "TopicPartition",
     "Transaction",
+    "TransactionDetails",
+    "TransactionListing",
     "murmur2",
 ]
 
@@ -95,6 +100,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "FetchedBatches": "replog.client.types",
     "GroupDescription": "replog.client.admin.group_descriptions",
     "GroupMetadata": "replog.client.types",
+    "HangingTransaction": "replog.client.admin.transactions",
     "LoopThread": "replog.client.sync.loop_thread",
     "MemberDescription": "replog.client.admin.group_descriptions",
     "NewTopic": "replog.controller.requests",
@@ -117,6 +123,8 @@ _HOMES: Final[Mapping[str, str]] = {
     "TopicInfo": "replog.rpc.metadata_messages",
     "TopicPartition": "replog.client.types",
     "Transaction": "replog.client.producer.transaction",
+    "TransactionDetails": "replog.client.protocol.transactions",
+    "TransactionListing": "replog.client.protocol.transactions",
     "murmur2": "replog.records",
 }
 

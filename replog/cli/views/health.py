@@ -294,7 +294,7 @@ def _transaction_facts(health: ClusterHealth) -> list[tuple[str, str]]:
     """Returns the transactions that nobody ends, each with what ends it."""
     texts = [
         f"{one.topic}-{one.partition_id}: producer {one.producer_id} is silent for {time_text(one.silent_ms / 1000)}; "
-        f"`kafka-transactions.sh abort --topic {one.topic} --partition {one.partition_id} --start-offset {one.first_offset}` "
+        f"`replog transactions abort --partition {one.topic}-{one.partition_id} --start-offset {one.first_offset}` "
         "ends its transaction"
         for one in health.late_transactions
     ]

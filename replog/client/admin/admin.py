@@ -1,4 +1,4 @@
-"""`Admin`: topics, groups, cluster, nodes, offsets."""
+"""`Admin`: topics, groups, transactions, cluster, nodes, offsets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from replog.client.admin.groups import GroupOperations
 from replog.client.admin.operations import Fate, Operations, config_text, in_parts, require_configs
+from replog.client.admin.transactions import TransactionOperations
 from replog.client.arguments import (
     assignments_of,
     items_of,
@@ -59,8 +60,8 @@ if TYPE_CHECKING:  # loaded where it is asked for
 DEFAULT_TIMEOUT_MS = 30_000
 
 
-class Admin(Operations, GroupOperations):
-    """Manages topics and consumer groups, and looks at the cluster.
+class Admin(Operations, GroupOperations, TransactionOperations):
+    """Manages topics, consumer groups and transactions, and looks at the cluster.
 
     Every method but those that make one attempt retries what is worth retrying, for `timeout_ms` at most, and then
     raises RequestTimedOutError with the last cause in its text.

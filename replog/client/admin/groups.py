@@ -5,10 +5,9 @@ A base class of `Admin`; every method retries what is worth retrying, for its ti
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 from uuid import UUID
 
 from replog.client.admin.group_descriptions import (
@@ -22,12 +21,11 @@ from replog.client.admin.group_descriptions import (
     with_ages,
 )
 from replog.client.admin.operations import Fate, in_parts
+from replog.client.admin.together import Deadline, all_or_raise, ask_coordinator, ask_every_broker, side_by_side
 from replog.client.arguments import limit_ms, numbers_by_partition, partitions_of, require_text, texts_of
-from replog.client.backoff import Backoff, retry
-from replog.client.cluster.addresses import address_of
 from replog.client.cluster.leader_calls import require_partitions
 from replog.client.cluster.offsets import first_records, list_offsets
-from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
+from replog.client.cluster.view import ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.types import TopicPartition
 from replog.coordinator.consumers.requests import DeleteGroup
@@ -55,14 +53,12 @@ from replog.errors import (
     InvalidRequestError,
     NonEmptyGroupError,
     ReplogError,
-    RetriableError,
     UnknownMemberIdError,
 )
 from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.waiting.asks import Asks
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 STATES: Final = (
     "Empty",
@@ -74,9 +70,6 @@ STATES: Final = (
     "Dead",
 )
 """The states of groups of both protocols, as Kafka names them."""
-
-TOGETHER: Final = 16
-"""Groups that are asked about at the same time."""
 
 
 class GroupOperations:
@@ -102,18 +95,9 @@ class GroupOperations:
         known_types = [each.value for each in GroupType]
         request = ListGroups(_known("state", states, STATES), _known("type", types, known_types))
 
-        async def attempt(remaining_ms: int) -> dict[str, ListedGroup]:
-            self._view.request_refresh()  # by the time of another attempt other brokers may have the groups
-            addresses = [address_of(broker) for broker in self._view.metadata.brokers if not broker.fenced]
-            within_ms = min(remaining_ms, ATTEMPT_TIMEOUT_MS)
-            asked = [self._view.call(address, request, timeout_ms=within_ms) for address in addresses]
-            answers = _all_or_raise(await asyncio.gather(*asked, return_exceptions=True))
-            return {one.group_id: one for answer in answers for one in answer.groups}
-
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
-        await self._view.describe(deadline.left_ms)
-        backoff = Backoff(self._view.rng)
-        found = await retry(attempt, timeout_ms=deadline.left_ms, what="list groups", backoff=backoff)
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        answers = await ask_every_broker(self._view, request, deadline, "list groups")
+        found = {one.group_id: one for answer in answers.values() for one in answer.groups}
         return tuple(group for _, group in sorted(found.items()))
 
     async def describe_groups(
@@ -125,10 +109,10 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         wanted = list(dict.fromkeys(texts_of("names", names)))
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         metadata = await self._view.describe(deadline.left_ms)
         topics = {topic.topic_id: topic.name for topic in metadata.topics}
-        found = await _side_by_side(wanted, lambda name: self._describe_group(name, topics, deadline))
+        found = await side_by_side(wanted, lambda name: self._describe_group(name, topics, deadline))
         return dict(zip(wanted, found, strict=True))
 
     async def group_offsets(self, group: str, *, timeout_ms: int | None = None) -> dict[TopicPartition, int]:
@@ -140,10 +124,10 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         require_text("group", group)
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         return {each: found.offset for each, found in (await self._committed(group, deadline)).items()}
 
-    async def _committed(self, group: str, deadline: _Deadline) -> dict[TopicPartition, CommittedOffset]:
+    async def _committed(self, group: str, deadline: Deadline) -> dict[TopicPartition, CommittedOffset]:
         ids = {topic.name: topic.topic_id for topic in (await self._view.describe(deadline.left_ms)).topics}
         what = f"fetch the offsets of group {group}"
         answer, _ = await self._ask_group(group, FetchOffsets(group), deadline, what)
@@ -166,7 +150,7 @@ class GroupOperations:
             GroupIdNotFoundError: There is no such group.
         """
         require_text("group", group)
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         members = (await self.describe_groups([group], timeout_ms=deadline.left_ms))[group].members
         committed = await self._committed(group, deadline)
         owners = owners_of(members)
@@ -204,7 +188,7 @@ class GroupOperations:
         for partition, offset in wanted.items():
             if offset < 0:
                 raise InvalidRequestError(f"{partition}: {offset} is no offset; they begin at 0")
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         await require_partitions(self._view, wanted)
         ids = {name: self._view.image.topics[name].topic_id for name in {each.topic for each in wanted}}
         for part in in_parts(list(wanted.items())) if wanted else ():
@@ -214,7 +198,7 @@ class GroupOperations:
                 answer, _ = await self._ask_group(group, request, deadline, what)
             except UnknownMemberIdError as error:
                 raise _has_members(group) from error
-            _all_or_raise(list(_outcomes(answer.topics).values()))
+            all_or_raise(list(_outcomes(answer.topics).values()))
 
     async def delete_groups(
         self, names: Iterable[str], *, timeout_ms: int | None = None
@@ -225,9 +209,9 @@ class GroupOperations:
             Why a group was not deleted, by name; None where it was.
         """
         wanted = list(dict.fromkeys(texts_of("names", names)))
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         await self._view.ready(deadline.left_ms)
-        return dict(await _side_by_side(wanted, lambda name: self._delete_group(name, deadline)))
+        return dict(await side_by_side(wanted, lambda name: self._delete_group(name, deadline)))
 
     async def delete_group_offsets(
         self, group: str, partitions: Iterable[tuple[str, int]], *, timeout_ms: int | None = None
@@ -244,7 +228,7 @@ class GroupOperations:
         """
         require_text("group", group)
         wanted = list(dict.fromkeys(partitions_of("partitions", partitions)))
-        deadline = _Deadline(limit_ms(timeout_ms, self._timeout_ms))
+        deadline = Deadline(limit_ms(timeout_ms, self._timeout_ms))
         await self._view.ready(deadline.left_ms)
         found: dict[TopicPartition, ReplogError | None] = {}
         what = f"delete offsets of group {group}"
@@ -260,25 +244,16 @@ class GroupOperations:
         self,
         group: str,
         request: Asks[T],
-        deadline: _Deadline,
+        deadline: Deadline,
         what: str,
         on_retry: Callable[[ReplogError], None] = lambda _: None,
     ) -> tuple[T, int]:
         """Asks the coordinator of a group; returns its answer, and its id."""
         coordinator = Coordinator(self._view, group)
-
-        async def attempt(remaining_ms: int) -> T:
-            try:
-                return await coordinator.call(request, min(remaining_ms, ATTEMPT_TIMEOUT_MS))
-            except RetriableError as error:
-                on_retry(error)
-                raise
-
-        backoff = Backoff(self._view.rng)
-        answer = await retry(attempt, timeout_ms=deadline.left_ms, what=what, backoff=backoff)
+        answer = await ask_coordinator(self._view, coordinator, request, deadline, what, on_retry)
         return answer, coordinator.broker_id
 
-    async def _describe_group(self, name: str, topics: Mapping[UUID, str], deadline: _Deadline) -> GroupDescription:
+    async def _describe_group(self, name: str, topics: Mapping[UUID, str], deadline: Deadline) -> GroupDescription:
         what = f"describe group {name}"
         try:
             found, broker_id = await self._ask_group(name, DescribeConsumerGroup(name), deadline, what)
@@ -286,14 +261,14 @@ class GroupOperations:
             return await self._describe_classic_group(name, deadline, what)
         return consumer_group(found, broker_id, topics)
 
-    async def _describe_classic_group(self, name: str, deadline: _Deadline, what: str) -> GroupDescription:
+    async def _describe_classic_group(self, name: str, deadline: Deadline, what: str) -> GroupDescription:
         try:
             found, broker_id = await self._ask_group(name, DescribeGroup(name), deadline, what)
         except GroupIdNotFoundError as error:
             raise _no_group(name) from error
         return classic_group(found, broker_id)
 
-    async def _delete_group(self, name: str, deadline: _Deadline) -> tuple[str, ReplogError | None]:
+    async def _delete_group(self, name: str, deadline: Deadline) -> tuple[str, ReplogError | None]:
         """Deletes a group; returns its name, and why it was not deleted."""
         fate = Fate()
         what = f"delete group {name}"
@@ -304,36 +279,6 @@ class GroupOperations:
         except ReplogError as error:
             return name, error
         return name, None
-
-
-class _Deadline:
-    """What is left of the time limit of a call that asks several times."""
-
-    def __init__(self, within_ms: int) -> None:
-        self._now_s = asyncio.get_running_loop().time
-        self._end_s = self._now_s() + within_ms / 1000
-
-    @property
-    def left_ms(self) -> int:
-        return max(1, round((self._end_s - self._now_s()) * 1000))
-
-
-async def _side_by_side(items: Sequence[T], ask: Callable[[T], Coroutine[Any, Any, U]]) -> list[U]:
-    """Asks about each item, `TOGETHER` at a time; returns the answers in order, or raises the first error."""
-    answers: list[U] = []
-    for start in range(0, len(items), TOGETHER):
-        part = [ask(item) for item in items[start : start + TOGETHER]]
-        answers += _all_or_raise(await asyncio.gather(*part, return_exceptions=True))
-    return answers
-
-
-def _all_or_raise(outcomes: Iterable[U | BaseException]) -> list[U]:
-    found: list[U] = []
-    for outcome in outcomes:
-        if isinstance(outcome, BaseException):
-            raise outcome
-        found.append(outcome)
-    return found
 
 
 def _known(noun: str, asked: Iterable[str], known: Sequence[str]) -> tuple[str, ...]:

@@ -57,3 +57,8 @@ class SyncAdmin(SyncClient[Admin]):
     alter_group_offsets = without_async(Admin.alter_group_offsets)
     delete_groups = without_async(Admin.delete_groups)
     delete_group_offsets = without_async(Admin.delete_group_offsets)
+    list_transactions = without_async(Admin.list_transactions)
+    describe_transactions = without_async(Admin.describe_transactions)
+    find_hanging_transactions = without_async(Admin.find_hanging_transactions)
+    abort_transaction = without_async(Admin.abort_transaction)
+    abort_hanging_transaction = without_async(Admin.abort_hanging_transaction)

@@ -1,7 +1,7 @@
 """WriteTxnMarkers: the ends of transactions in partitions that this broker leads.
 
 Coordinators use a call of our own between nodes; this one is for operators who end a transaction that hangs (KIP-664,
-`kafka-transactions.sh abort`).
+`replog transactions abort`).
 """
 
 from __future__ import annotations

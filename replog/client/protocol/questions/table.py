@@ -1,6 +1,6 @@
 """All questions that clients put to brokers in Kafka's messages, by the class of the question.
 
-The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of thirty-nine.
+The questions of one kind, and Kafka's messages for them, are loaded with the first of them: a producer has four of forty-three.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "transactions": (
         *("BeginProducing", "AddToTransaction", "AddGroupToTransaction", "CommitInTransaction", "DecideTransaction"),
     ),
-    "transaction_lists": ("ListTransactions", "OffersPreparing"),
+    "transaction_operations": (
+        *("ListTransactionalIds", "DescribeTransactionalId", "DescribeProducers", "WriteMarkersRequest"),
+    ),
     "group_descriptions": ("DeleteGroup", "ListGroups", "DescribeGroup", "DescribeConsumerGroup"),
 }
 """By the module, the names of the classes in its `QUESTIONS`."""

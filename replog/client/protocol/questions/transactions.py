@@ -137,6 +137,10 @@ _TEXTS: Final[Mapping[int, str]] = {
     ErrorCode.INVALID_TRANSACTION_TIMEOUT: "transaction_timeout_ms is more than the brokers' transaction.max.timeout.ms, or less than 1",
     ErrorCode.CONCURRENT_TRANSACTIONS: "the last transaction of this transactional id is being ended",
     ErrorCode.TRANSACTION_ABORTABLE: "the transaction can only be aborted",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id (any more)",
+    ErrorCode.TRANSACTION_COORDINATOR_FENCED: "a later coordinator has ended a transaction of this producer",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression of RE2",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "it does not lead the partition (any more)",
     ErrorCode.NOT_COORDINATOR: "it does not coordinate this (any more)",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "there is no coordinator just now, or its log did not take the change in time",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator still reads its log",
@@ -152,7 +156,15 @@ _UNSAID: Final = frozenset({ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """Codes beside one partition that say nothing of why the request was refused."""
 
 
-def _refusal(broker: Broker, number: int, what: str, message: str = "") -> ReplogError:
+def refusal_of(broker: Broker, number: int, what: str, message: str = "") -> ReplogError:
+    """Returns the error of a code; its text is the broker's, or says what the code means.
+
+    Args:
+        broker: The broker that refuses.
+        number: The code; not NONE.
+        what: What is refused, after the word "refuses".
+        message: What the broker says; "": nothing.
+    """
     try:
         meaning = _TEXTS.get(number) or ErrorCode(number).name
     except ValueError:
@@ -160,16 +172,17 @@ def _refusal(broker: Broker, number: int, what: str, message: str = "") -> Replo
     return error_from_number(number, message or f"{broker.address} refuses {what}: {meaning}")
 
 
-def _require(broker: Broker, number: int, what: str, message: str = "") -> None:
+def require_done(broker: Broker, number: int, what: str, message: str = "") -> None:
+    """Raises a refusal, as `refusal_of` returns it; nothing where the code is NONE."""
     if number != ErrorCode.NONE:
-        raise _refusal(broker, number, what, message)
+        raise refusal_of(broker, number, what, message)
 
 
 def _require_all(broker: Broker, numbers: Iterable[int], what: str) -> None:
     """Raises why one of several things was refused; the reason stands beside the one that it is about."""
     codes = [number for number in numbers if number != ErrorCode.NONE]
     if codes:
-        raise _refusal(broker, next((code for code in codes if code not in _UNSAID), codes[0]), what)
+        raise refusal_of(broker, next((code for code in codes if code not in _UNSAID), codes[0]), what)
 
 
 async def begin_producing(broker: Broker, question: BeginProducing, timeout_ms: int) -> Producing:
@@ -183,7 +196,7 @@ async def begin_producing(broker: Broker, question: BeginProducing, timeout_ms: 
         )
     answer = await broker.ask(request, InitProducerIdResponse, timeout_ms=timeout_ms)
     what = f"transactional id {question.transactional_id!r} to this producer"
-    _require(broker, answer.error_code, what, answer.error_message)
+    require_done(broker, answer.error_code, what, answer.error_message)
     producer = Incarnation(answer.producer_id, answer.producer_epoch)
     return Producing(producer, await broker.feature(FEATURE))
 
@@ -219,7 +232,7 @@ async def add_group(broker: Broker, question: AddGroupToTransaction, timeout_ms:
     )
     answer = await broker.ask(request, AddOffsetsToTxnResponse, timeout_ms=timeout_ms)
     what = f"offsets of group {question.group_id!r} in a transaction of {question.transactional_id!r}"
-    _require(broker, answer.error_code, what)
+    require_done(broker, answer.error_code, what)
 
 
 async def commit_in_transaction(broker: Broker, question: CommitInTransaction, timeout_ms: int) -> None:
@@ -272,7 +285,7 @@ async def decide(broker: Broker, question: DecideTransaction, timeout_ms: int) -
     request = kind(question.transactional_id, producer.producer_id, producer.producer_epoch, question.is_commit)
     answer = await broker.ask(request, EndTxnResponse, timeout_ms=timeout_ms)
     what = f"to {'commit' if question.is_commit else 'abort'} the transaction of {question.transactional_id!r}"
-    _require(broker, answer.error_code, what)
+    require_done(broker, answer.error_code, what)
     return producer if answer.producer_id < 0 else Incarnation(answer.producer_id, answer.producer_epoch)
 
 

@@ -235,4 +235,4 @@ def test_a_transaction_that_nobody_ends_is_named_with_what_ends_it() -> None:
     assert sentence(late).startswith("1 partition has a transaction that nobody ends: readers wait before it. ")
     (told,) = (text for name, text in facts(late) if name == "transactions")
     assert told.startswith("rides-1: producer 7 is silent for ")
-    assert "abort --topic rides --partition 1 --start-offset 12`" in told
+    assert "`replog transactions abort --partition rides-1 --start-offset 12`" in told

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import pytest
-from fake_cluster import FakeCluster, FakeNode
 
-from replog.client import Admin
 from replog.client.admin.operations import RECORDS_TOGETHER
 from replog.client.protocol.questions.group_members import FindCoordinator
 from replog.coordinator.consumers.requests import DeleteGroup, DeleteGroupResponse
@@ -41,31 +38,6 @@ from replog.errors import (
     UnknownTopicOrPartitionError,
 )
 from replog.rpc.transport import ConnectionLostError
-
-Answer = Callable[[int, Any], Any]
-"""What a broker answers to a request about groups: a message, or an error to raise."""
-
-
-@pytest.fixture
-def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Answer], Admin]:
-    """An `Admin` of three brokers, with topic "t" of two partitions, that answer so; broker 2 coordinates all groups."""
-    usual = FakeNode.handle_client_call
-
-    def make(answer: Answer) -> Admin:
-        async def handle(self: FakeNode, call: Any, context: Any) -> Any:
-            found = answer(self.node_id, call.request)
-            if found is None and isinstance(call.request, FindCoordinator):
-                found = 2
-            if isinstance(found, Exception):
-                raise found
-            return await usual(self, call, context) if found is None else found
-
-        monkeypatch.setattr(FakeNode, "handle_client_call", handle)
-        cluster = FakeCluster(3)
-        cluster.create_topic("t", 2)
-        return Admin(cluster.bootstrap, transport=cluster.transport())
-
-    return make
 
 
 def listed(name: str) -> ListedGroup:

@@ -1,0 +1,204 @@
+"""`replog transactions`: which there are, where they are, and ending those that nobody else ends."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from replog.cli import common
+from replog.cli.errors import UsageError, tell
+
+if TYPE_CHECKING:
+    from replog.client import HangingTransaction, TransactionDetails, TransactionListing
+
+app = typer.Typer(
+    help="List and describe transactions, find those that nobody ends, and abort them.", no_args_is_help=True
+)
+
+SHOWN = 1_000
+"""Transactional ids that a list shows unless it is told otherwise."""
+
+
+@app.command("list")
+def list_transactions(
+    state: Annotated[
+        list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state, such as Ongoing or Empty.")
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None,
+        typer.Option("--producer-id", metavar="ID", min=0, max=common.OFFSET_MAX, help="Only of this producer."),
+    ] = None,
+    open_for: Annotated[
+        str | None, typer.Option("--open-for", metavar="TIME", help="Only open for longer, such as 90s or 1h30m.")
+    ] = None,
+    pattern: Annotated[
+        str, typer.Option("--pattern", metavar="REGEX", help="Only where the whole transactional id matches.")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option("--max", metavar="N", min=1, max=common.INT_MAX, help="Show so many at most.")
+    ] = SHOWN,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """List the transactional ids with their states, one a line."""
+    from replog.cli.views import transactions as view
+    from replog.cli.views.group_reset import duration_ms
+
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    open_ms = -1 if open_for is None else duration_ms(open_for, "--open-for")
+
+    async def work() -> tuple[TransactionListing, ...]:
+        async with await common.admin_of(bootstrap_servers) as admin:
+            with common.waiting("asking the brokers"):
+                return await admin.list_transactions(
+                    states=state or (), producer_ids=producer_id or (), open_longer_than_ms=open_ms, pattern=pattern
+                )
+
+    found = common.run(work())
+    lines = map(common.json_line, found[:limit]) if as_json else view.listed(found[:limit])
+    if found:
+        typer.echo("\n".join(lines))
+    elif not as_json:
+        is_part = state or producer_id or open_for or pattern
+        typer.echo("no such transactions" if is_part else "no transactional ids: no producer has come with one")
+    if len(found) > limit:
+        tell(f"and {len(found) - limit:,} more: --max shows more, --state or --pattern fewer")
+
+
+@app.command("describe")
+def describe(
+    names: Annotated[list[str], typer.Argument(metavar="ID...", help="Transactional ids.")],
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Show state, producer, coordinator, age and partitions of transactional ids."""
+    from replog.cli.views import transactions as view
+
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+
+    async def work() -> dict[str, TransactionDetails]:
+        async with await common.admin_of(bootstrap_servers) as admin:
+            with common.waiting("asking the coordinators"):
+                return await admin.describe_transactions(names)
+
+    for found in common.run(work()).values():
+        now_ms = time.time_ns() // 1_000_000
+        for line in [view.as_json(found)] if as_json else view.described(found, now_ms):
+            typer.echo(line)
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topics: Annotated[
+        list[str] | None, typer.Argument(metavar="TOPIC...", help="Only in these topics; none for all.")
+    ] = None,
+    silent_for: Annotated[
+        str,
+        typer.Option("--silent-for", metavar="TIME", help="Longer than transaction.max.timeout.ms of the brokers."),
+    ] = "15m",
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Find transactions that partitions have open and no coordinator knows of: readers wait before them for good."""
+    from replog.cli.views import transactions as view
+    from replog.cli.views.group_reset import duration_ms
+
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    work = _find_hanging(bootstrap_servers, topics, duration_ms(silent_for, "--silent-for"))
+    found = common.run(work)
+    if as_json:
+        for each in found:
+            typer.echo(common.json_line(each))
+        return
+    if not found:
+        typer.echo("no hanging transactions")
+        return
+    common.out_console().print(view.hanging_table(found))
+    one = found[0]
+    typer.echo(f"`{view.abort_command(one)}` ends the first")
+
+
+async def _find_hanging(
+    bootstrap_servers: str, topics: list[str] | None, silent_for_ms: int
+) -> tuple[HangingTransaction, ...]:
+    async with await common.admin_of(bootstrap_servers) as admin:
+        with common.waiting("asking the leaders of partitions"):
+            partitions = None
+            if topics:
+                described = await admin.describe_topics(topics, visible_within_ms=0)
+                partitions = [
+                    (name, each.partition_id) for name, topic in described.items() for each in topic.partitions
+                ]
+            return await admin.find_hanging_transactions(partitions, silent_for_ms=silent_for_ms)
+
+
+@app.command("abort")
+def abort(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="A transactional id, which is taken over: its producer cannot go on."),
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option("--partition", metavar="TOPIC-P", help="Instead: end a hanging transaction in this partition."),
+    ] = None,
+    start_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--start-offset",
+            metavar="N",
+            min=0,
+            max=common.OFFSET_MAX,
+            help="With --partition: where the transaction begins, as find-hanging tells it.",
+        ),
+    ] = None,
+    bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
+    directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
+) -> None:
+    """Abort the transaction of a transactional id, or end a hanging one in a partition."""
+    if (name is None) == (partition is None) or (partition is None) != (start_offset is None):
+        raise UsageError(
+            "ID", name, "name a transactional id, or --partition and --start-offset of a transaction that hangs there"
+        )
+    bootstrap_servers = common.servers(bootstrap_servers, directory)
+    if name is not None:
+        _abort_id(bootstrap_servers, name, as_json=as_json)
+    elif partition is not None and start_offset is not None:
+        _abort_hanging(bootstrap_servers, partition, start_offset, as_json=as_json)
+
+
+def _abort_id(bootstrap_servers: str, name: str, *, as_json: bool) -> None:
+    from replog.cli.views import transactions as view
+
+    async def work() -> TransactionDetails:
+        async with await common.admin_of(bootstrap_servers) as admin:
+            with common.waiting("asking the coordinator"):
+                return await admin.abort_transaction(name)
+
+    found = common.run(work())
+    typer.echo(view.as_json(found) if as_json else view.aborted(found))
+
+
+def _abort_hanging(bootstrap_servers: str, partition: str, start_offset: int, *, as_json: bool) -> None:
+    from replog.cli.commands.partition import partition_name
+
+    place = partition_name(partition)
+
+    async def work() -> HangingTransaction:
+        async with await common.admin_of(bootstrap_servers) as admin:
+            with common.waiting("asking the leader of the partition"):
+                return await admin.abort_hanging_transaction(place, start_offset)
+
+    found = common.run(work())
+    if as_json:
+        typer.echo(common.json_line(found))
+        return
+    typer.echo(
+        f"the transaction of producer {found.producer_id} at offset {found.first_offset:,} of {partition} is aborted: readers go on"
+    )

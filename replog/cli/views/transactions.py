@@ -1,0 +1,85 @@
+"""What `replog transactions` prints: lines and tables for people, lines of JSON for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from replog.cli import common
+from replog.cli.views.groups import partitions_text, shown
+from replog.cli.views.reassignments import time_text
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from replog.client import HangingTransaction, TransactionDetails, TransactionListing
+
+_OPEN = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States whose transaction has an age."""
+
+
+def listed(transactions: Sequence[TransactionListing]) -> Iterator[str]:
+    """Describes transactional ids, one a line under a heading; plain text, since there may be many thousands."""
+    rows = [("transactional id", "producer", "coordinator", "state")]
+    rows += [
+        (shown(each.transactional_id), str(each.producer_id), str(each.coordinator_id), shown(each.state))
+        for each in transactions
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    for name, producer, coordinator, state in rows:
+        yield f"{name:{widths[0]}}  {producer:>{widths[1]}}  {coordinator:>{widths[2]}}  {state}"
+
+
+def described(found: TransactionDetails, now_ms: int) -> Iterator[str]:
+    """Describes a transactional id, and the partitions of its transaction where it has any.
+
+    Args:
+        found: The transactional id.
+        now_ms: The time in milliseconds since 1970.
+    """
+    words = [
+        f"{shown(found.transactional_id)}: {shown(found.state)}",
+        f"producer {found.producer_id} of epoch {found.producer_epoch}",
+        f"coordinated by broker {found.coordinator_id}",
+    ]
+    if found.state in _OPEN and found.start_ms >= 0:
+        words.insert(1, f"open for {time_text(max(0, now_ms - found.start_ms) / 1000)}")
+    yield ", ".join([*words, f"aborted after {time_text(found.timeout_ms / 1000)}"])
+    if found.partitions:
+        yield f"  {common.counted(len(found.partitions), 'partition')}: {partitions_text(found.partitions)}"
+
+
+def as_json(found: TransactionDetails) -> str:
+    """Returns a transactional id as one line of JSON."""
+    partitions = [{"topic": each.topic, "partition": each.partition} for each in found.partitions]
+    return common.json_line(found, partitions=partitions)
+
+
+def aborted(found: TransactionDetails) -> str:
+    """Says what has become of the transaction of a transactional id that was taken over."""
+    count = common.counted(len(found.partitions), "partition")
+    return f"the transaction of {shown(found.transactional_id)} in {count} is aborted; its producer is fenced: start that program anew"
+
+
+def hanging_table(found: Sequence[HangingTransaction]) -> RenderableType:
+    """Renders hanging transactions."""
+    from replog.cli.terminal.grid import Grid
+
+    rows = [
+        [
+            f"{each.topic}-{each.partition}",
+            f"{each.first_offset:,}",
+            str(each.producer_id),
+            str(each.producer_epoch),
+            time_text(each.silent_ms / 1000),
+            shown(each.transactional_id) or "-",
+        ]
+        for each in found
+    ]
+    headers = ("partition", ">start offset", ">producer", ">epoch", ">silent for", "transactional id")
+    return Grid(headers, rows)
+
+
+def abort_command(each: HangingTransaction) -> str:
+    """Returns the command that ends a hanging transaction."""
+    return f"replog transactions abort --partition {each.topic}-{each.partition} --start-offset {each.first_offset}"
