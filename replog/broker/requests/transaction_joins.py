@@ -28,13 +28,6 @@ from replog.rpc.transaction_messages import (
     PartitionRefusal,
 )
 
-CONCURRENT_RETRY_MS: Final = 100
-"""For how long a coordinator is asked again that is ending the last transaction, before the client is told
-(`add.partitions.to.txn.retry.backoff.max.ms`)."""
-
-CONCURRENT_BACKOFF_MS: Final = 20
-"""The time between two such questions (`add.partitions.to.txn.retry.backoff.ms`)."""
-
 ANSWER_WAIT_MIN_MS: Final = 1000
 """The shortest time that a coordinator has to answer, even if the client waits less: another one's question would take as long."""
 
@@ -172,7 +165,7 @@ class TransactionJoins:
         self._stepper.driver.submit(partial(self._answered, question, outcome))
 
     async def _answer(self, question: _Question) -> JoinTransactionResponse:
-        asker, clock = question.asker, self._stepper.clock
+        asker = question.asker
         request = JoinTransactionRequest(
             asker.transactional_id,
             asker.producer_id,
@@ -180,14 +173,7 @@ class TransactionJoins:
             not asker.adds_partitions,
             _named(list(question.replicas.values())),
         )
-        until_ms = clock.now_ms() + CONCURRENT_RETRY_MS
-        while True:
-            try:
-                return await self._verifier.join(request, question.timeout_ms)
-            except ConcurrentTransactionsError:
-                if not asker.adds_partitions or clock.now_ms() >= until_ms:
-                    raise
-            await asyncio.sleep(CONCURRENT_BACKOFF_MS / 1000)
+        return await self._verifier.join(request, question.timeout_ms)
 
     def _answered(self, question: _Question, outcome: JoinTransactionResponse | ReplogError) -> None:
         refusals = _refusals(question, outcome)

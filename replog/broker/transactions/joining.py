@@ -24,6 +24,9 @@ from replog.rpc.transaction_messages import (
 PARTITIONS_MAX = 10_000
 """The most partitions of one request: as many as a produce may name."""
 
+ENDING_WAIT_MS = 500
+"""How long partitions wait for the end of the producer's last transaction: its leader or its client would only ask again."""
+
 
 def unknown_partitions(
     image: MetadataImage, partitions: Iterable[TransactionPartition]
@@ -69,6 +72,7 @@ async def join(
         partitions,
         only_verifies=request.only_verifies,
         bumps_epochs=not request.only_verifies,  # only producers of `transaction.version` 2 leave it to brokers
+        wait_ms=0 if request.only_verifies else min(ENDING_WAIT_MS, timeout_ms // 2),
     )
     answer: AddPartitionsResponse = await coordinators.submit(request.transactional_id, asked, timeout_ms)
     return JoinTransactionResponse(

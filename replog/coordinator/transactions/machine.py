@@ -11,7 +11,8 @@ from replog.coordinator.runtime.background import Background, StepTimer
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Reply, ReplyError
 from replog.coordinator.transactions.checks import check_init, check_room, check_size
-from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, MarkedTimer, ToldTimer
+from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, ToldTimer
+from replog.coordinator.transactions.held import HeldRequests, HeldTimer
 from replog.coordinator.transactions.lists import Lists
 from replog.coordinator.transactions.passes import AbortPass, ExpirationPass, Passes
 from replog.coordinator.transactions.records import (
@@ -61,6 +62,7 @@ from replog.errors import (
     InvalidProducerIdMappingError,
     InvalidRequestError,
     InvariantViolationError,
+    ReplogError,
     TransactionAbortableError,
 )
 from replog_timeline import SnapshotRegistry
@@ -87,6 +89,7 @@ class TransactionMachine:
         self._config = config
         self._transaction_version = transaction_version
         self._ends = Ends(timers)
+        self._held = HeldRequests(timers)
         self._state = TransactionState(registry, self._ends.hear)
         self._background = Background(timers)
         self._passes = Passes(self._state, self._ends, self._background, timers, config, transaction_version)
@@ -114,13 +117,13 @@ class TransactionMachine:
         self._ends.were_lost(request_ids, moment)
 
     def pause(self) -> tuple[int, ...]:
-        """Gives up lists; returns the ids of their requests.  Whoever waits for ends can wait."""
-        return tuple(self._background.give_up_requests())
+        """Gives up what needs timers; returns the ids of its requests.  Whoever waits for ends can wait."""
+        return (*self._background.give_up_requests(), *self._held.give_up())
 
     def stop(self) -> tuple[int, ...]:
         """Forgets what has begun; returns the ids of the requests that wait."""
         self._passes.stop()
-        return (*self._ends.stop(), *self._background.stop())
+        return (*self._ends.stop(), *self._background.stop(), *self._held.give_up())
 
     def take_done(self, key: TimerKey, result: Any, moment: Moment) -> None:  # noqa: ARG002 - it is never called
         """Refuses all: nothing is worked at beside the loop.
@@ -189,6 +192,8 @@ class TransactionMachine:
 
     def _add(self, request_id: int, request: AddPartitions, moment: Moment) -> Outcome:
         value = self._known(request.transactional_id)
+        if status_of(value).is_decided and self._held.hold(request_id, request, moment):
+            return Outcome()
         check_may_add(value, request)
         added = absent(value, request.partitions)
         if request.only_verifies:
@@ -205,6 +210,16 @@ class TransactionMachine:
             timeout_ms_max=self._config.max_timeout_ms,
         )
         return Outcome(self._written(request.transactional_id, grown), (answer,))
+
+    def _add_held(self, timer: HeldTimer, moment: Moment) -> Outcome:
+        """Handles a request that has waited for the end of the last transaction."""
+        request = self._held.take(timer)
+        if request is None:
+            return Outcome()
+        try:
+            return self._add(timer.request_id, request, moment)
+        except ReplogError as refused:
+            return Outcome(answers=(ReplyError(timer.request_id, refused),))
 
     def _end(self, request_id: int, request: EndTransaction, moment: Moment) -> Outcome:
         value = self._known(request.transactional_id)
@@ -236,6 +251,7 @@ class TransactionMachine:
         if value is None or not self._ends.note_markers(request):
             return Outcome(answers=answers)
         done = completed(value, moment.wall_ms)
+        self._held.wake(request.end.transactional_id, moment)
         return Outcome(self._written(request.end.transactional_id, done), answers)
 
     def _known(self, transactional_id: str) -> WrittenTransaction:
@@ -270,6 +286,8 @@ class TransactionMachine:
                 return self._ends.hand_over(self._state, moment)
             case CompletionTimer():
                 return Outcome(self._complete(moment))
+            case HeldTimer():
+                return self._add_held(key, moment)
             case ToldTimer():
                 self._ends.note_told(key)
             case MarkedTimer():
@@ -286,6 +304,8 @@ class TransactionMachine:
         """Returns the records that complete decided transactions of which no partition lacks its marker."""
         complete = self._ends.without_partitions(self._state, moment)
         version = self._transaction_version()
+        for transactional_id, _ in complete:
+            self._held.wake(transactional_id, moment)
         return tuple(transaction_record(each, completed(value, moment.wall_ms), version) for each, value in complete)
 
 

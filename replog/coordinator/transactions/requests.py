@@ -60,6 +60,8 @@ class AddPartitions(Asks["AddPartitionsResponse"], frozen=True):
     Attributes:
         only_verifies: Whether nothing changes: the answer says which partitions are part of it (KIP-890 part 1).
         bumps_epochs: Whether the producer gets another epoch at the end of each transaction (`transaction.version` 2).
+        wait_ms: How long the answer may wait for the end of the last transaction, instead of saying at once that it is being
+            ended; 0: not at all.
     """
 
     transactional_id: str
@@ -67,6 +69,7 @@ class AddPartitions(Asks["AddPartitionsResponse"], frozen=True):
     partitions: tuple[TransactionPartition, ...]
     only_verifies: bool = False
     bumps_epochs: bool = False
+    wait_ms: int = 0
 
 
 class AddPartitionsResponse(Struct, frozen=True):

@@ -228,7 +228,8 @@ class World:
             return producer.commit()
         if choice == 4 and (client.partitions or producer.bumps):
             return producer.abort()
-        return producer.add(PARTITIONS[choice % len(PARTITIONS)])
+        wait_ms = 50 if producer.bumps else 0  # of a leader that asks for its producer
+        return replace(producer.add(PARTITIONS[choice % len(PARTITIONS)]), wait_ms=wait_ms)
 
     def send(self, client: Client, request: Any, timeout_ms: int) -> None:
         """Asks; the answer may leave at once."""
