@@ -250,6 +250,7 @@ class TransactionDriver:
             await self._abort()
             book.raise_if_fenced()
             raise book.aborted_error() from error
+        book.note_arrivals(arrivals)
         self._let_go(after)
 
     async def _abort(self) -> None:
@@ -262,8 +263,9 @@ class TransactionDriver:
         if identity is None or not book.is_reached:
             self._let_go(identity)
             return
+        arrivals: list[RetriableError] = []
         try:
-            after = await self._calls.decide(identity, book.version, is_commit=False, arrivals=[])
+            after = await self._calls.decide(identity, book.version, is_commit=False, arrivals=arrivals)
         except ReplogError as error:
             self._let_go(None)
             if is_fencing(error):
@@ -271,6 +273,7 @@ class TransactionDriver:
             else:
                 _log.warning("%s. Its coordinator aborts the transaction when the next one begins, or in time", error)
             return
+        book.note_arrivals(arrivals)
         self._let_go(after)
 
     async def _give_up_records(self) -> None:

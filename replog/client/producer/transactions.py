@@ -16,6 +16,7 @@ An open transaction of which nothing has left the producer is nothing to its coo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from replog.client.producer.batch import ProducerIdentity
@@ -26,6 +27,7 @@ from replog.errors import (
     InvalidTxnStateError,
     ProducerFencedError,
     ReplogError,
+    RetriableError,
     TransactionAbortableError,
     raised_anew,
 )
@@ -109,6 +111,13 @@ class TransactionBook:
     def begin_end(self) -> None:
         """Ends what may be sent of the transaction."""
         self.phase = Phase.ENDING
+
+    def note_arrivals(self, errors: Sequence[RetriableError]) -> None:
+        """Notes that the end was asked for before, without an answer: what is late of that must not end the next transaction.
+
+        Below `BUMPING` both have the same epoch, unless the producer id is asked for again.
+        """
+        self.was_given_up |= bool(errors)
 
     def end(self, identity: ProducerIdentity | None) -> None:
         """Ends the transaction.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -357,6 +358,24 @@ async def test_without_an_answer_to_the_commit_its_outcome_is_unknown() -> None:
                 await producer.send_and_wait("t", b"x")
                 cluster.transactions.script[DecideTransaction].extend(["lose"] * 100)
         assert cluster.transactions.decided == [True]
+
+
+@VERSIONS
+@pytest.mark.parametrize("is_commit", [False, True])
+async def test_an_end_that_comes_late_cannot_end_the_next_transaction(version: int, is_commit: bool) -> None:
+    cluster = make_cluster(version)
+    async with make(cluster) as producer:
+        cluster.transactions.script[DecideTransaction].append("lose")
+        with contextlib.suppress(ZeroDivisionError):
+            async with producer.transaction():
+                await producer.send("t", b"first")
+                await producer.flush()
+                assert is_commit or 1 / 0
+        async with producer.transaction():
+            await producer.send("t", b"second")
+    assert cluster.transactions.decided == [is_commit, True]
+    first, *_, last = cluster.transactions.asked_of(DecideTransaction)
+    assert first.producer.producer_epoch < last.producer.producer_epoch
 
 
 async def test_one_that_was_certainly_not_committed_is_aborted() -> None:
