@@ -12,9 +12,10 @@ pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not insta
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 from replog.client import SyncProducer  # noqa: E402 -- after the checks for libraries
-from replog.errors import ProducerFencedError, ReplogError  # noqa: E402
+from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
 from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
-from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Prepared  # noqa: E402
+from replog.spark.sink.once import ledger  # noqa: E402
+from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Prepared, partition_of  # noqa: E402
 from replog.spark.sink.once.ledger import (  # noqa: E402
     BrokerLedger,
     abort_at_brokers,
@@ -122,6 +123,26 @@ def test_the_second_driver_fences_the_first(
         writer.commit(0, runs[0], attempts[0])
     assert abort_at_brokers(writer.options, Version(writer.name, 0), runs[0]) is Settled.WAS_WRITTEN
     assert committed(spark_cluster, topic) == [b"1"]
+
+
+def test_an_open_transaction_of_somebody_else_hides_no_decision(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a driver that cannot read all decisions decides nothing: its own last one may be behind what it can read."""
+    writer = Writer(spark_cluster, topic)
+    run = new_run()
+    attempt = writer.prepare(0, run, [b"0"])
+    partition = partition_of(writer.name)
+    servers = spark_cluster.bootstrap_servers
+    with SyncProducer(servers, transactional_id="somebody") as other, other.transaction():
+        other.send(DECISIONS_TOPIC, b"x", b"somebody", partition=partition).result(30)
+        with monkeypatch.context() as patch:
+            patch.setattr(ledger, "LIMIT_MS", 3_000)
+            with pytest.raises(RequestTimedOutError, match="an open transaction is in the way"):
+                writer.commit(0, run, attempt)
+    assert writer.commit(0, run, attempt) is Settled.WRITTEN
+    assert writer.commit(0, run, attempt) is Settled.WAS_WRITTEN
+    assert committed(spark_cluster, topic) == [b"0"]
 
 
 def test_an_attempt_that_comes_too_late_is_aborted_with_the_next_version(

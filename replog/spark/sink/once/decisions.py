@@ -6,6 +6,8 @@ is JSON, for people with `kcat` in a hurry::
     {"format": 1, "version": 12, "run": "a0...", "attempts": [[5, 4001, 0], [6, 4002, 0]]}    decided
     {"format": 1, "version": 12, "run": "a0...", "attempts": null}                            done
 
+A driver that has taken over writes one more record, with the key `<writer>/read` and a random value, and reads up to it.
+
 An attempt is Spark's number of it, and the producer id and epoch of its transaction.  A crash between the two leaves the first one,
 by which all that is missing can be done.
 """

@@ -36,7 +36,7 @@ from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared
-from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id
+from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
 from replog.spark.sink.once.settling import Settled, abort_version, commit_version
 from replog.spark.worker_client import CLIENT_ID, ask_cluster, loop_thread
 from replog.waiting.asks import Asks
@@ -125,25 +125,39 @@ def is_written(options: WriteOptions, version: Version) -> bool:
     return last is not None and version.number <= last.version.number
 
 
-async def _read_last(bootstrap_servers: str | Sequence[str], writer: str) -> Decision | None:
-    """Returns the last decision of a writer; open transactions of other drivers, in the same partition, are waited for."""
+async def _read_last(bootstrap_servers: str | Sequence[str], writer: str, bookmark: bytes = b"") -> Decision | None:
+    """Returns the last decision of a writer.
+
+    Args:
+        bootstrap_servers: The brokers to begin with.
+        writer: The name of the writer.
+        bookmark: The value of the record up to which to read; b"": up to the first transaction that is open now.
+    """
     last: Decision | None = None
     partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
+    name, bookmark_key = writer.encode(), _bookmark_key(writer)
     async with Consumer(bootstrap_servers, client_id=CLIENT_ID) as consumer:
         end = (await consumer.end_offsets([partition]))[partition]
         await consumer.assign([partition])
         try:
             async with asyncio.timeout(LIMIT_MS / 1000):
-                while consumer.position(partition) < end:
+                is_marked = not bookmark
+                while not is_marked or consumer.position(partition) < end:
                     for record in await consumer.poll():
-                        if record.key == writer.encode() and record.value is not None:
-                            last = decisions.decode(record.key, record.value)
+                        if record.key == name and record.value is not None:
+                            last = decisions.decode(name, record.value)
+                        is_marked = is_marked or (record.key == bookmark_key and record.value == bookmark)
         except TimeoutError:
             raise RequestTimedOutError(
-                f"the decisions of {writer} could not be read within {LIMIT_MS} ms, up to offset {end} of {partition}: an open "
-                "transaction is in the way, of another driver that has just died or has not gone on; try again in a minute"
+                f"the decisions of {writer} could not be read within {LIMIT_MS} ms: an open transaction is in the way in {partition}, of "
+                "another driver that has just died or has not gone on; try again in a minute"
             ) from None
     return last
+
+
+def _bookmark_key(writer: str) -> bytes:
+    """Returns the key of the records by which a driver knows how far it has read; no writer has such a name."""
+    return f"{writer}/read".encode()
 
 
 class BrokerLedger:
@@ -194,16 +208,21 @@ class BrokerLedger:
     async def read(self) -> Decision | None:
         """Returns the last decision; None: there is none yet.
 
-        What the driver before has decided is there: its transaction has ended since this one has taken over.
+        What the driver before has decided is there: its transaction has ended since this one has taken over.  That everything before
+        now is read, a record of our own shows: readers of committed records come to it once all transactions before it have ended.
 
         Raises:
             RequestTimedOutError: Open transactions of other drivers are in the way, and have not ended in time.
         """
-        return await _read_last(self._view.bootstrap, self._writer)
+        bookmark = new_run().encode()
+        await self._put(_bookmark_key(self._writer), bookmark)
+        return await _read_last(self._view.bootstrap, self._writer, bookmark)
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision, alone in a transaction."""
-        key, value = decisions.encode(decision)
+        await self._put(*decisions.encode(decision))
+
+    async def _put(self, key: bytes, value: bytes) -> None:
         if self._transaction is None:
             await self._begin()
         await self._producer.send(DECISIONS_TOPIC, value, key, partition=self._partition.partition)
