@@ -132,11 +132,16 @@ def _converse(opened: MetadataShell, *, is_terminal: bool) -> None:
 def describe_features(
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
+    as_json: common.AsJson = False,
 ) -> None:
     """Show the level of each feature that is in force, and the levels that the asked broker knows."""
     from replog.cli.terminal.grid import Grid
 
     found = common.run(_described(common.servers(bootstrap_servers, directory)))
+    if as_json:
+        for name, one in found.items():
+            typer.echo(common.json_line(one, feature=name))
+        return
     rows = [(name, str(one.level), str(one.min_level), str(one.max_level)) for name, one in found.items()]
     common.out_console().print(Grid(("feature", ">level", ">lowest", ">highest"), rows))
 
