@@ -100,7 +100,8 @@ class Openings:
         for each, topic_id in ids.items():
             by_topic.setdefault((each.topic, topic_id), []).append(each.partition)
         topics = tuple(TopicToFetch(*topic, tuple(partitions)) for topic, partitions in by_topic.items())
-        request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch)
+        is_member = member_epoch >= 0
+        request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch, wants_stable=is_member)
         answer = await self._coordinator.call(request)
         return {
             TopicPartition(topic.topic, each.partition): each

@@ -182,14 +182,14 @@ def _asked(kind: type[OffsetFetchRequest], question: FetchOffsets, version: int)
     if version < SEVERAL_FROM:
         named = OffsetFetchRequest.OffsetFetchRequestTopic
         old = None if topics is None else [named(each.topic, list(each.partitions)) for each in topics]
-        return kind(question.group_id, old, require_stable=question.member_epoch >= 0)
+        return kind(question.group_id, old, require_stable=question.wants_stable)
     asked = OffsetFetchRequest.OffsetFetchRequestGroup(
         question.group_id,
         question.member_id,
         question.member_epoch,
         None if topics is None else [_to_fetch(each) for each in topics],
     )
-    return kind(groups=[asked], require_stable=question.member_epoch >= 0)
+    return kind(groups=[asked], require_stable=question.wants_stable)
 
 
 def _to_fetch(topic: TopicToFetch) -> OffsetFetchRequest.OffsetFetchRequestTopics:
