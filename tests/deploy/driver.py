@@ -90,6 +90,7 @@ def copy(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     rows = gated(configured(spark.readStream, request).load().select("value"), request)
     servers = request["options"]["bootstrap.servers"]
     writer = rows.writeStream.format("replog").option("bootstrap.servers", servers).option("topic", request["target"])
+    writer = writer.option("delivery", request.get("delivery", "atLeastOnce"))
     run_to_end(writer, request["folder"])
     return {}
 
