@@ -76,7 +76,7 @@ def require_ledger(bootstrap_servers: str) -> None:
                 "delivery",
                 EXACTLY_ONCE,
                 f'"delivery" "{EXACTLY_ONCE}" needs brokers that can prepare a transaction, for which no time-out counts any more, and '
-                "those of this cluster cannot: Apache Kafka has no such request, nor has replog before 0.9. Leave the option out, and "
+                "those of this cluster cannot: Apache Kafka has no such request. Leave the option out, and "
                 "let readers drop rows that come twice, or write to a cluster of this replog",
             )
         if DECISIONS_TOPIC not in view.image.topics:
