@@ -35,6 +35,8 @@ APIS = (
     *("FindCoordinator", "OffsetCommit", "OffsetFetch", "OffsetDelete", "DeleteGroups", "ConsumerGroupHeartbeat"),
     *("JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "DescribeGroups", "ListGroups", "ConsumerGroupDescribe"),
     "WriteTxnMarkers",
+    *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
+    *("DescribeTransactions", "ListTransactions"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

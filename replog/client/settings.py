@@ -42,7 +42,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "default_api_timeout_ms": "give timeout_ms to the call",
         "group_protocol": "a group is joined by KIP-848, and by the classic protocol where that is all that it has",
         "heartbeat_interval_ms": _BROKERS.format("group.consumer.heartbeat.interval.ms"),
-        "isolation_level": "only committed records are ever read",
+        "isolation_level": "only records of committed transactions are read, as with read_committed",
         "key_deserializer": _CODEC.format("key"),
         "max_poll_records": "give max_records to poll",
         "partition_assignment_strategy": "the coordinator assigns partitions; where members do, they agree on range or roundrobin",

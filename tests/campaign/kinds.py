@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.campaign.proven import ROOT, campaign_files
-from tests.kafka.transactions_served import REPLOG_SERVES_TRANSACTIONS
 
 PYTHON = sys.executable
 REPLOG = str(Path(sys.executable).with_name("replog"))
@@ -170,17 +169,13 @@ def kinds() -> list[Kind]:
             for members in ("replog", "confluent", "confluent-classic")
         ),
         *(
-            [
-                Kind(
-                    f"chaos transactions, {clients}",
-                    (REPLOG, "chaos", "transactions", "--clients", clients, "--rounds", "{count}"),
-                    180,
-                    "rounds",
-                )
-                for clients in ("librdkafka", "replog")
-            ]
-            if REPLOG_SERVES_TRANSACTIONS
-            else []
+            Kind(
+                f"chaos transactions, {clients}",
+                (REPLOG, "chaos", "transactions", "--clients", clients, "--rounds", "{count}"),
+                180,
+                "rounds",
+            )
+            for clients in ("librdkafka", "replog")
         ),
         tests(
             "bytes at Kafka's port", "tests/kafka/test_kafka_port_fuzz.py", 0.05, "inputs", REPLOG_KAFKA_FUZZ="{count}"

@@ -95,7 +95,7 @@ async def set_level(servers: str, level: int) -> None:
 def lone_replog(folder: Path, level: int) -> Iterator[Lone]:
     """Runs a node of ours for as long as the block."""
     keys = {name.replace(".", "_"): value for name, value in SETTINGS.items()}
-    with served_cluster(folder, **keys) as cluster:
+    with served_cluster(folder / "cluster", **keys) as cluster:
 
         async def restart() -> None:
             await cluster.local.kill(1)
@@ -115,9 +115,10 @@ def lone_replog(folder: Path, level: int) -> Iterator[Lone]:
         pytest.param(("kafka", 2), marks=pytest.mark.kafka),
         pytest.param(("kafka", 1), marks=[pytest.mark.kafka, pytest.mark.campaign]),
     ],
+    ids="{0[0]}-{0[1]}".format,
 )
 def lone(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lone]:
-    """A node, ours or Kafka's, with one level of `transaction.version`."""
+    """A node of one kind, with one level of `transaction.version`."""
     kind, level = request.param
     folder = tmp_path_factory.mktemp("transactions")
     if kind == "replog":

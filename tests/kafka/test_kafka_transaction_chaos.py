@@ -11,13 +11,11 @@ import pytest
 from brokers import Broker
 
 from replog_chaos.transactions import CLIENT_FAULTS, PROGRAMS, TransactionChaos, run_transactions
-from tests.kafka.transactions_served import skip_unless_served
 
 pytest.importorskip("confluent_kafka", reason="the clients need confluent-kafka")
 
 
 def judged(broker: Broker, *faults: str, rounds: int = 1, clients: str = "librdkafka") -> TransactionChaos:
-    skip_unless_served(broker.name)
     said: list[str] = []
     outcome = asyncio.run(
         run_transactions(faults, rounds=rounds, say=said.append, servers=broker.servers, clients=clients)

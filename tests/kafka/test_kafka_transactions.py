@@ -17,7 +17,6 @@ from kafka_client_kit import TIMEOUT_S
 from kafka_install import KafkaInstall
 
 from tests.kafka.line_driver import driver
-from tests.kafka.transactions_served import skip_unless_served
 from tests.kafka.waiting import until
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="the clients need confluent-kafka")
@@ -29,7 +28,6 @@ Place = tuple[str, int]
 
 @pytest.fixture
 def served(broker: Broker) -> Broker:
-    skip_unless_served(broker.name)
     return broker
 
 

@@ -291,7 +291,7 @@ def _partition_facts(health: ClusterHealth) -> list[tuple[str, str]]:
 
 
 def _transaction_facts(health: ClusterHealth) -> list[tuple[str, str]]:
-    """Returns the transactions that nobody ends, each with what ends it."""
+    """Returns a line for each transaction that nobody ends, with what ends it."""
     texts = [
         f"{one.topic}-{one.partition_id}: producer {one.producer_id} is silent for {time_text(one.silent_ms / 1000)}; "
         f"`replog transactions abort --partition {one.topic}-{one.partition_id} --start-offset {one.first_offset}` "

@@ -165,9 +165,9 @@ class OffsetManager:
         if owner is not None:
             owner.check_fetch(request.member_id, request.member_epoch)
         kept = self._state.of_group(request.group_id)
-        unstable: Container[TopicPartition] = (
-            self._state.pending.partitions(request.group_id) if request.wants_stable else {}
-        )
+        unstable: Container[TopicPartition] = ()
+        if request.wants_stable:
+            unstable = self._state.pending.partitions(request.group_id)
         if request.topics is None:
             return FetchOffsetsResponse(self._all(kept, unstable))
         return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get, unstable) for topic in request.topics))

@@ -11,7 +11,7 @@ from replog.coordinator.runtime.background import Background, StepTimer
 from replog.coordinator.runtime.machine import Moment, Outcome, TimerKey, Timers
 from replog.coordinator.runtime.messages import Reply, ReplyError
 from replog.coordinator.transactions.checks import check_init, check_room, check_size
-from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, ToldTimer
+from replog.coordinator.transactions.ends import CompletionTimer, Ends, EndsTimer, MarkedTimer, ToldTimer
 from replog.coordinator.transactions.held import HeldRequests, HeldTimer
 from replog.coordinator.transactions.lists import Lists
 from replog.coordinator.transactions.passes import AbortPass, ExpirationPass, Passes

@@ -36,7 +36,6 @@ from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.log.producers.undecided import UndecidedTransactions
 from replog.log.segments.transaction_index import AbortedTransaction
 from replog.records import BatchHeader
-from replog.records.model import NO_SEQUENCE
 
 BATCHES_KEPT: Final = 5
 NONE: Final = -1
@@ -133,7 +132,7 @@ class ProducerStateManager:
         return self._producers
 
     def check(self, header: BatchHeader) -> ProducedBatch | None:
-        """Checks whether a batch may be appended: a client's, or one without sequences of a coordinator.
+        """Checks whether a data batch may be appended.  A batch of a coordinator has no sequence, and none is checked.
 
         Returns:
             The batch in the log that this one repeats, or None: append it.
@@ -157,14 +156,12 @@ class ProducerStateManager:
                 f"producer {header.producer_id} writes with epoch {header.producer_epoch}, epoch {entry.producer_epoch} "
                 "has written since: this one is a zombie and must stop"
             )
-        else:
-            expected = 0
-        if header.base_sequence == NO_SEQUENCE:
-            return None  # of a coordinator, which knows by itself what it has written
-        if header.base_sequence != expected:
-            raise OutOfOrderSequenceError(
-                f"producer {header.producer_id} epoch {header.producer_epoch} sent sequence {header.base_sequence}, "
-                f"{expected} is next: batches between were lost or never sent; the producer must not skip them"
+        if header.base_sequence >= 0:
+            _check_sequence(header, entry)
+        if entry.current_transaction_first_offset != NONE and not header.is_transactional:
+            raise InvalidTxnStateError(
+                f"producer {header.producer_id} has a transaction open from offset {entry.current_transaction_first_offset} "
+                "on, and this batch is not part of it: end the transaction first"
             )
         return None
 

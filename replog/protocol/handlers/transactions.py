@@ -115,9 +115,9 @@ async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_To
     partitions = tuple(
         TransactionPartition(topic.name, number) for topic in asked.topics for number in topic.partitions
     )
-    refusals = _refusals(node, partitions, version)
-    if refusals:
-        codes = [refusals.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions]
+    refused = _refused(node, partitions, version)
+    if refused:
+        codes = [refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions]
     else:
         codes = await _codes(node, asked, partitions, version)
     left = iter(codes)
@@ -127,20 +127,21 @@ async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_To
     ]
 
 
-def _refusals(
+def _refused(
     node: KafkaNode, partitions: Iterable[TransactionPartition], version: int
 ) -> dict[TransactionPartition, ErrorCode]:
-    """Returns why partitions cannot be part of a transaction: the metadata lacks them, or they take no marker.
+    """Returns the partitions that no transaction of this request may have.
 
-    A transaction with a partition that takes none would never be complete.
+    Offsets get into transactions by AddOffsetsToTxn, or by the coordinator of a group, which asks as brokers do.  What
+    coordinators of transactions write has no markers: a transaction with it would never be complete.
     """
+    kept_out = INTERNAL_TOPICS if version < OF_BROKERS_FROM else {TRANSACTIONS_TOPIC}
     topics = node.image.topics_by_name
-    internal = frozenset({TRANSACTIONS_TOPIC}) if version >= OF_BROKERS_FROM else INTERNAL_TOPICS
     found: dict[TransactionPartition, ErrorCode] = {}
     for each in partitions:
         topic = topics.get(each.topic)
-        if each.topic in internal:
-            found[each] = ErrorCode.INVALID_TOPIC_EXCEPTION
+        if each.topic in kept_out:
+            found[each] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         elif topic is None or each.partition not in topic.partitions:
             found[each] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return found

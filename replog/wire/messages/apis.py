@@ -50,4 +50,10 @@ APIS: Final[Mapping[str, Api]] = {
     "list_groups": Api("ListGroups", 16, range(0, 6), 3),
     "consumer_group_describe": Api("ConsumerGroupDescribe", 69, range(0, 2), 0),
     "write_txn_markers": Api("WriteTxnMarkers", 27, range(1, 2), 1),
+    "add_partitions_to_txn": Api("AddPartitionsToTxn", 24, range(0, 6), 3),
+    "add_offsets_to_txn": Api("AddOffsetsToTxn", 25, range(0, 5), 3),
+    "end_txn": Api("EndTxn", 26, range(0, 6), 3),
+    "txn_offset_commit": Api("TxnOffsetCommit", 28, range(0, 6), 3),
+    "describe_transactions": Api("DescribeTransactions", 65, range(0, 1), 0),
+    "list_transactions": Api("ListTransactions", 66, range(0, 3), 0),
 }

@@ -15,7 +15,6 @@ from brokers import Broker
 from kafka_install import KafkaInstall, KafkaUnavailableError, install_streams
 
 from tests.kafka.line_driver import dying_with_us
-from tests.kafka.transactions_served import skip_unless_served
 
 confluent_kafka = pytest.importorskip("confluent_kafka", reason="records are written and read with confluent-kafka")
 
@@ -78,7 +77,6 @@ class Outputs:
 
 
 def test_counts_and_joins_are_exact_whatever_is_killed(broker: Broker, streams: KafkaInstall, tmp_path: Path) -> None:
-    skip_unless_served(broker.name)
     words, counts, left, right, pairs = (broker.topic() for _ in range(5))
     feeder: Any = confluent_kafka.Producer({"bootstrap.servers": broker.servers, "enable.idempotence": True})
     outputs, numbers = Outputs(broker, counts, pairs), itertools.count()

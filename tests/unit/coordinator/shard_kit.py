@@ -270,7 +270,7 @@ class Host:
                     return refused or effect
                 assert effect.base_offset == len(self.log)
                 self.appended.append(effect)
-                self.log += effect.records
+                self._append(effect)
                 if effect.request_id is not None:
                     self._ends[effect.request_id] = len(self.log)
             case DoBeside():

@@ -205,21 +205,18 @@ async def test_a_partition_that_is_unknown_keeps_all_others_out() -> None:
         assert await producer.produce() == ErrorCode.TRANSACTION_ABORTABLE, "a batch without its partition in it"
 
 
-async def test_a_partition_that_takes_no_marker_is_no_part_of_a_transaction() -> None:
+async def test_what_coordinators_write_is_no_part_of_transactions() -> None:
     async with serving(**KEYS) as it:
-        await it.create("t", 1)
         producer = Producer(it, is_newer=False)
         await producer.begin()
-        asked = AddOffsetsToTxnRequest(producer.name, producer.id, producer.epoch, "g")
-        assert (await it.ask(asked, 3, AddOffsetsToTxnResponse)).error_code == 0, "the topic of offsets is there now"
-        for topic in (TRANSACTIONS_TOPIC, OFFSETS_TOPIC):
-            assert await producer.add(0, topic=topic) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-        own = Transaction(producer.name, producer.id, producer.epoch, False, [Topic(TRANSACTIONS_TOPIC, [0])])
-        told = await it.ask(AddPartitionsToTxnRequest(transactions=[own]), 5, AddPartitionsToTxnResponse)
-        ((topic,),) = (one.topic_results for one in told.results_by_transaction)
-        assert [one.partition_error_code for one in topic.results_by_partition] == [ErrorCode.INVALID_TOPIC_EXCEPTION]
-        assert await producer.end() == 0
-        await producer.until("CompleteCommit")
+        refused = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+        for topic in ("__transaction_state", "__consumer_offsets"):
+            assert await producer.add(0, topic=topic) == refused
+        own = Transaction(producer.name, producer.id, producer.epoch, topics=[Topic("__transaction_state", [0])])
+        told = await it.ask(AddPartitionsToTxnRequest(transactions=[own]), 4, AddPartitionsToTxnResponse)
+        (part,) = told.results_by_transaction[0].topic_results[0].results_by_partition
+        assert part.partition_error_code == refused[0], "to a broker, too"
+        assert (await producer.described()).transaction_state == "Empty"
 
 
 async def test_brokers_of_kafka_ask_for_several_transactions_at_once() -> None:

@@ -31,6 +31,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "transactions": (
         *("BeginProducing", "AddToTransaction", "AddGroupToTransaction", "CommitInTransaction", "DecideTransaction"),
     ),
+    "transaction_lists": ("ListTransactions", "OffersPreparing"),
     "transaction_operations": (
         *("ListTransactionalIds", "DescribeTransactionalId", "DescribeProducers", "WriteMarkersRequest"),
     ),
