@@ -14,6 +14,10 @@ from replog.errors import ErrorCode
 from replog.waiting.asks import Asks
 
 
+class OffersPreparing(Asks[bool], frozen=True):
+    """Asks whether a broker can prepare transactions, which Apache Kafka's cannot."""
+
+
 class ListTransactionalIds(Asks["tuple[TransactionListing, ...]"], frozen=True):
     """Asks a broker for the transactional ids that it coordinates.
 

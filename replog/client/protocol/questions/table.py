@@ -31,9 +31,9 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "transactions": (
         *("BeginProducing", "AddToTransaction", "AddGroupToTransaction", "CommitInTransaction", "DecideTransaction"),
     ),
-    "transaction_lists": ("ListTransactions", "OffersPreparing"),
     "transaction_operations": (
         *("ListTransactionalIds", "DescribeTransactionalId", "DescribeProducers", "WriteMarkersRequest"),
+        "OffersPreparing",
     ),
     "group_descriptions": ("DeleteGroup", "ListGroups", "DescribeGroup", "DescribeConsumerGroup"),
 }

@@ -14,12 +14,15 @@ from replog.client.protocol.transactions import (
     DescribeProducers,
     DescribeTransactionalId,
     ListTransactionalIds,
+    OffersPreparing,
     ProducersOfPartition,
     TransactionDetails,
     TransactionListing,
 )
 from replog.client.types import TopicPartition
+from replog.coordinator.transactions.requests import PrepareTransaction
 from replog.errors import ErrorCode, UnsupportedVersionError
+from replog.protocol.private import PRIVATE_APIS
 from replog.rpc.transaction_messages import Marker, PartitionRefusal, WriteMarkersRequest, WriteMarkersResponse
 from replog.wire.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -57,6 +60,11 @@ async def list_ids(broker: Broker, question: ListTransactionalIds, timeout_ms: i
         TransactionListing(each.transactional_id, each.producer_id, each.transaction_state)
         for each in answer.transaction_states
     )
+
+
+async def offers_preparing(broker: Broker, _question: OffersPreparing, _timeout_ms: int) -> bool:
+    """Looks at the APIs that the broker has told of."""
+    return await broker.offers(PRIVATE_APIS[PrepareTransaction].API_KEY)
 
 
 def _require(broker: Broker, version: int, needed: int, is_asked: bool, what: str) -> None:
@@ -161,6 +169,7 @@ def _marker(marker: Marker) -> WriteTxnMarkersRequest.WritableTxnMarker:
 
 QUESTIONS: Final[Mapping[type, Question]] = {
     ListTransactionalIds: list_ids,
+    OffersPreparing: offers_preparing,
     DescribeTransactionalId: describe_id,
     DescribeProducers: describe_producers,
     WriteMarkersRequest: write_markers,

@@ -15,12 +15,11 @@ from replog.client.cluster.addresses import address_of
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.protocol.questions.group_members import TRANSACTION
-from replog.client.protocol.questions.transaction_lists import OffersPreparing
 from replog.client.protocol.questions.transactions import BeginProducing, DecideTransaction
+from replog.client.protocol.transactions import ListTransactionalIds, OffersPreparing
 from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS
 from replog.client.types import TopicPartition
-from replog.coordinator.transactions.records import TransactionStatus
-from replog.coordinator.transactions.requests import ForgetTransactionalId, Incarnation, ListTransactions
+from replog.coordinator.transactions.requests import ForgetTransactionalId, Incarnation
 from replog.errors import (
     ConfigError,
     InvalidProducerIdMappingError,
@@ -50,7 +49,7 @@ FORGET_MS: Final = 2_000
 TIMEOUT_MS: Final = 60_000
 """How long a driver's own transaction may be open: it has one record."""
 
-OPEN: Final = frozenset({TransactionStatus.ONGOING})
+OPEN: Final = ("Ongoing",)
 
 COPIES_MAX: Final = 3
 
@@ -259,7 +258,7 @@ class BrokerLedger:
     async def _attempts_at(self, broker: BrokerInfo) -> list[AttemptName]:
         if broker.fenced:  # it coordinates nothing
             return []
-        question = ListTransactions(OPEN, pattern=attempts_pattern(self._writer))
+        question = ListTransactionalIds(OPEN, pattern=attempts_pattern(self._writer))
         try:
             answer = await self._view.call(address_of(broker), question, timeout_ms=ATTEMPT_TIMEOUT_MS)
         except RetriableError as error:
@@ -271,7 +270,7 @@ class BrokerLedger:
                 error,
             )
             return []
-        names = [attempt_of(each.transactional_id) for each in answer.transactions]
+        names = [attempt_of(each.transactional_id) for each in answer]
         return [name for name in names if name is not None and name.version.writer == self._writer]
 
     async def forget(self, names: Collection[AttemptName]) -> None:
