@@ -203,8 +203,9 @@ def test_metadata_quorum(tools: Tools) -> None:
 
 @served("kafka-features", "describe, upgrade")
 def test_features(ours: Tools) -> None:
-    (line,) = ours.run("kafka-features", "describe").splitlines()
-    found = re.search(r"Feature: metadata.version.*SupportedMaxVersion: UNKNOWN (\d+).*Level: UNKNOWN (\d+)", line)
+    lines = ours.run("kafka-features", "describe").splitlines()
+    assert [re.split(r"[:\s]+", line)[1] for line in lines] == ["metadata.version", "transaction.version"]
+    found = re.search(r"Feature: metadata.version.*SupportedMaxVersion: UNKNOWN (\d+).*Level: UNKNOWN (\d+)", lines[0])
     assert found is not None
     assert found[1] == found[2]
     upgrade = ours.run("kafka-features", "upgrade", "--feature", f"metadata.version={found[1]}")
