@@ -53,6 +53,8 @@ async def test_nothing_is_held_where_the_answer_comes_before_the_client_is_misse
     parts = SimpleNamespace(
         config=SimpleNamespace(kafka_fetch_sessions=0),
         fetch_path=SimpleNamespace(movements=None),
+        coordinators=None,
+        joins=None,
         credits=ByteSemaphore(1),
         produces=SimpleNamespace(submit=lambda _, answer, _caller: answers.append(answer)),
     )

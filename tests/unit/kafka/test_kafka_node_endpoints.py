@@ -52,6 +52,8 @@ def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafk
         hello=SimpleNamespace(cluster_id="c"),
         publisher=SimpleNamespace(image_or_raise=lambda: image),
         fetch_path=SimpleNamespace(movements=None),
+        coordinators=None,
+        joins=None,
     )
     handlers = SimpleNamespace(controller=lambda: (1, "h:9"))
     return LocalKafkaNode(cast("Any", parts), cast("Any", handlers), own_endpoint, random.Random(1))

@@ -30,7 +30,7 @@ NEVER_SENT = {
         "Tick", "Submit", "Claim", "Renounce", "CommittedRecords",
         "Skip", "LoadSnapshot", "BrokerGone", "AppendRefused", "AppendRecords", "WatchBrokers", "WatchedBroker", "Reply", "ReplyError", "ResignLeadership",
     },
-    "replog.controller.requests": {"Result"},
+    "replog.controller.requests": {"LongResult", "Result"},
     "replog_quorum.voters": {"VoterSet"},
 }  # fmt: skip
 

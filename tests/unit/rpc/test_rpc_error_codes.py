@@ -22,6 +22,7 @@ ALL = [cls for cls in subclasses(ReplogError) if cls.__module__ == "replog.error
 ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.RetriableError: ReplogError,  # raise a class that says what to wait for
     errors.BrokerClosedError: ReplogError,  # local: an object of this process was closed
+    errors.TransactionOutcomeUnknownError: ReplogError,  # local: no coordinator has answered
     errors.MalformedFrameError: errors.InvalidRequestError,
     errors.CorruptIndexError: errors.StorageError,
     errors.CorruptCheckpointError: errors.StorageError,
