@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from msgspec import Struct, field
@@ -134,7 +135,7 @@ class Deletions:
         offsets = self._offsets.partitions(group_id)
         removals = Removals(self._config)
         room = removals.room(group_id)
-        removals.add(group_id, [removal_record(group_id, each) for each in offsets[:room]])
+        removals.add(group_id, [removal_record(group_id, each) for each in islice(offsets, room)])
         is_last = len(offsets) <= room
         if is_last:
             removals.add(group_id, self._groups.removal(group_id))

@@ -195,7 +195,7 @@ class OffsetCleaner:
             pending.group_ids.pop()  # the log may say that it has members, whose offsets would go
             return 1
         kept = self._state.of_group(group_id)
-        partitions = self._state.partitions(group_id) if pending.partitions is None else pending.partitions
+        partitions = list(self._state.partitions(group_id)) if pending.partitions is None else pending.partitions
         is_chosen = self._chooser(which, group_id, kept, moment)
         room, chosen, visits = removals.room(group_id), list[TopicPartition](), 1
         while partitions and visits <= visits_max and len(chosen) < room:

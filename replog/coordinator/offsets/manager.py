@@ -199,7 +199,7 @@ class OffsetManager:
         if owner is None:
             raise GroupIdNotFoundError(f"there is no group {request.group_id!r}")
         owner.check_delete_offsets()
-        kept = set(self._state.partitions(request.group_id))
+        kept = self._state.partitions(request.group_id)
         records: list[CoordinatorRecord] = []
         outcomes: list[TopicOutcome] = []
         for each in request.topics:

@@ -5,7 +5,7 @@ Each is kept packed (`offset_commit_codec`): a million of them are replayed when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
 from replog.coordinator.group_records import OFFSET_COMMIT_VERSION, OFFSET_COMMIT_WITH_EXPIRY_VERSION
@@ -53,6 +53,26 @@ class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
         return unpack_times(self._packed[partition])
 
 
+class GroupPartitions(Collection[TopicPartition]):
+    """The partitions of which a group has offsets, as they are now: nothing is copied, for there may be a hundred thousand."""
+
+    __slots__ = ("_committed", "_pending")
+
+    def __init__(self, committed: Mapping[TopicPartition, object], pending: Mapping[TopicPartition, object]) -> None:
+        self._committed = committed
+        self._pending = pending
+
+    def __contains__(self, partition: object) -> bool:
+        return partition in self._committed or partition in self._pending
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        yield from self._committed
+        yield from (each for each in self._pending if each not in self._committed)
+
+    def __len__(self) -> int:
+        return len(self._committed) + sum(each not in self._committed for each in self._pending)
+
+
 class OffsetState:
     """Offsets by group, topic and partition; a group that is here has an offset, which may be pending.
 
@@ -78,9 +98,9 @@ class OffsetState:
         """Returns the committed offsets of a group."""
         return GroupOffsets(self._packed.current.get(group_id, {}))
 
-    def partitions(self, group_id: str) -> list[TopicPartition]:
+    def partitions(self, group_id: str) -> GroupPartitions:
         """Returns the partitions of which a group has offsets, committed or pending."""
-        return list({**self._packed.current.get(group_id, {}), **self.pending.partitions(group_id)})
+        return GroupPartitions(self._packed.current.get(group_id, {}), self.pending.partitions(group_id))
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from replog.coordinator.offsets.requests import (
     TopicToFetch,
     TopicToForget,
 )
+from replog.coordinator.offsets.state import GroupPartitions
 from replog.coordinator.offsets.transactions import (
     CommitPermit,
     CommitTransactionalOffsets,
@@ -412,3 +413,14 @@ def test_offsets_are_those_that_kafkas_comparison_of_places_in_the_log_gives(ste
         assert told(host, 0, 1) == found
         stable = ["unstable" if one else offset for one, offset in zip(is_unstable, found, strict=True)]
         assert told(host, 0, 1, wants_stable=True) == stable
+
+
+def test_the_partitions_of_a_group_are_never_copied() -> None:
+    """Trap: each step of the deletion of a group with 100,000 offsets made a list of all of them."""
+    committed = {("t", number): b"" for number in range(3)}
+    found = GroupPartitions(committed, {("t", 1): (), ("u", 0): ()})
+    assert (list(found), len(found)) == ([("t", 0), ("t", 1), ("t", 2), ("u", 0)], 4)
+    assert ("u", 0) in found
+    assert ("u", 1) not in found
+    del committed["t", 0], committed["t", 1]
+    assert (list(found), len(found)) == ([("t", 2), ("t", 1), ("u", 0)], 3)
