@@ -72,6 +72,9 @@ class Load:
                 self._producer.commit_transaction(TIMEOUT_S)
                 self.committed.append(number)
             else:
+                self._producer.flush(
+                    TIMEOUT_S
+                )  # librdkafka also ends what its coordinator has not heard of, and is refused for good
                 self._producer.abort_transaction(TIMEOUT_S)
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():

@@ -325,8 +325,16 @@ class TransactionScript:
         return self._gone(said, (*ENDING, "Ongoing"))
 
     def _gone(self, said: Said, states: Sequence[str]) -> str:
-        self._until(lambda: any(state in self._run_describe(said) for state in states))
-        return self._run_describe(said)
+        """Returns what is described as soon as none of these states is in it: one description, looked through for all of them."""
+        described = ""
+
+        def is_unready() -> bool:
+            nonlocal described
+            described = self._run_describe(said)
+            return any(state in described for state in states)
+
+        self._until(is_unready)
+        return described
 
     def _described(self, state: DescribeTransactionsResponse.TransactionState) -> str:
         if state.error_code:
