@@ -30,7 +30,10 @@ def results(folder: Path, outcome: str = "") -> Path:
     """A JUnit file: one test of a client, and one of a tool with an outcome."""
     kcat, topics = (
         f"<properties><property name='served' value={quoteattr(json.dumps(cell))}/></properties>"
-        for cell in (["kcat", "transactions: a producer takes over its id", "NO"], ["tools", "kafka-topics: list", None])
+        for cell in (
+            ["kcat", "transactions: a producer takes over its id", "NO"],
+            ["tools", "kafka-topics: list", None],
+        )
     )
     file = folder / "results.xml"
     file.write_text(
@@ -42,7 +45,10 @@ def results(folder: Path, outcome: str = "") -> Path:
 
 def test_cells_of_tests_that_passed(tool: ModuleType, tmp_path: Path) -> None:
     cells = list(tool.passed(results(tmp_path)))
-    assert [tuple(cell) for cell in cells] == [("kcat", "transactions: a producer takes over its id", "NO"), ("tools", "kafka-topics: list", None)]
+    assert [tuple(cell) for cell in cells] == [
+        ("kcat", "transactions: a producer takes over its id", "NO"),
+        ("tools", "kafka-topics: list", None),
+    ]
     row = next(line for line in tool.clients_table(cells).splitlines() if line.startswith("| transactions"))
     assert row.count("refused") == 1
     assert tool.tools_table(cells).splitlines()[-1] == "| `kafka-topics` | list |  |"
