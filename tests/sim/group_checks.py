@@ -13,8 +13,9 @@ G5    a committed offset never goes back, and is not forgotten while the group h
       commits: one over a connection that its member gave up may come behind a later one of the same generation
 G6    an offset is committed when all below it has been handled, and not before
 G7    who is a member and has lost a partition to another one does not read it any more, and whoever has heard that it has to give
-      up what it has is handed out nothing more; but a static member of the classic protocol that has not joined a generation in
-      time counts as put out: see `_late_static`
+      up what it has is handed out nothing more, and whoever leaves in order has let go of everything before it says so; but a
+      static member that is away counts as put out: one of KIP-848 by its own word (`_away`), and one of the classic protocol
+      where it has not joined a generation in time (`_late_static`)
 G8    from where it begins, a member handles every record, each once, in order
 G9    nobody is put out who was heard within its session
 G10   when the faults are over, every partition has an owner and all records are handled and committed, within bounded time;
@@ -119,7 +120,7 @@ class GroupChecks(LogListener):
             group.revoking_since.pop(member_id, None)
         elif before is None or before.state is not place.state or before.epoch != place.epoch:
             group.revoking_since[member_id] = self._now()
-        self._check_hands(group_id, {member_id: place.assigned}, {*group.members, member_id})
+        self._check_hands(group_id, {member_id: place.assigned}, {*group.members, member_id} - self._away(group))
 
     def before_generation(
         self, group_id: str, group: LoggedGroup, generation: int, members: Mapping[str, Place]
@@ -133,6 +134,16 @@ class GroupChecks(LogListener):
             self._report(f"G1 {group_id}: generation {generation} gives a partition to two members: {told}")
         given = {name: place.assigned for name, place in members.items()}
         self._check_hands(group_id, given, members.keys() - self._late_static(group_id, generation))
+
+    def _away(self, group: LoggedGroup) -> set[str]:
+        """Static members of KIP-848 that have said that they leave for a while.
+
+        Ours says so where its application has worked for longer than max.poll.interval.ms, and may go on with what it has in hand,
+        which it cannot commit (G2).  What the coordinator had asked back is free from then on, as with a member that has left for
+        good (consumerGroupStaticMemberGroupLeave of Kafka 4.1.1); the rest is kept for it.  One that leaves in order has nothing in
+        hand (`begins_to_leave`).
+        """
+        return {member_id for member_id, place in group.members.items() if place.epoch == LEAVING_STATIC_EPOCH}
 
     def _late_static(self, group_id: str, generation: int) -> set[str]:
         """Static members that a generation may have begun without.
@@ -242,6 +253,11 @@ class GroupChecks(LogListener):
         """A member that gives back everything first, by the eager protocol, asks for the next generation."""
         if seat.reads:
             self._report(f"G7 {seat.name} joins the next generation, and reads {sorted(seat.reads)}")
+
+    def begins_to_leave(self, seat: Seat) -> None:
+        """A member that is closed, or has unsubscribed, says that it leaves."""
+        if seat.reads:
+            self._report(f"G7 {seat.name} leaves in order, and reads {sorted(seat.reads)}")
 
     def handed_out(self, seat: Seat, partitions: Collection[int]) -> None:
         """A member's application has got records."""

@@ -15,7 +15,7 @@ from replog.client.consumer import group_member
 from replog.client.consumer.group_commits import GroupCommits
 from replog.client.consumer.group_member import GroupMember
 from replog.client.consumer.group_openings import Openings
-from replog.client.groups.membership import PUT_OUT
+from replog.client.groups.membership import PUT_OUT, State
 from replog.client.groups.messages import Answered, Ask, Failed, Message, Told
 from replog.client.protocol.connection import _LinkedBroker
 from replog.client.types import TopicPartition
@@ -287,6 +287,8 @@ def heard(simulation: GroupSimulation) -> list[tuple[Any, str, Any]]:
             seat.is_leaving = isinstance(request, LeaveGroup) or getattr(request, "member_epoch", 0) < 0
             if isinstance(request, JoinGroup):
                 simulation.groups.joins(seat)
+            if seat.is_leaving and self._core.state is State.LEAVING:
+                simulation.groups.begins_to_leave(seat)
         answer = await _SAY(self, asked)
         if seat is not None and isinstance(answer, Answered):
             take_in(seat, answer.response, getattr(request, "generation", 0), sent_at)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from replog.coordinator.consumers.member import LEAVING_STATIC_EPOCH
 from replog.testing.virtual_loop import VirtualLoop
 from tests.sim.event_log import EventLog
 from tests.sim.group_checks import GroupChecks
@@ -102,6 +103,27 @@ def test_a_static_member_of_the_classic_protocol_that_has_not_joined_in_time_cou
         assert it.found == found
         it.found.clear()
     it.checks.before_generation("g", it.group, GENERATION, members)  # it is told of this one
+    assert it.found == ["G7"]
+
+
+def test_a_static_member_of_kip_848_that_has_said_that_it_is_away_counts_as_put_out(it: Watched) -> None:
+    seat = it.checks.seats[0]
+    seat.member_id = "m"
+    for epoch, found in ((GENERATION, ["G7"]), (LEAVING_STATIC_EPOCH, [])):
+        it.group.members = {"m": Place(epoch, frozenset())}
+        it.checks.before_place("g", it.group, "other", Place(GENERATION, frozenset({0})))
+        assert it.found == found
+        it.found.clear()
+    it.commit(9, Author("m", GENERATION))
+    assert it.found == ["G2"]  # what it goes on with it cannot commit
+
+
+def test_whoever_leaves_in_order_has_let_go_of_everything(it: Watched) -> None:
+    seat = it.checks.seats[0]
+    it.checks.begins_to_leave(seat)
+    assert it.found == ["G7"]
+    it.checks.ends(seat, [0], "was asked to give back")
+    it.checks.begins_to_leave(seat)
     assert it.found == ["G7"]
 
 
