@@ -14,8 +14,10 @@ what becomes of a partition                            what follows
 it has its marker                                      the coordinator is told
 there is no such topic or partition in the metadata    it has been deleted: the same
 it is of a topic that has no markers                   the same: there is nothing of a transaction in it
-a later coordinator has written to it, or the          the transaction is left alone: it is that coordinator's, which
-producer is a newer one                                has it from the log
+the producer has written to it with a newer epoch      the same: whatever it had there has ended, and no marker of this
+                                                       transaction can be written any more
+a later coordinator has written to it                  the transaction is left alone: it is that coordinator's, which
+                                                       has it from the log
 anything else: another leader, too few replicas, a     it is asked for again
 coordinator of groups that is reading its log, no answer
 ====================================================== ==============================================================
@@ -45,7 +47,6 @@ from replog.coordinator.transactions.requests import (
     WaitForEndsResponse,
 )
 from replog.errors import BrokerClosedError, ErrorCode, NotCoordinatorError, ReplogError
-from replog.errors.from_code import error_code_of
 from replog.metadata.image import MetadataImage
 from replog.metadata.records import NO_LEADER
 from replog.rpc.transaction_messages import (
@@ -72,8 +73,8 @@ PAUSE_MS: Final = 100
 TELL_TIMEOUT_MS: Final = 5_000
 """How long a coordinator may take to note what is done."""
 
-LEFT_ALONE: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Errors after which this coordinator has no say in the transaction any more."""
+NOTHING_LEFT: Final = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_PRODUCER_EPOCH})
+"""Errors of partitions in which nothing of the transaction is open."""
 
 _log = logging.getLogger(__name__)
 
@@ -306,17 +307,19 @@ class MarkerSender:
         errors = {
             TransactionPartition(each.topic, each.partition_id): each
             for each in refused
-            if each.error is not ErrorCode.INVALID_TOPIC_EXCEPTION
+            if each.error not in NOTHING_LEFT
         }
         done = tuple(each for each in share.partitions if each not in errors)
         if done:
             self._tell(share, done)
-        left_alone = next((each for each in errors.values() if each.error in LEFT_ALONE), None)
-        if left_alone is not None:
+        fenced = next(
+            (each for each in errors.values() if each.error is ErrorCode.TRANSACTION_COORDINATOR_FENCED), None
+        )
+        if fenced is not None:
             _log.warning(
                 "transaction of %r: its coordinator here is not the last one, and leaves it alone: %s",
                 share.end.transactional_id,
-                left_alone.message or left_alone.error.name,
+                fenced.message or fenced.error.name,
             )
             return
         if errors:
@@ -336,9 +339,7 @@ class MarkerSender:
                 await self._shards.submit(share.leadership.key, written, TELL_TIMEOUT_MS)
             except (BrokerClosedError, NotCoordinatorError):
                 return
-            except ReplogError as error:
-                if error_code_of(error) in LEFT_ALONE:
-                    return
+            except ReplogError:
                 await asyncio.sleep(PAUSE_MS / 1000)
             else:
                 return

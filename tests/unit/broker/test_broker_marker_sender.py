@@ -234,17 +234,29 @@ async def test_a_topic_without_markers_keeps_no_transaction_open() -> None:
         await wait_until(lambda: it.done() == {("t", 0), ("t", 1), ("t", 3)})
 
 
-@pytest.mark.parametrize("code", [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
-async def test_a_transaction_of_a_later_coordinator_is_left_alone(
-    code: ErrorCode, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_transaction_of_a_later_coordinator_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async with sending(monkeypatch) as it:
-        it.errors[2] = {("orders", 1): code}
+        it.errors[2] = {("orders", 1): ErrorCode.TRANSACTION_COORDINATOR_FENCED}
         it.ends.put_nowait(end(1))
         await wait_until(lambda: len(it.sent) == 1)
         it.ends.put_nowait(end(3, name="other"))
         await wait_until(lambda: it.done() == {("other", 3)})
         assert not it.sender.waiting
+
+
+async def test_a_newer_epoch_in_one_partition_keeps_no_other_without_its_marker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing of the transaction can be open there; it would never be complete, and its producer never go on."""
+    async with sending(monkeypatch) as it:
+        it.errors[2] = {
+            ("orders", 1): ErrorCode.INVALID_PRODUCER_EPOCH,
+            ("orders", 3): ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        }
+        it.ends.put_nowait(end(1, 3))
+        await wait_until(lambda: it.done() == {("t", 1)})
+        del it.errors[2]["orders", 3]
+        await wait_until(lambda: it.done() == {("t", 1), ("t", 3)})
 
 
 async def test_a_coordinator_that_cannot_note_it_is_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
