@@ -741,7 +741,7 @@ class TransactionAbortableError(InvalidRequestError):
 
 
 class TransactionOutcomeUnknownError(ReplogError):
-    """The coordinator has not said in time whether a transaction was committed: it may or may not be.
+    """The coordinator has not said whether a transaction was committed: it may or may not be.
 
     Read what it has written, as a reader of committed records, before the work is done again.
     """

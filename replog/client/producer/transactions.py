@@ -18,22 +18,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import Final
 
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.types import TopicPartition
 from replog.errors import (
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidTxnStateError,
     ProducerFencedError,
     ReplogError,
+    RequestTimedOutError,
     RetriableError,
     TransactionAbortableError,
+    TransactionalIdNotFoundError,
+    UnsupportedVersionError,
     raised_anew,
 )
 
 BUMPING = 2
 """The level of `transaction.version` from which on each transaction has an epoch of its own, and partitions join by their batches."""
+
+_REFUSALS: Final = (
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
+    InvalidTxnStateError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    TransactionalIdNotFoundError,
+    UnsupportedVersionError,
+    RequestTimedOutError,  # of all attempts: each was answered that nothing was done
+)
+"""Answers to the first question for a commit after which it was certainly not committed; a coordinator that has broken, or whose
+answer was not understood, may have committed before."""
 
 
 class Phase(Enum):
@@ -188,4 +206,4 @@ def is_certainly_not_committed(error: ReplogError, *, may_have_arrived: bool) ->
         error: The last answer, or why there was none.
         may_have_arrived: Whether an attempt before was not answered, or answered so that it may have been carried out.
     """
-    return isinstance(error, InvalidTxnStateError) or not may_have_arrived
+    return isinstance(error, InvalidTxnStateError) or (not may_have_arrived and isinstance(error, _REFUSALS))

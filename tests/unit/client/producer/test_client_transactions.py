@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from client_kit import until
 from fake_cluster import FakeCluster
+from fake_transactions import FakeTransactions
 
 from replog.client import GroupMetadata, Producer, Transaction
 from replog.client.producer import transaction as transaction_module
@@ -30,6 +31,7 @@ from replog.errors import (
     IllegalGenerationError,
     InvalidRequestError,
     InvalidTransactionTimeoutError,
+    MalformedFrameError,
     ProducerFencedError,
     RecordTooLargeError,
     ReplogError,
@@ -388,6 +390,28 @@ async def test_one_that_was_certainly_not_committed_is_aborted() -> None:
         async with producer.transaction():
             await producer.send("t", b"kept")
     assert cluster.transactions.decided == [False, True]
+
+
+@pytest.mark.parametrize("error", [ReplogError("broke"), MalformedFrameError("cut off"), BrokerClosedError("ending")])
+async def test_an_answer_that_says_nothing_of_the_commit_leaves_it_unknown(
+    error: ReplogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator may break behind its decision: told as aborted, the work would be done, and committed, again."""
+    cluster = make_cluster()
+
+    def break_after(question: Any, node_id: int) -> Any:
+        answer = FakeTransactions.answer(cluster.transactions, question, node_id)
+        if isinstance(question, DecideTransaction):
+            raise error
+        return answer
+
+    monkeypatch.setattr(cluster.transactions, "answer", break_after)
+    async with make(cluster) as producer:
+        with pytest.raises(TransactionOutcomeUnknownError):
+            async with producer.transaction():
+                await producer.send("t", b"x")
+    assert cluster.transactions.committed("t") == [b"x"]
+    assert cluster.transactions.decided == [True]
 
 
 async def test_a_successor_after_a_commit_without_an_answer_leaves_it_unknown() -> None:
