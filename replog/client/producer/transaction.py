@@ -78,6 +78,9 @@ class OffsetsSource(Protocol):
 class TransactionDriver:
     """Steps the book of one producer: begins and ends its transactions, one at a time.
 
+    Invariants:
+        - nothing joins a transaction once its commit has begun to wait for what has: it would be acknowledged, or not, behind that.
+
     Args:
         router: The queues and senders.
         accumulator: The batches.
@@ -103,6 +106,7 @@ class TransactionDriver:
         self._bar = bar
         self._admit = admit
         self._open: Transaction | None = None
+        self._is_complete = False  # nothing joins the open one any more
         self._end: asyncio.Task[None] | None = None
         accumulator.on_failed = self._handle_failed
 
@@ -115,6 +119,10 @@ class TransactionDriver:
         self._book.raise_if_not_open()
         if self._open is None:
             raise InvalidRequestError("the transaction is being begun; send once `async with` has entered its block")
+        if self._is_complete:
+            raise InvalidRequestError(
+                "the transaction is being committed, and nothing can be added to it any more: wait in its block for the tasks that send"
+            )
         return self._open
 
     def require(self, transaction: Transaction) -> None:
@@ -144,7 +152,7 @@ class TransactionDriver:
                 "this producer is in a transaction already: one at a time. Leave its block first, or give each task a producer "
                 "with a transactional_id of its own"
             )
-        self._open = transaction
+        self._open, self._is_complete = transaction, False
         try:
             if self._end is not None:
                 await asyncio.wait([self._end])
@@ -173,15 +181,20 @@ class TransactionDriver:
 
     async def commit(self, transaction: Transaction) -> None:
         """Waits for the acknowledgements of all records, and commits.  Raises: As `Transaction`."""
-        if self._open is not transaction:
-            raise TransactionAbortableError("the transaction was aborted, because its producer was closed")
-        self._bar()
+        if transaction.offset_commits_count:
+            self._handle_failed(
+                InvalidRequestError(
+                    "a commit of offsets was under way at the end of the block: wait for it in the block"
+                )
+            )
         try:
             if self._book.phase is Phase.OPEN:
-                await self._router.flush(until_failure=True)
+                await self._complete()
         except BaseException:
             await self.abort(transaction)
             raise
+        if self._open is not transaction:
+            raise TransactionAbortableError("the transaction was aborted, because its producer was closed")
         if self._book.phase is not Phase.OPEN:
             await self.abort(transaction)
             self._book.raise_if_fenced()
@@ -191,8 +204,7 @@ class TransactionDriver:
     async def prepare(self, transaction: Transaction) -> PreparedTransaction | None:
         """Waits for the acknowledgements of all records, and prepares.  Raises: As `Transaction.prepare`."""
         self.require(transaction)
-        self._bar()
-        await self._router.flush(until_failure=True)
+        await self._complete()
         book = self._book
         book.raise_if_not_open()
         identity = book.identity
@@ -204,6 +216,12 @@ class TransactionDriver:
         return PreparedTransaction(
             self._partitions.transaction.transactional_id, identity.producer_id, identity.producer_epoch
         )
+
+    async def _complete(self) -> None:
+        """Waits until what has joined the transaction is acknowledged, or something of it has failed."""
+        self._is_complete = True
+        self._bar()
+        await self._router.flush(until_failure=True)
 
     async def abort(self, transaction: Transaction) -> None:
         """Aborts, and waits for that for `END_LIMIT_S`; what is left to do then goes on."""
@@ -222,6 +240,8 @@ class TransactionDriver:
 
     def _begin_end(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._bar()
+        if self._open is not None and self._open.offset_commits_count:
+            self._book.was_given_up = True
         self._open = None
         if self._book.phase is not Phase.FENCED:
             self._book.begin_end()
@@ -320,18 +340,27 @@ class TransactionDriver:
     ) -> None:
         """Commits offsets of a group in the open transaction.  Raises: As `Transaction.commit_offsets`."""
         self.require(transaction)
+        transaction.offset_commits_count += 1
         try:
             wanted = _group_offsets(source, offsets)
             if wanted.offsets:
                 await self._commit_offsets(wanted, None if isinstance(source, GroupMetadata) else source, offsets)
         except ReplogError as error:
-            self._handle_failed(error)
+            self._handle_failed_offsets(transaction, error)
             if isinstance(error, _PUT_OUT) and not isinstance(error, CommitStaleError):
                 raise _stale(error) from error
             raise
         except BaseException:
-            self._handle_failed(RequestTimedOutError("a commit of offsets was given up before it was answered"))
+            given_up = RequestTimedOutError("a commit of offsets was given up before it was answered")
+            self._handle_failed_offsets(transaction, given_up)
             raise
+        finally:
+            transaction.offset_commits_count -= 1
+
+    def _handle_failed_offsets(self, transaction: Transaction, error: ReplogError) -> None:
+        """Lets the transaction be one that can only be aborted, unless it has ended meanwhile: the next one has not failed."""
+        if self._open is transaction:
+            self._handle_failed(error)
 
     async def _commit_offsets(
         self, wanted: MemberOffsets, member: OffsetsSource | None, offsets: Mapping[tuple[str, int], int] | None
@@ -376,15 +405,20 @@ class Transaction:
     Raises, at the end of the block:
         TransactionAbortableError: It was aborted, because something of it has failed; its cause says what.  The producer goes on.
         ProducerFencedError: As above; nothing of it is committed.
-        TransactionOutcomeUnknownError: It may or may not be committed: the coordinator has not said in time.
+        TransactionOutcomeUnknownError: It may or may not be committed: the coordinator has not said, or not in time.
+
+    Attributes:
+        offset_commits_count: The commits of offsets that are under way.
     """
 
     def __init__(self, driver: TransactionDriver) -> None:
+        self.offset_commits_count = 0
         self._driver = driver
         self._is_prepared = False
 
     async def __aenter__(self) -> Self:
         await self._driver.begin(self)
+        self._is_prepared = False
         return self
 
     async def __aexit__(
@@ -469,6 +503,6 @@ def _stale(error: ReplogError) -> CommitStaleError:
 
 def _unknown_outcome(error: ReplogError) -> TransactionOutcomeUnknownError:
     return TransactionOutcomeUnknownError(
-        f"the transaction may or may not be committed: its coordinator was asked to, and has not said in time whether it is: {error}. "
+        f"the transaction may or may not be committed: its coordinator was asked to, and has not said whether it is: {error}. "
         "Read its records, as committed ones, before you do its work again"
     )

@@ -449,6 +449,27 @@ async def test_offsets_count_with_the_commit_alone(version: int) -> None:
     assert len(cluster.transactions.asked_of(AddGroupToTransaction)) == (2 if version == 1 else 0)
 
 
+@VERSIONS
+@pytest.mark.parametrize("is_commit", [False, True])
+async def test_offsets_that_nobody_waits_for_get_into_no_transaction(version: int, is_commit: bool) -> None:
+    cluster = make_cluster(version)
+    held = cluster.transactions.script[CommitInTransaction]
+    held.extend([CoordinatorLoadInProgressError("later")] * 3)
+    async with make(cluster) as producer:
+        with pytest.raises(TransactionAbortableError if is_commit else KeyError, match=r"wait for it|gone"):
+            async with producer.transaction() as txn:
+                task = asyncio.create_task(txn.commit_offsets(GroupMetadata("g"), {("t", 0): 1}))
+                await until(lambda: len(held) < 3)
+                if not is_commit:
+                    raise KeyError("gone")
+        async with producer.transaction():
+            await producer.send("t", b"next")
+            with pytest.raises(ReplogError):
+                await task
+    assert cluster.transactions.committed("t") == [b"next"]
+    assert cluster.transactions.offsets == {}
+
+
 async def test_offsets_of_a_member_that_was_put_out_abort() -> None:
     cluster = make_cluster()
     cluster.transactions.script[CommitInTransaction].append(IllegalGenerationError("another generation"))
@@ -544,6 +565,30 @@ async def test_a_producer_that_is_closed_in_a_transaction_aborts_it() -> None:
                 await producer.send_and_wait("t", b"gone")
                 await producer.close()
     assert cluster.transactions.decided == [False]
+
+
+@VERSIONS
+async def test_nothing_is_sent_once_its_commit_has_begun(version: int) -> None:
+    """The commit would not wait for it: it could be committed, and told as failed, or get into the next transaction."""
+    cluster = make_cluster(version, 2)
+    async with make(cluster) as producer:
+        cluster.nodes[1].hold_replies = True
+
+        async def send_late() -> None:
+            await until(lambda: bool(cluster.nodes[1].produced))
+            for send in (producer.send("t", b"late", partition=1), producer.send_many("t", [b"late"], partition=1)):
+                with pytest.raises(InvalidRequestError, match="is being committed"):
+                    await send
+            await cluster.nodes[1].release_held()
+
+        task = asyncio.create_task(send_late())
+        async with producer.transaction() as txn:
+            await producer.send("t", b"first", partition=0)
+        await task
+        async with txn:
+            await producer.send("t", b"second", partition=0)
+    assert cluster.transactions.committed("t", 0) == [b"first", b"second"]
+    assert cluster.logs["t", 1].batches == []
 
 
 async def test_a_send_that_waits_for_room_is_not_put_into_the_next_transaction() -> None:
