@@ -108,7 +108,7 @@ def _after_plain(value: bytes) -> int:
     at = _head.size
     count = _count.unpack_from(value, at)[0]
     at += _count.size
-    for _ in range(count):
+    for _ in range(_not_negative(count + 1) - 1):  # -1: null
         size = _text.unpack_from(value, at)[0]
         at += _text.size
         value[at : at + _not_negative(size)].decode()

@@ -93,6 +93,15 @@ def test_a_glance_at_a_damaged_record(
     assert agrees(bytes(damaged)[: at % len(damaged)])
 
 
+@pytest.mark.parametrize("count", [-2, -(2**31)])
+def test_a_number_of_partitions_below_none_is_left_to_the_classes(count: int) -> None:
+    at_rest = encoded(WrittenTransaction(1, transaction_partitions=None), 0)
+    damaged = at_rest.replace((-1).to_bytes(4, signed=True), count.to_bytes(4, signed=True))
+    assert damaged != at_rest
+    assert glance_at(at_rest) is not None
+    assert glance_at(damaged) is None
+
+
 def test_each_bit_of_what_kafka_wrote_is_flipped() -> None:
     for line in GOLDEN.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
