@@ -102,7 +102,7 @@ class Ends:
         self._number = 0
         self._pending: dict[str, None] = {}
         self._empty: dict[str, None] = {}  # decided, and no partition lacks its marker
-        self._marked: dict[str, int] = {}  # the numbers of ends that are complete, which may be taken back
+        self._marked: dict[str, int] = {}  # complete, which may be taken back; each with a number of its own
         self._handed: dict[str, _Handed] = {}
         self._untold: dict[int, tuple[TransactionEnd, ...]] = {}  # by the request whose answer waits for the log
         self._waiting: deque[int] = deque()
@@ -143,16 +143,20 @@ class Ends:
         self._timers.set(EndsTimer(), moment.now_ms)
 
     def look_again(self, state: TransactionState, moment: Moment) -> None:
-        """Takes up transactions that are decided again, since the log has taken back that they were complete."""
-        complete_count = len(self._empty)
-        for transactional_id, deadline in state.deadlines().items():
-            if deadline != IS_DECIDED or transactional_id in self._handed or transactional_id in self._pending:
-                continue
-            if transactional_id in self._marked:
-                self._empty[transactional_id] = None
-            else:
-                self.hear(transactional_id, state.glance(transactional_id))
-        if len(self._empty) > complete_count:
+        """Takes up transactions that are decided again, since the log has taken back that they were complete.
+
+        Only those can be: whatever else is decided is kept until it is written that it is complete.
+        """
+        deadlines = state.deadlines()
+        again = [
+            each
+            for each in self._marked
+            if deadlines.get(each) == IS_DECIDED and each not in self._handed and each not in self._pending
+        ]
+        for transactional_id in again:
+            del self._marked[transactional_id]
+            self._empty[transactional_id] = None
+        if again:
             self._timers.set(CompletionTimer(), moment.now_ms + RETRY_MS)
         self._timers.set(EndsTimer(), moment.now_ms)
 
@@ -176,26 +180,29 @@ class Ends:
         for each in set(ids).difference(one for one, _ in found):
             del self._empty[each]  # the log has taken back that it is decided
         for each, _ in found:
-            if (number := self._marked.get(each)) is not None:
-                self._timers.want(MarkedTimer(each, number), 0, is_anew=False)
+            self._number += 1
+            self._note_marked(each, self._number)
         return found
 
     def hand_over(self, state: TransactionState, moment: Moment) -> Outcome:
         """Answers a request that waits with what is decided; with nothing where nobody waits, or nothing is."""
         ends: list[TransactionEnd] = []
         partitions_count = 0
-        while self._waiting and self._pending and len(ends) < ENDS_MAX and partitions_count < PARTITIONS_MAX:
-            transactional_id = next(iter(self._pending))
+        for transactional_id in list(islice(self._pending, ENDS_MAX)) if self._waiting else ():
+            if partitions_count >= PARTITIONS_MAX:
+                break
             del self._pending[transactional_id]
-            self._marked.pop(transactional_id, None)
             value = state.find(transactional_id)
             if value is None or not status_of(value).is_decided:
-                continue
+                continue  # the log has taken that back
+            self._marked.pop(transactional_id, None)
             end = self._end(transactional_id, value)
             partitions_count += len(end.partitions)
             self._handed[transactional_id] = _Handed(end, set(end.partitions))
             ends.append(end)
         if not ends:
+            if self._waiting and self._pending:
+                self._timers.set(EndsTimer(), moment.now_ms + PAUSE_MS)
             return Outcome()
         request_id = self._waiting.popleft()
         self._untold[request_id] = tuple(ends)
@@ -241,9 +248,13 @@ class Ends:
         left.difference_update(request.partitions)
         if left:
             return False
-        self._marked[end.transactional_id] = end.number
-        self._timers.want(MarkedTimer(end.transactional_id, end.number), 0, is_anew=False)
+        self._note_marked(end.transactional_id, end.number)
         return True
+
+    def _note_marked(self, transactional_id: str, number: int) -> None:
+        """Notes that it is about to be written that a transaction is complete, which the log may take back."""
+        self._marked[transactional_id] = number
+        self._timers.want(MarkedTimer(transactional_id, number), 0, is_anew=False)
 
     def note_complete(self, timer: MarkedTimer) -> None:
         """Notes that it has committed that a transaction is complete."""

@@ -20,6 +20,7 @@ from replog.coordinator.transactions.records import (
 )
 from replog.coordinator.transactions.requests import MarkersWritten, TransactionEnd, TransactionPartition, WaitForEnds
 from replog.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
+from tests.work_counts import calls_of, instructions_of
 
 
 @pytest.fixture
@@ -305,3 +306,41 @@ def test_a_step_that_commits_and_hands_over_at_once(host: TransactionHost) -> No
     host.step(HighWatermarkMoved(base))
     answer: Any = host.ask(MarkersWritten(end, end.partitions))
     assert answer is not None
+
+
+def test_many_ends_make_no_work_where_the_log_refuses_a_change(host: TransactionHost) -> None:
+    """Goal: a log that refuses for a while does not hold the loop for as long as there are transactions being ended."""
+    value = WrittenTransaction(
+        SPARE,
+        transaction_status=TransactionStatus.PREPARE_COMMIT,
+        transaction_partitions=[WrittenTransaction.PartitionsSchema("a", [0])],
+    )
+    work = []
+    for count in (10, 1_000):
+        host.log = [TRANSACTION_RECORDS.encode(transaction_record(f"t{n}", value, 2)) for n in range(count)]
+        host.high_watermark = count
+        host.refuses = None
+        host.lead()
+        host.refuses = FULL
+        work.append(instructions_of(lambda: host.submit(Producer(name="other").init())))
+    assert work[1] < 1.1 * work[0]
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_a_hand_over_passes_a_bounded_number_of_ends_that_were_taken_back(
+    host: TransactionHost, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr(ends_module, "ENDS_MAX", 3)
+    producers = [begun(host, name=f"t{n}") for n in range(count)]
+    for producer in producers:
+        host.ask(producer.add())
+    base = len(host.log)
+    for producer in producers:
+        host.submit(producer.commit())
+    host.lose(base)
+    waiting: list[int] = []
+    assert calls_of(lambda: waiting.append(host.submit(WaitForEnds()))) < 500
+    host.pass_time(1_000)
+    host.ask(producers[-1].commit())
+    host.commit()
+    assert [each.transactional_id for each in ends_of(host, waiting[0])] == [f"t{count - 1}"]
