@@ -15,7 +15,8 @@ from bench.systems.shared_brokers import NODES
 from replog.broker.node.node import Node
 from replog.client import Admin, Producer
 from replog.cluster import LocalCluster
-from replog.config.server import Endpoint, ServerConfig
+from replog.config.server import Endpoint, NamedEndpoint, ServerConfig
+from replog.metadata.records import CLIENT_LISTENER
 
 TOPIC = "first"
 
@@ -42,7 +43,10 @@ class ReplogStartup(StartupSystem):
 
 async def _start_embedded(directory: Path) -> float:
     config = ServerConfig(
-        node_id=1, cluster_id="bench", log_dirs=(str(directory / "data"),), listeners=(Endpoint("127.0.0.1", 0),)
+        node_id=1,
+        cluster_id="bench",
+        log_dirs=(str(directory / "data"),),
+        listeners=(NamedEndpoint(CLIENT_LISTENER, Endpoint("127.0.0.1", 0)),),
     )
     started_s = time.perf_counter()
     node = await Node.start(config)

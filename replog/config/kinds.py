@@ -20,6 +20,8 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from replog.metadata.records import CLIENT_LISTENER, SecurityProtocol
+
 # numbers that the configuration keys are written with
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -62,6 +64,16 @@ class Endpoint(Struct, frozen=True, order=True):
             return ipaddress.ip_address(self.host).is_unspecified
         except ValueError:
             return False
+
+
+class NamedEndpoint(Struct, frozen=True, order=True):
+    """Where a server listens or is reached, by the name of its listener; in capitals, as Kafka has them."""
+
+    name: str
+    endpoint: Endpoint
+
+    def __str__(self) -> str:
+        return str(self.endpoint) if self.name == CLIENT_LISTENER else f"{self.name}://{self.endpoint}"
 
 
 def names_loopback(address: str) -> bool:
@@ -320,15 +332,50 @@ class Choices(ListOf, Generic[EnumT]):
         return self.choice.to_toml(item)
 
 
-class Endpoints(ListOf):
-    """A list of `host:port`."""
+class NamedEndpoints(ListOf):
+    """A list of `NAME://host:port`, each name once; `host:port` alone is of the listener PLAINTEXT."""
 
-    def parse_item(self, raw: object) -> Endpoint:
-        if isinstance(raw, Endpoint):
+    def parse(self, raw: object) -> tuple[object, ...]:
+        found = super().parse(raw)
+        if len({each.name for each in found if isinstance(each, NamedEndpoint)}) < len(found):
+            raise ValueError("names a listener twice; write NAME://host:port with a name of its own before each")
+        return found
+
+    def parse_item(self, raw: object) -> NamedEndpoint:
+        if isinstance(raw, NamedEndpoint):
             return raw
+        if isinstance(raw, Endpoint):
+            return NamedEndpoint(CLIENT_LISTENER, raw)
         if not isinstance(raw, str):
             raise ValueError("is not a list of strings")  # noqa: TRY004 - ValueError is the one failure of parse
-        return parse_endpoint(raw)
+        name, _, address = raw.rpartition("://")
+        return NamedEndpoint(_listener_name(name) if name else CLIENT_LISTENER, parse_endpoint(address))
+
+
+class ListenerProtocols(ListOf):
+    """A list of `NAME:PROTOCOL`, Kafka's form; the value is a pair of the listener's name and its protocol."""
+
+    def parse_item(self, raw: object) -> tuple[str, SecurityProtocol]:
+        match raw:
+            case (str() as name, SecurityProtocol() as protocol):
+                return _listener_name(name), protocol
+            case str():
+                name, _, spelt = raw.partition(":")
+            case _:
+                raise ValueError("is not a list of strings")
+        if spelt.strip() not in SecurityProtocol.__members__:
+            raise ValueError(f"names no protocol in {raw!r}; write NAME:PROTOCOL")
+        return _listener_name(name.strip()), SecurityProtocol[spelt.strip()]
+
+    def item_to_toml(self, item: object) -> str:
+        name, protocol = self.parse_item(item)
+        return quoted(f"{name}:{protocol.name}")
+
+
+def _listener_name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", text):
+        raise ValueError(f"has no name of a listener in {text!r}; a name is 1 to 64 of A-Z a-z 0-9 _ . -")
+    return text.upper()
 
 
 class OneEndpoint(Kind):

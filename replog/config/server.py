@@ -20,10 +20,11 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
-from replog.config.kinds import Endpoint, VoterAddress
+from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress
 from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
+from replog.metadata.records import SecurityProtocol
 
 PORT_MAX = 65_535
 
@@ -47,10 +48,11 @@ def check_together(config: ServerKeys) -> None:
 
 
 def _check_listeners(config: ServerKeys) -> None:
-    advertised = config.advertised_listeners[0] if config.advertised_listeners else None
-    _check_bound(config, "listeners", config.client_listener)
-    _check_told("advertised.listeners", config.client_listener, advertised, "clients reach this node")
+    for listener in config.listeners:
+        _check_client_listener(config, listener)
+    _check_names(config)
     _check_bound(config, "inter.broker.listener", config.peer_listener)
+    advertised = config.advertised_listeners[0].endpoint if config.advertised_listeners else None
     told = config.inter_broker_advertised_listener or advertised  # the host, where there is only the other
     _check_told("inter.broker.advertised.listener", config.peer_listener, told, "other nodes reach this one")
     if config.peer_listener.port > PORT_MAX:
@@ -59,12 +61,51 @@ def _check_listeners(config: ServerKeys) -> None:
             "",
             f"inter.broker.listener is missing: there is no port after {config.client_listener.port}",
         )
-    if config.client_listener == config.peer_listener and config.client_listener.port:
+    if config.peer_listener.port and any(each.endpoint == config.peer_listener for each in config.listeners):
         raise ConfigError(
             "inter.broker.listener",
             str(config.peer_listener),
             f'inter.broker.listener and listeners are both "{config.peer_listener}": clients and nodes come at ports of their own',
         )
+
+
+def _check_client_listener(config: ServerKeys, listener: NamedEndpoint) -> None:
+    name = listener.name
+    protocol = dict(config.listener_security_protocol_map).get(name)
+    if protocol is None:
+        raise ConfigError(
+            "listener.security.protocol.map",
+            name,
+            f"listener.security.protocol.map lacks the listener {name}. Say how clients speak there: {name}:PLAINTEXT",
+        )
+    if protocol is not SecurityProtocol.PLAINTEXT:
+        raise ConfigError(
+            "listener.security.protocol.map",
+            protocol.name,
+            f"listener {name} is said to speak {protocol.name}, which replog does not serve. Map it to PLAINTEXT",
+        )
+    _check_bound(config, "listeners", listener.endpoint)
+    advertised = next((each.endpoint for each in config.advertised_listeners if each.name == name), None)
+    _check_told(
+        "advertised.listeners", listener.endpoint, advertised, f"the clients of listener {name} reach this node"
+    )
+
+
+def _check_names(config: ServerKeys) -> None:
+    """Refuses addresses that two listeners share, and advertised ones of listeners that there are not."""
+    bound = [each.endpoint for each in config.listeners if each.endpoint.port]
+    if len(set(bound)) < len(bound):
+        raise ConfigError(
+            "listeners", config.listeners, "listeners gives two listeners the same address; each has its own"
+        )
+    names = [each.name for each in config.listeners]
+    for told in config.advertised_listeners:
+        if told.name not in names:
+            raise ConfigError(
+                "advertised.listeners",
+                str(told),
+                f'advertised.listeners names the listener {told.name} ("{told}"), and listeners has {", ".join(names)}',
+            )
 
 
 def _check_bound(config: ServerKeys, key: str, listener: Endpoint) -> None:
@@ -225,7 +266,7 @@ def _refuse_above(key: str, value: int, bound_key: str, bound: int) -> None:
     )
 
 
-__all__ = ["Endpoint", "FlushPolicy", "ProcessRole", "ServerConfig", "VoterAddress"]
+__all__ = ["Endpoint", "FlushPolicy", "NamedEndpoint", "ProcessRole", "ServerConfig", "VoterAddress"]
 
 
 class ServerConfig(ServerKeys, frozen=True, kw_only=True):

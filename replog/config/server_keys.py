@@ -25,8 +25,10 @@ from replog.config.kinds import (
     Choice,
     Choices,
     Endpoint,
-    Endpoints,
     Flag,
+    ListenerProtocols,
+    NamedEndpoint,
+    NamedEndpoints,
     Number,
     OneEndpoint,
     Paths,
@@ -39,6 +41,10 @@ from replog.config.kinds import (
 from replog.config.log_keys import LogKeys
 from replog.config.log_output import LoggingFormat
 from replog.metadata.config_keys import MessageTimestampType
+from replog.metadata.records import CLIENT_LISTENER, SecurityProtocol
+
+LISTENERS_MAX = 16
+"""The most listeners of a node: as many endpoints as a registration may have."""
 
 
 class ProcessRole(Enum):
@@ -123,28 +129,36 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     cluster is refused, so that two clusters never mix."""
 
     listeners: Annotated[
-        tuple[Endpoint, ...],
-        Endpoints("list with one host:port, port 0 to 65,535", count_max=1),
-        Differs('"PLAINTEXT://:9092"', "until there is TLS and authentication, only this machine may connect"),
-    ] = (Endpoint("127.0.0.1", 9092),)
-    """The address at which clients are served, over TCP: our own, and Kafka's in Kafka's protocol.  One.  Port 0 takes a free
-    port, which the log tells.  Anything but loopback needs allow.insecure."""
+        tuple[NamedEndpoint, ...],
+        NamedEndpoints("list of NAME://host:port, port 0 to 65,535", count_max=LISTENERS_MAX),
+        Differs('"PLAINTEXT://:9092"', "until somebody says otherwise, only this machine may connect"),
+    ] = (NamedEndpoint(CLIENT_LISTENER, Endpoint("127.0.0.1", 9092)),)
+    """The addresses at which clients are served, over TCP: our own, and Kafka's in Kafka's protocol.  host:port alone is that of the
+    listener PLAINTEXT.  A client is told the addresses of the listener by which it came.  Port 0 takes a free port, which the log
+    tells.  The first one is where this node's own tools come.  Anything but loopback needs allow.insecure."""
+
+    listener_security_protocol_map: Annotated[
+        tuple[tuple[str, SecurityProtocol], ...],
+        ListenerProtocols("list of NAME:PROTOCOL, a protocol PLAINTEXT", count_max=LISTENERS_MAX),
+    ] = tuple((protocol.name, protocol) for protocol in SecurityProtocol)
+    """How clients speak at each listener of `listeners`."""
 
     advertised_listeners: Annotated[
-        tuple[Endpoint, ...],
-        Endpoints("list with one host:port, port 1 to 65,535", may_be_empty=True, count_max=1),
+        tuple[NamedEndpoint, ...],
+        NamedEndpoints("list of NAME://host:port, port 1 to 65,535", may_be_empty=True, count_max=LISTENERS_MAX),
     ] = ()
-    """The address told to clients, by every broker: one.  Not set: the bound one.  Needed where that cannot be connected to
-    (0.0.0.0, address translation)."""
+    """The addresses told to clients, by every broker, each of a listener of `listeners`.  Of a listener that is not named: the
+    bound one.  Needed where that cannot be connected to (0.0.0.0, address translation)."""
 
     inter_broker_listener: Annotated[
         Endpoint | None,
         OneEndpoint(),
         Differs("inter.broker.listener.name, one of `listeners`", "nodes and clients come to ports of their own"),
     ] = None
-    """The address at which other nodes reach this one, over what inter.broker.transport says: followers, the quorum, controllers.  Not set: the host of
-    listeners, and the port after its port; where that is 0, a free one, which suits tests and single nodes: a quorum voter
-    needs a fixed one.  Anything but loopback needs allow.insecure."""
+    """The address at which other nodes reach this one, over what inter.broker.transport says: followers, the quorum, controllers.  Not
+    set: the host of the first of listeners, and the port after its port; where that is 0, a free one, which suits tests and single
+    nodes: a quorum voter needs a fixed one.  It is always in plain text and asks nobody who they are: anything but loopback needs
+    allow.insecure."""
 
     inter_broker_advertised_listener: Annotated[
         Endpoint | None,
@@ -412,8 +426,16 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
 
     @property
     def client_listener(self) -> Endpoint:
-        """Where clients are served."""
-        return self.listeners[0]
+        """The address of the first listener for clients."""
+        return self.listeners[0].endpoint
+
+    def protocol_of(self, name: str) -> SecurityProtocol:
+        """Returns how clients speak at the listener of a name.
+
+        Raises:
+            KeyError: The map of protocols lacks it.
+        """
+        return dict(self.listener_security_protocol_map)[name]
 
     @property
     def peer_listener(self) -> Endpoint:
@@ -423,13 +445,15 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         listener = self.client_listener
         return Endpoint(listener.host, listener.port + 1 if listener.port else 0)
 
-    def told_client_listener(self, port: int) -> Endpoint:
-        """Returns the address that clients are told.
+    def told_client_listener(self, listener: NamedEndpoint, port: int) -> Endpoint:
+        """Returns the address that the clients of a listener are told.
 
         Args:
-            port: The port that was bound.
+            listener: The listener.
+            port: The port that was bound for it.
         """
-        return self.advertised_listeners[0] if self.advertised_listeners else Endpoint(self.client_listener.host, port)
+        advertised = (each.endpoint for each in self.advertised_listeners if each.name == listener.name)
+        return next(advertised, Endpoint(listener.endpoint.host, port))
 
     def told_peer_listener(self, port: int) -> Endpoint:
         """Returns the address that other nodes are told.
@@ -439,9 +463,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         """
         if self.inter_broker_advertised_listener is not None:
             return self.inter_broker_advertised_listener
-        return Endpoint(
-            self.advertised_listeners[0].host if self.advertised_listeners else self.peer_listener.host, port
-        )
+        advertised = self.advertised_listeners
+        return Endpoint(advertised[0].endpoint.host if advertised else self.peer_listener.host, port)
 
     @property
     def voter_ids(self) -> tuple[int, ...]:

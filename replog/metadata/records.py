@@ -46,22 +46,33 @@ class SupportedFeature(Struct, frozen=True, gc=False):
     max_level: int
 
 
+class SecurityProtocol(IntEnum):
+    """How clients speak at a listener; the numbers are Kafka's."""
+
+    PLAINTEXT = 0
+    SSL = 1
+    SASL_PLAINTEXT = 2
+    SASL_SSL = 3
+
+
 class BrokerEndpoint(Struct, frozen=True, gc=False):
-    """Where a broker serves one kind of clients.
+    """Where a broker serves the clients of one listener.
 
     Attributes:
         name: The name of the listener, as `CLIENT_LISTENER`.
         host: The host that clients connect to.
         port: The port there.
+        protocol: How they speak there.
     """
 
     name: str
     host: str
     port: int
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
-CLIENT_LISTENER = "CLIENT"
-"""The listener at which clients are served: our own, and Kafka's."""
+CLIENT_LISTENER = "PLAINTEXT"
+"""The name of the listener for clients that the configuration gives none."""
 
 
 class RegisterBrokerRecord(Struct, frozen=True, gc=False):

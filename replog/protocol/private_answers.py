@@ -23,10 +23,10 @@ METADATA_WAIT_MAX_MS: Final = 30_000
 Handle = Callable[[KafkaNode, PrivateCall, Call], Awaitable[PrivateAnswer]]
 
 
-async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:
+async def _wait_for_metadata(node: KafkaNode, asked: PrivateCall, call: Call) -> PrivateAnswer:
     question: WaitForMetadata = asked.question
     wait_ms = min(max(question.wait_ms, 0), METADATA_WAIT_MAX_MS)
-    return PrivateAnswer(parts=list(await node.wait_for_metadata(question, wait_ms)))
+    return PrivateAnswer(parts=list(await node.wait_for_metadata(question, wait_ms, call.listener)))
 
 
 async def _wait_for_group_news(node: KafkaNode, asked: PrivateCall, _call: Call) -> PrivateAnswer:

@@ -25,11 +25,13 @@ class Asked(Struct, frozen=True):
     """A request without its sender.
 
     Attributes:
+        listener: The name of the listener by which it came, whose addresses the answer tells.
         key: The key of the API.
         version: The version of the request.
         body: The bytes behind the header.
     """
 
+    listener: str
     key: int
     version: int
     body: bytes

@@ -163,7 +163,7 @@ class KafkaServer:
             return WrittenAnswer(await _written_in_turns(response, call.version), is_repeated)
 
         try:
-            return await self._repeated.answer(Asked(api.key, call.version, bytes(body)), write)
+            return await self._repeated.answer(Asked(call.listener, api.key, call.version, bytes(body)), write)
         except BrokerClosedError:
             raise
         except ReplogError as error:  # the node does not know the metadata yet

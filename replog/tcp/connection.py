@@ -26,6 +26,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from msgspec import Struct
 
 from replog.errors import MalformedFrameError
+from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
@@ -84,14 +85,18 @@ class Caller:
     """The client of one connection: the same object for all requests that come over it.
 
     Attributes:
+        listener: The name of the listener by which it came.
         address: The address of the client; "" where it is not known.
         closed: The future that is done when the connection has ended; None: it has no end.
         in_order: The lock of a request that is taken up in several turns of the loop, and must not be overtaken meanwhile.
     """
 
-    __slots__ = ("address", "closed", "in_order")
+    __slots__ = ("address", "closed", "in_order", "listener")
 
-    def __init__(self, address: str = "", closed: asyncio.Future[None] | None = None) -> None:
+    def __init__(
+        self, address: str = "", closed: asyncio.Future[None] | None = None, listener: str = CLIENT_LISTENER
+    ) -> None:
+        self.listener = listener
         self.address = address
         self.closed = closed
         self.in_order = asyncio.Lock()
@@ -194,6 +199,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         reading_room: The bytes of large requests that have not come yet, of all connections together.
         writing_room: The bytes of large answers that have not left, but for those of records.
         spares: The buffers that they share.
+        listener: The name of the listener by which the client comes.
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
@@ -209,6 +215,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         reading_room: TransferRoom,
         writing_room: TransferRoom,
         spares: SpareBuffers,
+        listener: str,
     ) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -242,7 +249,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._unheard_bytes = 0  # that came since `_heard_s`
         self._written_bytes = self._drained_bytes = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._caller = Caller("", self.closed)
+        self._caller = Caller("", self.closed, listener)
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 

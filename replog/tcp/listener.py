@@ -1,4 +1,4 @@
-"""A TCP port: accepts connections, within bounds, and logs what unknown clients sent."""
+"""TCP ports: accepts connections, within bounds, and logs what unknown clients sent."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
+from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
@@ -46,14 +47,14 @@ class ListenerLimits(Struct, frozen=True):
 
 
 class Listener:
-    """Listens on one port.  Of one event loop.
+    """Listens on the ports of one kind of callers, within bounds for all of them together.  Of one event loop.
 
     Args:
         server: The functions that answer requests.
         limits: How many connections there may be.
         request_bytes: The bytes of requests that all connections hold together.
         reading_room: The bytes of large requests that have not come yet, of all connections together.
-        key: The configuration key that names the port, for errors.
+        key: The configuration key that names the ports, for errors.
 
     Attributes:
         accepted_count: The connections that were taken in since the start.
@@ -79,7 +80,7 @@ class Listener:
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
         self._told_s: dict[str, float] = {}
-        self._port: Port | None = None
+        self._ports: list[Port] = []
         self._is_stopping = False
         self.accepted_count = 0
         self.ended_count = 0
@@ -87,18 +88,19 @@ class Listener:
     def __len__(self) -> int:
         return len(self._connections)
 
-    async def start(self, port: Port) -> None:
-        """Accepts connections from here on.
+    async def start(self, port: Port, name: str = CLIENT_LISTENER) -> None:
+        """Accepts connections of one more port from here on.
 
         Args:
             port: The port; it is the listener's from here on.
+            name: The name that the configuration gives those who come there.
 
         Raises:
             ConfigError: Another process began to listen there after it was bound.
         """
-        self._port = port
+        self._ports.append(port)
         try:
-            await port.listen(self._accept)
+            await port.listen(partial(self._accept, name))
         except OSError as error:
             port.close()
             raise cannot_listen(self._key, port.host, port.port, error) from None
@@ -106,8 +108,8 @@ class Listener:
     async def stop(self) -> None:
         """Ends all connections, and waits until nothing of them runs."""
         self._is_stopping = True
-        if self._port is not None:
-            self._port.close()
+        for port in self._ports:
+            port.close()
         while self._connections:
             for connection in self._connections:
                 connection.end("")
@@ -139,10 +141,10 @@ class Listener:
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _accept(self) -> ServerConnection:
+    def _accept(self, name: str) -> ServerConnection:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
-        return ServerConnection(self, self._request_server, limits, *rooms, self._spares)
+        return ServerConnection(self, self._request_server, limits, *rooms, self._spares, name)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:

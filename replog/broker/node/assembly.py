@@ -340,7 +340,7 @@ def _request_parts(
         kafka_node=LocalKafkaNode(
             handler_parts,
             handlers,
-            resources.clients.endpoint,
+            resources.clients.endpoints,
             resources.environment.new_rng(),
         ),
     )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from replog.broker.companion import Companion
 from replog.broker.node.assembly import assemble
-from replog.broker.node.client_port import ClientPort
+from replog.broker.node.client_ports import ClientPorts
 from replog.broker.node.console import open_console
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.links import PartLinks
@@ -24,7 +24,7 @@ from replog.broker.node.parts import NodeParts
 from replog.broker.node.resources import (
     DISK_THREADS,
     NodeResources,
-    open_client_port,
+    open_client_ports,
     open_logs,
     open_metadata_log,
     open_metrics,
@@ -65,7 +65,7 @@ class Node:
         self._environment = environment
         self._executor = environment.threads(DISK_THREADS, "replog-disk")
         self._server: Server | None = None
-        self._clients: ClientPort | None = None
+        self._clients: ClientPorts | None = None
         self._metrics: MetricsService | None = None
         self.console: Companion | None = None
         self._parts: NodeParts | None = None
@@ -117,7 +117,7 @@ class Node:
 
     async def _start(self, make_links: Callable[[NodeResources], PartLinks]) -> None:
         config, environment, loop = self.config, self._environment, asyncio.get_running_loop()
-        clients = self._clients = open_client_port(config, environment)
+        clients = self._clients = open_client_ports(config, environment)
         peers = environment.peers(config.inter_broker_transport)
         self._server = peers.bind(config.peer_listener.host, config.peer_listener.port)
         self._metrics = open_metrics(config)
@@ -335,7 +335,7 @@ async def _stop_parts(parts: NodeParts) -> None:
             stack.push_async_callback(stop)
 
 
-def _read_parts(parts: NodeParts, clients: ClientPort | None) -> ReadParts:
+def _read_parts(parts: NodeParts, clients: ClientPorts | None) -> ReadParts:
     """Returns the parts that metrics read."""
     from replog.broker.metrics.readings import ReadParts
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
-from replog.broker.node.client_port import ClientPort
+from replog.broker.node.client_ports import ClientPorts
 from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.quorum.metadata_log import MetadataLog
@@ -45,7 +45,7 @@ class NodeResources(Struct, frozen=True, kw_only=True):
         metadata_log: The open metadata log.
         executor: The threads for the disk.
         address: The host:port that other nodes use.
-        clients: The port at which clients are served.
+        clients: The ports at which clients are served.
         metrics: What Prometheus reads; None: metrics are off.
         on_failure: The function that ends the node because of a bug or a failed disk.
     """
@@ -58,7 +58,7 @@ class NodeResources(Struct, frozen=True, kw_only=True):
     metadata_log: MetadataLog
     executor: Executor
     address: str
-    clients: ClientPort
+    clients: ClientPorts
     metrics: MetricsService | None
     on_failure: Callable[[BaseException], None]
 
@@ -70,7 +70,7 @@ class NodeResources(Struct, frozen=True, kw_only=True):
     @property
     def endpoints(self) -> tuple[BrokerEndpoint, ...]:
         """Where this node serves clients."""
-        return (self.clients.endpoint,)
+        return self.clients.endpoints
 
     def hello(self) -> Hello:
         """Makes the first message of every stream of this node."""
@@ -138,14 +138,20 @@ def make_room(logs: LogManager) -> bool:
     return home is not None and home.space.make_room()
 
 
-def open_client_port(config: ServerConfig, environment: NodeEnvironment) -> ClientPort:
-    """Takes the port for clients.
+def open_client_ports(config: ServerConfig, environment: NodeEnvironment) -> ClientPorts:
+    """Takes the ports for clients: all or none.
 
     Raises:
-        ConfigError: The port cannot be bound.
+        ConfigError: One cannot be bound.
     """
-    listener = config.client_listener
-    return ClientPort(config, environment.bind_tcp(listener.host, listener.port))
+    with contextlib.ExitStack() as taken:
+        ports = []
+        for each in config.listeners:
+            port = environment.bind_tcp(each.endpoint.host, each.endpoint.port)
+            taken.callback(port.close)
+            ports.append(port)
+        taken.pop_all()
+    return ClientPorts(config, ports)
 
 
 def open_metrics(config: ServerConfig) -> MetricsService | None:

@@ -250,8 +250,10 @@ class RequestHandlers:
         """Returns the controller of this node while it is the active one."""
         return self._parts.controller if self._parts.leader()[0] == self._parts.config.node_id else None
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> MetadataNews | None:
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int, listener: str) -> MetadataNews | None:
         """Returns the steps to the newest image as soon as the client does not know it; None after `wait_ms`.
+
+        They tell the addresses of one listener.
 
         Raises:
             BrokerNotAvailableError: This node has not read the metadata since its start.
@@ -275,8 +277,10 @@ class RequestHandlers:
             cluster_id=self._parts.hello.cluster_id,
             controller_id=controller_id,
             controller_epoch=epoch,
+            listener=listener,
         )
-        return MetadataNews(-1 if before is None else before.end_offset, image.end_offset, controller_id, epoch, steps)
+        known_offset = -1 if before is None else before.end_offset
+        return MetadataNews(known_offset, image.end_offset, controller_id, epoch, listener, steps)
 
     def controller(self) -> tuple[int, int]:
         """Returns the active controller's id, -1 for unknown, and its epoch.

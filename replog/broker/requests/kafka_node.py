@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -19,7 +19,7 @@ from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ReplogError, RequestTimedOutError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
 from replog.metadata.image import MetadataImage
-from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint, ResourceType
+from replog.metadata.records import BrokerEndpoint, ResourceType
 from replog.protocol.fetch_sessions import FetchSessions
 from replog.protocol.handlers.known_configs import KnownConfig
 from replog.protocol.handlers.node import Failure
@@ -66,12 +66,12 @@ class LocalKafkaNode:
         self,
         parts: HandlerParts,
         handlers: RequestHandlers,
-        own_endpoint: BrokerEndpoint,
+        own_endpoints: Iterable[BrokerEndpoint],
         rng: random.Random,
     ) -> None:
         self._parts = parts
         self._handlers = handlers
-        self._own_endpoint = own_endpoint
+        self._own_endpoints = {each.name: each for each in own_endpoints}
         self._news = EncodedNews()
         self._commit_permits = CommitPermits(parts.coordinators, parts.joins)
         self.fetch_sessions = FetchSessions(
@@ -105,11 +105,11 @@ class LocalKafkaNode:
     def controller_id(self) -> int:
         return self._handlers.controller()[0]
 
-    def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
         if broker_id == self.node_id:
-            return self._own_endpoint  # the client has reached it, even if the metadata lack it
+            return self._own_endpoints.get(listener)  # the client has reached it, even if the metadata lack it
         broker = self.image.brokers.get(broker_id)
-        return None if broker is None or broker.fenced else broker.endpoint(CLIENT_LISTENER)
+        return None if broker is None or broker.fenced else broker.endpoint(listener)
 
     async def call(self, request: Asks[R], timeout_ms: int) -> R:
         return await self._handled(request, self._handlers.handle_node_call, timeout_ms)
@@ -132,8 +132,8 @@ class LocalKafkaNode:
     def _within_ms(self, timeout_ms: int) -> int:
         return min(timeout_ms, WAIT_MAX_MS) if timeout_ms > 0 else self.request_timeout_ms
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Sequence[bytes]:
-        news = await self._handlers.wait_for_metadata(request, wait_ms)
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int, listener: str) -> Sequence[bytes]:
+        news = await self._handlers.wait_for_metadata(request, wait_ms, listener)
         return () if news is None else await self._news.encoded(news)
 
     async def catch_up(self, timeout_ms: int) -> None:

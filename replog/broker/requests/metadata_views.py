@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from replog.controller.requests import ConfigEntry
 from replog.metadata.delta import MetadataDelta
 from replog.metadata.image import MetadataImage, TopicImage
-from replog.metadata.records import ResourceType
+from replog.metadata.records import CLIENT_LISTENER, ResourceType
 from replog.metadata.registrations import BrokerRegistration, PartitionRegistration
 from replog.protocol.private import encoded
 from replog.rpc.metadata_messages import (
@@ -39,6 +39,7 @@ class MetadataNews(NamedTuple):
         before_offset: The end of the image that they begin with; -1: they begin with nothing.
         end_offset: The end of the image that they lead to.
         controller_id, controller_epoch: The controller that they tell.
+        listener: The listener whose addresses they tell.
         steps: The steps, made as they are taken.
     """
 
@@ -46,6 +47,7 @@ class MetadataNews(NamedTuple):
     end_offset: int
     controller_id: int
     controller_epoch: int
+    listener: str
     steps: Iterator[MetadataUpdate]
 
 
@@ -57,7 +59,7 @@ class EncodedNews:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[int, ...], asyncio.Task[list[bytes]]] = {}
+        self._kept: dict[tuple[int | str, ...], asyncio.Task[list[bytes]]] = {}
 
     async def encoded(self, news: MetadataNews) -> list[bytes]:
         """Returns the steps as MessagePack; other work has its turn between them."""
@@ -70,7 +72,7 @@ class EncodedNews:
                 del self._kept[next(iter(self._kept))]
         return await asyncio.shield(task)
 
-    def _forget_failed(self, key: tuple[int, ...], done: asyncio.Task[list[bytes]]) -> None:
+    def _forget_failed(self, key: tuple[int | str, ...], done: asyncio.Task[list[bytes]]) -> None:
         if (done.cancelled() or done.exception() is not None) and self._kept.get(key) is done:
             del self._kept[key]
 
@@ -90,13 +92,20 @@ def watch_steps(
     cluster_id: str,
     controller_id: int,
     controller_epoch: int,
+    listener: str = CLIENT_LISTENER,
 ) -> Iterator[MetadataUpdate]:
-    """Yields the steps that lead a client from `before` (None: it knows nothing) to `after`; at least one.
+    """Yields the steps that lead a client of a listener from `before` (None: it knows nothing) to `after`; at least one.
 
     The cost grows with the difference of the images, and is spread over the steps.
     """
     step = MetadataUpdate(
-        cluster_id, after.end_offset, controller_id, controller_epoch, _brokers(after), (), is_full=before is None
+        cluster_id,
+        after.end_offset,
+        controller_id,
+        controller_epoch,
+        _brokers(after, listener),
+        (),
+        is_full=before is None,
     )
     if before is None:
         changes = _all_topics(after)
@@ -141,11 +150,12 @@ def _pieces(partitions: Mapping[int, PartitionRegistration]) -> Iterator[Mapping
         yield dict(entries[start : start + STEP_PARTITIONS])
 
 
-def _brokers(image: MetadataImage) -> tuple[BrokerInfo, ...]:
-    return tuple(_broker_info(image, broker) for _, broker in sorted(image.brokers.items()))
+def _brokers(image: MetadataImage, listener: str) -> tuple[BrokerInfo, ...]:
+    return tuple(_broker_info(image, broker, listener) for _, broker in sorted(image.brokers.items()))
 
 
-def _broker_info(image: MetadataImage, broker: BrokerRegistration) -> BrokerInfo:
+def _broker_info(image: MetadataImage, broker: BrokerRegistration, listener: str) -> BrokerInfo:
+    endpoint = broker.endpoint(listener)
     return BrokerInfo(
         broker_id=broker.broker_id,
         host=broker.host,
@@ -155,7 +165,7 @@ def _broker_info(image: MetadataImage, broker: BrokerRegistration) -> BrokerInfo
         rack=broker.rack,
         drained=broker.broker_id in image.drained_brokers,
         in_controlled_shutdown=broker.in_controlled_shutdown,
-        endpoints=broker.endpoints,
+        endpoints=() if endpoint is None else (endpoint,),
     )
 
 

@@ -8,7 +8,6 @@ from uuid import UUID
 from msgspec import Struct
 
 from replog.errors import ConfigError
-from replog.metadata.records import CLIENT_LISTENER
 from replog.rpc.metadata_messages import BrokerInfo
 
 
@@ -42,11 +41,11 @@ def parse_bootstrap_servers(servers: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def address_of(broker: BrokerInfo) -> str:
-    """Returns the `host:port` at which a broker serves clients, with brackets around an IPv6 host.
+    """Returns the `host:port` at which a broker serves clients of our listener, with brackets around an IPv6 host.
 
     A broker of an older version tells none; it is tried where other nodes reach it, and the error there says what it is.
     """
-    served = next((at for at in broker.endpoints if at.name == CLIENT_LISTENER), broker)
+    served = next(iter(broker.endpoints), broker)
     host = f"[{served.host}]" if ":" in served.host and not served.host.startswith("[") else served.host
     return f"{host}:{served.port}"
 

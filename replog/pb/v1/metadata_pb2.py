@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1breplog/pb/v1/metadata.proto\x12\x0creplog.pb.v1\"\x1b\n\tInt32List\x12\x0e\n\x06values\x18\x01 \x03(\x05\"\x1b\n\tBytesList\x12\x0e\n\x06values\x18\x01 \x03(\x0c\":\n\x0e\x42rokerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\"B\n\x12\x42rokerEndpointList\x12,\n\x06values\x18\x01 \x03(\x0b\x32\x1c.replog.pb.v1.BrokerEndpoint\"\xbe\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x0c\n\x04port\x18\x05 \x01(\r\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x11\n\x04rack\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x08 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\t \x01(\x08\x12:\n\x12supported_features\x18\n \x03(\x0b\x32\x1e.replog.pb.v1.SupportedFeature\x12/\n\tendpoints\x18\x0b \x03(\x0b\x32\x1c.replog.pb.v1.BrokerEndpointB\x07\n\x05_rack\"F\n\x10SupportedFeature\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xde\x01\n\x1e\x42rokerRegistrationChangeRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x33\n\tendpoints\x18\x05 \x01(\x0b\x32 .replog.pb.v1.BrokerEndpointListB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"7\n\x11\x44rainBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\"\xa1\x01\n\x18RegisterControllerRecord\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12:\n\x12supported_features\x18\x05 \x03(\x0b\x32\x1e.replog.pb.v1.SupportedFeature\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x8f\x02\n\x0fPartitionRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\t \x03(\x05\x12\x1d\n\x15leader_recovery_state\x18\n \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\"\xd9\x03\n\x15PartitionChangeRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12$\n\x03isr\x18\x04 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12$\n\x03\x65lr\x18\x05 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12/\n\x0elast_known_elr\x18\x06 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12)\n\x08replicas\x18\x07 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12\"\n\x15leader_recovery_state\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\relection_type\x18\t \x01(\x05H\x02\x88\x01\x01\x12\x30\n\x0f\x61\x64\x64ing_replicas\x18\n \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12\x32\n\x11removing_replicas\x18\x0b \x01(\x0b\x32\x17.replog.pb.v1.Int32ListB\t\n\x07_leaderB\x18\n\x16_leader_recovery_stateB\x10\n\x0e_election_type\"h\n\x0c\x43onfigRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\x0c\n\nNoOpRecord\"&\n\x16\x42\x65ginTransactionRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x45ndTransactionRecord\"(\n\x16\x41\x62ortTransactionRecord\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xdc\x07\n\x0eMetadataRecord\x12=\n\x0fregister_broker\x18\x01 \x01(\x0b\x32\".replog.pb.v1.RegisterBrokerRecordH\x00\x12\x41\n\x11unregister_broker\x18\x02 \x01(\x0b\x32$.replog.pb.v1.UnregisterBrokerRecordH\x00\x12R\n\x1a\x62roker_registration_change\x18\x03 \x01(\x0b\x32,.replog.pb.v1.BrokerRegistrationChangeRecordH\x00\x12*\n\x05topic\x18\x04 \x01(\x0b\x32\x19.replog.pb.v1.TopicRecordH\x00\x12\x37\n\x0cremove_topic\x18\x05 \x01(\x0b\x32\x1f.replog.pb.v1.RemoveTopicRecordH\x00\x12\x32\n\tpartition\x18\x06 \x01(\x0b\x32\x1d.replog.pb.v1.PartitionRecordH\x00\x12?\n\x10partition_change\x18\x07 \x01(\x0b\x32#.replog.pb.v1.PartitionChangeRecordH\x00\x12,\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1a.replog.pb.v1.ConfigRecordH\x00\x12\x37\n\x0cproducer_ids\x18\t \x01(\x0b\x32\x1f.replog.pb.v1.ProducerIdsRecordH\x00\x12\x39\n\rfeature_level\x18\n \x01(\x0b\x32 .replog.pb.v1.FeatureLevelRecordH\x00\x12)\n\x05no_op\x18\x0b \x01(\x0b\x32\x18.replog.pb.v1.NoOpRecordH\x00\x12\x37\n\x0c\x64rain_broker\x18\x0c \x01(\x0b\x32\x1f.replog.pb.v1.DrainBrokerRecordH\x00\x12\x45\n\x13register_controller\x18\r \x01(\x0b\x32&.replog.pb.v1.RegisterControllerRecordH\x00\x12\x41\n\x11\x62\x65gin_transaction\x18\x0e \x01(\x0b\x32$.replog.pb.v1.BeginTransactionRecordH\x00\x12=\n\x0f\x65nd_transaction\x18\x0f \x01(\x0b\x32\".replog.pb.v1.EndTransactionRecordH\x00\x12\x41\n\x11\x61\x62ort_transaction\x18\x10 \x01(\x0b\x32$.replog.pb.v1.AbortTransactionRecordH\x00\x42\x08\n\x06recordb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1breplog/pb/v1/metadata.proto\x12\x0creplog.pb.v1\"\x1b\n\tInt32List\x12\x0e\n\x06values\x18\x01 \x03(\x05\"\x1b\n\tBytesList\x12\x0e\n\x06values\x18\x01 \x03(\x0c\"L\n\x0e\x42rokerEndpoint\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\r\x12\x10\n\x08protocol\x18\x04 \x01(\x05\"B\n\x12\x42rokerEndpointList\x12,\n\x06values\x18\x01 \x03(\x0b\x32\x1c.replog.pb.v1.BrokerEndpoint\"\xbe\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x0c\n\x04port\x18\x05 \x01(\r\x12\x10\n\x08log_dirs\x18\x06 \x03(\x0c\x12\x11\n\x04rack\x18\x07 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x66\x65nced\x18\x08 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\t \x01(\x08\x12:\n\x12supported_features\x18\n \x03(\x0b\x32\x1e.replog.pb.v1.SupportedFeature\x12/\n\tendpoints\x18\x0b \x03(\x0b\x32\x1c.replog.pb.v1.BrokerEndpointB\x07\n\x05_rack\"F\n\x10SupportedFeature\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xde\x01\n\x1e\x42rokerRegistrationChangeRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x13\n\x06\x66\x65nced\x18\x03 \x01(\x08H\x00\x88\x01\x01\x12#\n\x16in_controlled_shutdown\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x33\n\tendpoints\x18\x05 \x01(\x0b\x32 .replog.pb.v1.BrokerEndpointListB\t\n\x07_fencedB\x19\n\x17_in_controlled_shutdown\"7\n\x11\x44rainBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x0f\n\x07\x64rained\x18\x02 \x01(\x08\"\xa1\x01\n\x18RegisterControllerRecord\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x0c\n\x04host\x18\x03 \x01(\t\x12\x0c\n\x04port\x18\x04 \x01(\r\x12:\n\x12supported_features\x18\x05 \x03(\x0b\x32\x1e.replog.pb.v1.SupportedFeature\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\x8f\x02\n\x0fPartitionRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x0e\n\x06leader\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12\x0b\n\x03\x65lr\x18\x08 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\t \x03(\x05\x12\x1d\n\x15leader_recovery_state\x18\n \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x0b \x03(\x05\x12\x19\n\x11removing_replicas\x18\x0c \x03(\x05\"\xd9\x03\n\x15PartitionChangeRecord\x12\x14\n\x0cpartition_id\x18\x01 \x01(\x05\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x13\n\x06leader\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12$\n\x03isr\x18\x04 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12$\n\x03\x65lr\x18\x05 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12/\n\x0elast_known_elr\x18\x06 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12)\n\x08replicas\x18\x07 \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12\"\n\x15leader_recovery_state\x18\x08 \x01(\x05H\x01\x88\x01\x01\x12\x1a\n\relection_type\x18\t \x01(\x05H\x02\x88\x01\x01\x12\x30\n\x0f\x61\x64\x64ing_replicas\x18\n \x01(\x0b\x32\x17.replog.pb.v1.Int32List\x12\x32\n\x11removing_replicas\x18\x0b \x01(\x0b\x32\x17.replog.pb.v1.Int32ListB\t\n\x07_leaderB\x18\n\x16_leader_recovery_stateB\x10\n\x0e_election_type\"h\n\x0c\x43onfigRecord\x12\x15\n\rresource_type\x18\x01 \x01(\x05\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"\x0c\n\nNoOpRecord\"&\n\x16\x42\x65ginTransactionRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x16\n\x14\x45ndTransactionRecord\"(\n\x16\x41\x62ortTransactionRecord\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\xdc\x07\n\x0eMetadataRecord\x12=\n\x0fregister_broker\x18\x01 \x01(\x0b\x32\".replog.pb.v1.RegisterBrokerRecordH\x00\x12\x41\n\x11unregister_broker\x18\x02 \x01(\x0b\x32$.replog.pb.v1.UnregisterBrokerRecordH\x00\x12R\n\x1a\x62roker_registration_change\x18\x03 \x01(\x0b\x32,.replog.pb.v1.BrokerRegistrationChangeRecordH\x00\x12*\n\x05topic\x18\x04 \x01(\x0b\x32\x19.replog.pb.v1.TopicRecordH\x00\x12\x37\n\x0cremove_topic\x18\x05 \x01(\x0b\x32\x1f.replog.pb.v1.RemoveTopicRecordH\x00\x12\x32\n\tpartition\x18\x06 \x01(\x0b\x32\x1d.replog.pb.v1.PartitionRecordH\x00\x12?\n\x10partition_change\x18\x07 \x01(\x0b\x32#.replog.pb.v1.PartitionChangeRecordH\x00\x12,\n\x06\x63onfig\x18\x08 \x01(\x0b\x32\x1a.replog.pb.v1.ConfigRecordH\x00\x12\x37\n\x0cproducer_ids\x18\t \x01(\x0b\x32\x1f.replog.pb.v1.ProducerIdsRecordH\x00\x12\x39\n\rfeature_level\x18\n \x01(\x0b\x32 .replog.pb.v1.FeatureLevelRecordH\x00\x12)\n\x05no_op\x18\x0b \x01(\x0b\x32\x18.replog.pb.v1.NoOpRecordH\x00\x12\x37\n\x0c\x64rain_broker\x18\x0c \x01(\x0b\x32\x1f.replog.pb.v1.DrainBrokerRecordH\x00\x12\x45\n\x13register_controller\x18\r \x01(\x0b\x32&.replog.pb.v1.RegisterControllerRecordH\x00\x12\x41\n\x11\x62\x65gin_transaction\x18\x0e \x01(\x0b\x32$.replog.pb.v1.BeginTransactionRecordH\x00\x12=\n\x0f\x65nd_transaction\x18\x0f \x01(\x0b\x32\".replog.pb.v1.EndTransactionRecordH\x00\x12\x41\n\x11\x61\x62ort_transaction\x18\x10 \x01(\x0b\x32$.replog.pb.v1.AbortTransactionRecordH\x00\x42\x08\n\x06recordb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,43 +36,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BYTESLIST']._serialized_start=74
   _globals['_BYTESLIST']._serialized_end=101
   _globals['_BROKERENDPOINT']._serialized_start=103
-  _globals['_BROKERENDPOINT']._serialized_end=161
-  _globals['_BROKERENDPOINTLIST']._serialized_start=163
-  _globals['_BROKERENDPOINTLIST']._serialized_end=229
-  _globals['_REGISTERBROKERRECORD']._serialized_start=232
-  _globals['_REGISTERBROKERRECORD']._serialized_end=550
-  _globals['_SUPPORTEDFEATURE']._serialized_start=552
-  _globals['_SUPPORTEDFEATURE']._serialized_end=622
-  _globals['_UNREGISTERBROKERRECORD']._serialized_start=624
-  _globals['_UNREGISTERBROKERRECORD']._serialized_end=689
-  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_start=692
-  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_end=914
-  _globals['_DRAINBROKERRECORD']._serialized_start=916
-  _globals['_DRAINBROKERRECORD']._serialized_end=971
-  _globals['_REGISTERCONTROLLERRECORD']._serialized_start=974
-  _globals['_REGISTERCONTROLLERRECORD']._serialized_end=1135
-  _globals['_TOPICRECORD']._serialized_start=1137
-  _globals['_TOPICRECORD']._serialized_end=1182
-  _globals['_REMOVETOPICRECORD']._serialized_start=1184
-  _globals['_REMOVETOPICRECORD']._serialized_end=1221
-  _globals['_PARTITIONRECORD']._serialized_start=1224
-  _globals['_PARTITIONRECORD']._serialized_end=1495
-  _globals['_PARTITIONCHANGERECORD']._serialized_start=1498
-  _globals['_PARTITIONCHANGERECORD']._serialized_end=1971
-  _globals['_CONFIGRECORD']._serialized_start=1973
-  _globals['_CONFIGRECORD']._serialized_end=2077
-  _globals['_PRODUCERIDSRECORD']._serialized_start=2079
-  _globals['_PRODUCERIDSRECORD']._serialized_end=2165
-  _globals['_FEATURELEVELRECORD']._serialized_start=2167
-  _globals['_FEATURELEVELRECORD']._serialized_end=2216
-  _globals['_NOOPRECORD']._serialized_start=2218
-  _globals['_NOOPRECORD']._serialized_end=2230
-  _globals['_BEGINTRANSACTIONRECORD']._serialized_start=2232
-  _globals['_BEGINTRANSACTIONRECORD']._serialized_end=2270
-  _globals['_ENDTRANSACTIONRECORD']._serialized_start=2272
-  _globals['_ENDTRANSACTIONRECORD']._serialized_end=2294
-  _globals['_ABORTTRANSACTIONRECORD']._serialized_start=2296
-  _globals['_ABORTTRANSACTIONRECORD']._serialized_end=2336
-  _globals['_METADATARECORD']._serialized_start=2339
-  _globals['_METADATARECORD']._serialized_end=3327
+  _globals['_BROKERENDPOINT']._serialized_end=179
+  _globals['_BROKERENDPOINTLIST']._serialized_start=181
+  _globals['_BROKERENDPOINTLIST']._serialized_end=247
+  _globals['_REGISTERBROKERRECORD']._serialized_start=250
+  _globals['_REGISTERBROKERRECORD']._serialized_end=568
+  _globals['_SUPPORTEDFEATURE']._serialized_start=570
+  _globals['_SUPPORTEDFEATURE']._serialized_end=640
+  _globals['_UNREGISTERBROKERRECORD']._serialized_start=642
+  _globals['_UNREGISTERBROKERRECORD']._serialized_end=707
+  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_start=710
+  _globals['_BROKERREGISTRATIONCHANGERECORD']._serialized_end=932
+  _globals['_DRAINBROKERRECORD']._serialized_start=934
+  _globals['_DRAINBROKERRECORD']._serialized_end=989
+  _globals['_REGISTERCONTROLLERRECORD']._serialized_start=992
+  _globals['_REGISTERCONTROLLERRECORD']._serialized_end=1153
+  _globals['_TOPICRECORD']._serialized_start=1155
+  _globals['_TOPICRECORD']._serialized_end=1200
+  _globals['_REMOVETOPICRECORD']._serialized_start=1202
+  _globals['_REMOVETOPICRECORD']._serialized_end=1239
+  _globals['_PARTITIONRECORD']._serialized_start=1242
+  _globals['_PARTITIONRECORD']._serialized_end=1513
+  _globals['_PARTITIONCHANGERECORD']._serialized_start=1516
+  _globals['_PARTITIONCHANGERECORD']._serialized_end=1989
+  _globals['_CONFIGRECORD']._serialized_start=1991
+  _globals['_CONFIGRECORD']._serialized_end=2095
+  _globals['_PRODUCERIDSRECORD']._serialized_start=2097
+  _globals['_PRODUCERIDSRECORD']._serialized_end=2183
+  _globals['_FEATURELEVELRECORD']._serialized_start=2185
+  _globals['_FEATURELEVELRECORD']._serialized_end=2234
+  _globals['_NOOPRECORD']._serialized_start=2236
+  _globals['_NOOPRECORD']._serialized_end=2248
+  _globals['_BEGINTRANSACTIONRECORD']._serialized_start=2250
+  _globals['_BEGINTRANSACTIONRECORD']._serialized_end=2288
+  _globals['_ENDTRANSACTIONRECORD']._serialized_start=2290
+  _globals['_ENDTRANSACTIONRECORD']._serialized_end=2312
+  _globals['_ABORTTRANSACTIONRECORD']._serialized_start=2314
+  _globals['_ABORTTRANSACTIONRECORD']._serialized_end=2354
+  _globals['_METADATARECORD']._serialized_start=2357
+  _globals['_METADATARECORD']._serialized_end=3345
 # @@protoc_insertion_point(module_scope)

@@ -19,14 +19,16 @@ class BytesList(_message.Message):
     def __init__(self, values: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class BrokerEndpoint(_message.Message):
-    __slots__ = ("name", "host", "port")
+    __slots__ = ("name", "host", "port", "protocol")
     NAME_FIELD_NUMBER: _ClassVar[int]
     HOST_FIELD_NUMBER: _ClassVar[int]
     PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     name: str
     host: str
     port: int
-    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ...) -> None: ...
+    protocol: int
+    def __init__(self, name: _Optional[str] = ..., host: _Optional[str] = ..., port: _Optional[int] = ..., protocol: _Optional[int] = ...) -> None: ...
 
 class BrokerEndpointList(_message.Message):
     __slots__ = ("values",)

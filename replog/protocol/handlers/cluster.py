@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replog.controller.requests import FeatureUpdate, UnregisterBroker, UpdateFeatures
 from replog.errors import ErrorCode, InvalidRequestError
-from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
+from replog.metadata.records import BrokerEndpoint
 from replog.protocol.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED, reachable, told_controller
 from replog.protocol.handlers.node import Call, Failure, KafkaNode
 from replog.wire.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -21,7 +21,7 @@ BROKERS, CONTROLLERS = 1, 2
 """Types of endpoints (KIP-919)."""
 
 
-async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, _call: Call) -> DescribeClusterResponse:
+async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, call: Call) -> DescribeClusterResponse:
     """Returns the brokers that clients can reach, and fenced ones if they are asked for."""
     if request.endpoint_type == CONTROLLERS:
         message = "this is a broker: leave the controllers out, or ask for the quorum (DescribeQuorum)"
@@ -29,8 +29,8 @@ async def describe_cluster(node: KafkaNode, request: DescribeClusterRequest, _ca
     if request.endpoint_type != BROKERS:
         message = f"there are no endpoints of type {request.endpoint_type}; 1 is that of brokers"
         return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=message)
-    endpoints = reachable(node)
-    fenced = _fenced(node) if request.include_fenced_brokers else {}
+    endpoints = reachable(node, call.listener)
+    fenced = _fenced(node, call.listener) if request.include_fenced_brokers else {}
     return DescribeClusterResponse(
         cluster_id=node.cluster_id,
         controller_id=told_controller(node, endpoints),
@@ -46,8 +46,8 @@ def refuse_describe_cluster(_request: DescribeClusterRequest, failure: Failure) 
     return DescribeClusterResponse(error_code=failure.code, error_message=failure.message)
 
 
-def _fenced(node: KafkaNode) -> dict[int, BrokerEndpoint]:
-    found = {one.broker_id: one.endpoint(CLIENT_LISTENER) for one in node.image.brokers.values() if one.fenced}
+def _fenced(node: KafkaNode, listener: str) -> dict[int, BrokerEndpoint]:
+    found = {one.broker_id: one.endpoint(listener) for one in node.image.brokers.values() if one.fenced}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 
 

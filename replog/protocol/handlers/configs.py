@@ -286,7 +286,7 @@ async def list_config_resources(
         topics = node.image.topics_by_name
         found += await beside(len(topics), _topics, topics)
     if ResourceType.BROKER in asked:
-        found += _resources(ResourceType.BROKER, map(str, reachable(node)))
+        found += _resources(ResourceType.BROKER, map(str, reachable(node, call.listener)))
     return ListConfigResourcesResponse(config_resources=found)
 
 

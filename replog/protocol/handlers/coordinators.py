@@ -31,7 +31,7 @@ async def find_coordinator(node: KafkaNode, request: FindCoordinatorRequest, cal
         raise InvalidRequestError(
             f"there are no coordinators of type {request.key_type} here, but those of groups (0) and of transactions (1)"
         )
-    found = [_told(node, key, broker) for key, broker in zip(keys, brokers, strict=True)]
+    found = [_told(node, call, key, broker) for key, broker in zip(keys, brokers, strict=True)]
     return _shaped(found, of_several=call.version >= SEVERAL_FROM)
 
 
@@ -41,10 +41,10 @@ def refuse_find_coordinator(request: FindCoordinatorRequest, failure: Failure) -
     return _shaped([_without(key, failure) for key in keys or [request.key]], of_several=bool(keys))
 
 
-def _told(node: KafkaNode, key: str, broker: int | ReplogError) -> Coordinator:
+def _told(node: KafkaNode, call: Call, key: str, broker: int | ReplogError) -> Coordinator:
     if isinstance(broker, ReplogError):
         return _without(key, Failure(broker.code, str(broker)))
-    at = node.endpoint(broker)
+    at = node.endpoint(broker, call.listener)
     if at is None:
         return _without(key, Failure(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"broker {broker} is not reached just now"))
     return Coordinator(key, broker, at.host, at.port)

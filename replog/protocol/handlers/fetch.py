@@ -50,7 +50,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
         if turn.positions is not None or named.partitions:
             check_partitions(len(turn.positions.asked if turn.positions is not None else ()))
             unread = None if request.offsets_only else call.unread
-            answered = await node.fetch(_node_request(node, request, named), unread, turn.positions)
+            answered = await node.fetch(_node_request(node, request, named, call.listener), unread, turn.positions)
         is_last = bool(unknown) or any(result.error in ENDS_SESSION for result in answered.results)
     finally:  # what a client that has gone, or whose fetch failed, was told is not known
         session_id = node.fetch_sessions.finish(turn, is_last=is_last)
@@ -58,7 +58,7 @@ async def fetch(node: KafkaNode, request: FetchRequest, call: Call) -> FetchResp
     response.session_id = session_id
     response.responses += [_refused_topic(topic, _code(ErrorCode.UNKNOWN_TOPIC_ID, call.version)) for topic in unknown]
     leaders = (r.leader_id for r in answered.results if r.error in LEADER_CHANGES and r.leader_id >= 0)
-    response.node_endpoints = [FetchResponse.NodeEndpoint(*at) for at in endpoints(node, leaders)]
+    response.node_endpoints = [FetchResponse.NodeEndpoint(*at) for at in endpoints(node, leaders, call.listener)]
     return response
 
 
@@ -105,7 +105,7 @@ def _named(image: MetadataImage, request: FetchRequest, *, by_id: bool) -> tuple
     return named, unknown
 
 
-def _node_request(node: KafkaNode, request: FetchRequest, named: Named) -> NodeRequest:
+def _node_request(node: KafkaNode, request: FetchRequest, named: Named, listener: str) -> NodeRequest:
     return NodeRequest(
         correlation_id=0,
         timeout_ms=node.request_timeout_ms,
@@ -116,16 +116,16 @@ def _node_request(node: KafkaNode, request: FetchRequest, named: Named) -> NodeR
         max_bytes=max(1, request.max_bytes),
         partitions=tuple(named.partitions.values()),
         read_committed=request.isolation_level == READ_COMMITTED,
-        near=_near(node, request.rack_id),
+        near=_near(node, request.rack_id, listener),
         offsets_only=request.offsets_only,
     )
 
 
-def _near(node: KafkaNode, rack: str) -> tuple[int, ...]:
+def _near(node: KafkaNode, rack: str, listener: str) -> tuple[int, ...]:
     """Returns the brokers in a consumer's rack, as far as it can reach them."""
     if not rack:
         return ()
-    return tuple(broker_id for broker_id in reachable(node) if node.image.brokers[broker_id].rack == rack)
+    return tuple(broker_id for broker_id in reachable(node, listener) if node.image.brokers[broker_id].rack == rack)
 
 
 # ---- what the client is told -----------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ NOT_ASKED = -(2**31)
 
 async def metadata(node: KafkaNode, request: MetadataRequest, call: Call) -> MetadataResponse:
     """Returns the brokers and the topics that are asked for: all, none, by name or by id."""
-    image, endpoints = node.image, reachable(node)
+    image, endpoints = node.image, reachable(node, call.listener)
     found = _asked(image, request, call.version)
     if node.creates_missing_topics and request.allow_auto_topic_creation and request.topics:
         found = await in_steps(found, lambda each: each)
@@ -71,9 +71,9 @@ def refuse_metadata(request: MetadataRequest, failure: Failure) -> MetadataRespo
     )
 
 
-def reachable(node: KafkaNode) -> dict[int, BrokerEndpoint]:
-    """Returns the endpoints for clients of the brokers that are not fenced, by id."""
-    found = {broker_id: node.endpoint(broker_id) for broker_id in sorted(node.image.brokers)}
+def reachable(node: KafkaNode, listener: str) -> dict[int, BrokerEndpoint]:
+    """Returns the endpoints, for the clients of a listener, of the brokers that are not fenced, by id."""
+    found = {broker_id: node.endpoint(broker_id, listener) for broker_id in sorted(node.image.brokers)}
     return {broker_id: at for broker_id, at in found.items() if at is not None}
 
 

@@ -94,8 +94,8 @@ class KafkaNode(Protocol):
         """Returns the active controller; -1: the node knows none."""
         ...
 
-    def endpoint(self, broker_id: int) -> BrokerEndpoint | None:
-        """Returns the endpoint at which Kafka's clients reach a broker; None: it has none, or is fenced."""
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint | None:
+        """Returns where the clients of a listener reach a broker; None: it has no such listener, or is fenced."""
         ...
 
     async def call(self, request: Asks[R], timeout_ms: int) -> R:
@@ -114,8 +114,10 @@ class KafkaNode(Protocol):
         """Returns the active controller's answer to a request; arguments and errors as of `call`."""
         ...
 
-    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int) -> Sequence[bytes]:
+    async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int, listener: str) -> Sequence[bytes]:
         """Returns the encoded steps to the newest metadata as soon as the client does not know them; none after `wait_ms`.
+
+        They tell the addresses of one listener.
 
         Raises:
             BrokerNotAvailableError: The node has not read the metadata since its start.
@@ -295,6 +297,11 @@ class Call(Struct, frozen=True):
     unread: UnreadAnswer | None = None
     caller: Caller = NOBODY
     turn: ProduceTurn | None = None
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener by which the client came: it is told the addresses of brokers there."""
+        return self.caller.listener
 
     @property
     def client_host(self) -> str:

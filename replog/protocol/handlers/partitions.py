@@ -26,11 +26,11 @@ class NodeEndpoint(NamedTuple):
     rack: str | None
 
 
-def endpoints(node: KafkaNode, broker_ids: Iterable[int]) -> Iterator[NodeEndpoint]:
-    """Yields the endpoints of those brokers that have one."""
+def endpoints(node: KafkaNode, broker_ids: Iterable[int], listener: str) -> Iterator[NodeEndpoint]:
+    """Yields the endpoints, for the clients of a listener, of those brokers that have one."""
     wanted = set(broker_ids)
     if wanted:
-        for broker_id, at in reachable(node).items():
+        for broker_id, at in reachable(node, listener).items():
             if broker_id in wanted:
                 yield NodeEndpoint(broker_id, at.host, at.port, node.image.brokers[broker_id].rack)
 

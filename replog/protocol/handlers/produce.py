@@ -142,7 +142,7 @@ async def _produced(node: KafkaNode, request: ProduceRequest, call: Call, opened
         )
         for batch, result in zip(batches, answered.results, strict=True):
             _fill(batch.answer, result, call.version)
-        response.node_endpoints = _new_leaders(node, response)
+        response.node_endpoints = _new_leaders(node, response, call.listener)
     return response
 
 
@@ -232,10 +232,10 @@ def _fill(answer: ProduceResponse.PartitionProduceResponse, result: ProduceResul
         answer.current_leader = ProduceResponse.LeaderIdAndEpoch(result.leader_id, result.leader_epoch)
 
 
-def _new_leaders(node: KafkaNode, response: ProduceResponse) -> list[ProduceResponse.NodeEndpoint]:
+def _new_leaders(node: KafkaNode, response: ProduceResponse, listener: str) -> list[ProduceResponse.NodeEndpoint]:
     """Returns the endpoints of the leaders that the answer names (KIP-951)."""
     named = (p.current_leader.leader_id for p in _partitions(response) if p.current_leader is not None)
-    return [ProduceResponse.NodeEndpoint(*at) for at in endpoints(node, named)]
+    return [ProduceResponse.NodeEndpoint(*at) for at in endpoints(node, named, listener)]
 
 
 def _partitions(response: ProduceResponse) -> Iterator[ProduceResponse.PartitionProduceResponse]:

@@ -46,7 +46,7 @@ async def describe(node: KafkaNode, request: Request, call: Call) -> Response:
 
     A topic that does not exist counts as one partition, so that a page has its size for any request.
     """
-    image, endpoints, start = node.image, reachable(node), _start(request)
+    image, endpoints, start = node.image, reachable(node, call.listener), _start(request)
     left = max(1, min(request.response_partition_limit, PARTITIONS_MAX))
     response, steps = Response(), Steps()
     for name in await _first_names({topic.name for topic in request.topics} or image.topics_by_name, start.topic, left):

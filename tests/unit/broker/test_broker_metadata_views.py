@@ -25,6 +25,7 @@ from replog.metadata.records import (
     PartitionRecord,
     RemoveTopicRecord,
     ResourceType,
+    SecurityProtocol,
     TopicRecord,
 )
 from replog.protocol.private import encoded
@@ -65,6 +66,16 @@ def test_what_clients_see() -> None:
     assert seen.topics == (
         TopicInfo(TOPIC, TOPIC_ID, (PartitionInfo(0, 2, 3, 0, (1, 2), (2,)),), (ConfigEntry("retention.ms", "5"),)),
     )
+
+
+def test_clients_see_the_addresses_of_their_listener() -> None:
+    outside = BrokerEndpoint("OUTSIDE", "b1.example", 19, SecurityProtocol.SSL)
+    image = replayed([registered(1), BrokerRegistrationChangeRecord(1, 101, endpoints=(KAFKA, outside))])
+    seen = [
+        [one.endpoints for one in next(watch_steps(None, image, **CONTROLLER, listener=name)).brokers]
+        for name in (CLIENT_LISTENER, "OUTSIDE", "OTHER")
+    ]
+    assert seen == [[(KAFKA,)], [(outside,)], [()]]
 
 
 @given(data=st.data())
@@ -146,7 +157,7 @@ async def test_the_same_news_are_encoded_once_for_all_and_a_client_that_leaves_t
 
     def news(controller_id: int = 2) -> MetadataNews:
         steps = watch_steps(None, image, cluster_id="c", controller_id=controller_id, controller_epoch=8)
-        return MetadataNews(-1, image.end_offset, controller_id, 8, steps)
+        return MetadataNews(-1, image.end_offset, controller_id, 8, CLIENT_LISTENER, steps)
 
     monkeypatch.setattr(metadata_views, "encoded", counted)
     first, *others = [asyncio.create_task(kept.encoded(news())) for _ in range(5)]

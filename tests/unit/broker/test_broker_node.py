@@ -215,7 +215,9 @@ async def test_a_taken_port_for_clients_leaves_the_directory_and_the_other_port_
     async with node(fs, config(listeners=[taken], inter_broker_listener=own)) as it:
         assert (it.node.address, it.node.peer_address) == (taken, own)
         image = it.node.parts.replicas.publisher.image
-        assert image.brokers[1].endpoint(CLIENT_LISTENER) == it.node.parts.requests.kafka_node.endpoint(1)
+        assert image.brokers[1].endpoint(CLIENT_LISTENER) == it.node.parts.requests.kafka_node.endpoint(
+            1, CLIENT_LISTENER
+        )
 
 
 async def test_a_directory_is_used_once() -> None:

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from replog.config.keys import nearest_name
 from replog.config.kinds import Number
-from replog.config.server import Endpoint, FlushPolicy, ProcessRole, ServerConfig, VoterAddress
+from replog.config.server import Endpoint, FlushPolicy, NamedEndpoint, ProcessRole, ServerConfig, VoterAddress
 from replog.config.server_keys import KEYS
 from replog.errors import ConfigError
+from replog.metadata.records import CLIENT_LISTENER
 from tests.unit.config.minimal_config import MINIMAL, refused
 
 THREE_VOTERS = "1@127.0.0.1:9001,2@127.0.0.1:9002,3@127.0.0.1:9003"
@@ -27,7 +28,7 @@ NUMBERS = [name for name, key in KEYS.items() if isinstance(key.kind, Number)]
 def test_two_keys_are_enough() -> None:
     config = ServerConfig.from_mapping(MINIMAL)
     assert config == ServerConfig(node_id=1, log_dirs=("/data/replog",))
-    assert config.listeners == (Endpoint("127.0.0.1", 9092),)
+    assert config.client_listener == Endpoint("127.0.0.1", 9092)
     assert config.is_broker
     assert config.is_controller
     assert config.voter_ids == (1,)
@@ -92,7 +93,7 @@ def test_typed_values_of_every_kind() -> None:
         }
     )
     assert config.process_roles == (ProcessRole.CONTROLLER, ProcessRole.BROKER)
-    assert config.listeners == (Endpoint("127.0.0.1", 9092),)
+    assert config.client_listener == Endpoint("127.0.0.1", 9092)
     assert config.peer_listener == Endpoint("127.0.0.1", 9001)
     assert config.controller_quorum_voters[2] == VoterAddress(3, Endpoint("127.0.0.1", 9003))
     assert config.voter_ids == (1, 2, 3)
@@ -356,7 +357,7 @@ def test_a_voter_may_be_reached_at_its_advertised_address() -> None:
         }
     )
     assert config.is_controller
-    assert config.advertised_listeners == (Endpoint("10.0.0.1", 9092),)
+    assert config.advertised_listeners == (NamedEndpoint(CLIENT_LISTENER, Endpoint("10.0.0.1", 9092)),)
 
 
 # ---- the table and the file ------------------------------------------------------------------------------------------

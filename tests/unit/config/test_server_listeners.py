@@ -9,12 +9,15 @@ import pytest
 from replog.config.kinds import parse_endpoint
 from replog.config.server import Endpoint, ServerConfig
 from replog.errors import ConfigError
+from replog.metadata.records import SecurityProtocol
 from tests.unit.config.minimal_config import MINIMAL, refused
+
+A_IS_PLAIN = {"listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT"}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "localhost", "[::1]"])
 def test_loopback_needs_no_permission(host: str) -> None:
-    assert ServerConfig.from_mapping(MINIMAL | {"listeners": [f"{host}:0"]}).listeners[0].is_loopback
+    assert ServerConfig.from_mapping(MINIMAL | {"listeners": [f"{host}:0"]}).client_listener.is_loopback
 
 
 @pytest.mark.parametrize("listener", ["192.168.1.7:9092", "broker-1.example:9092", "[2001:db8::1]:9092"])
@@ -79,7 +82,7 @@ def test_metrics_for_other_machines_need_allow_insecure() -> None:
 
 
 def test_an_address_of_ipv6_stands_in_brackets() -> None:
-    (listener,) = ServerConfig.from_mapping(MINIMAL | {"listeners": ["[::1]:9001"]}).listeners
+    listener = ServerConfig.from_mapping(MINIMAL | {"listeners": ["[::1]:9001"]}).client_listener
     assert (listener, str(listener)) == (Endpoint("::1", 9001), "[::1]:9001")
 
 
@@ -98,7 +101,7 @@ def test_nodes_come_to_the_port_behind_that_of_clients_unless_they_have_one_of_t
 def test_nodes_are_told_the_advertised_host_unless_they_have_an_address_of_their_own() -> None:
     values = {"listeners": "0.0.0.0:9092", "allow.insecure": True, "advertised.listeners": "b1.example:19092"}
     config = ServerConfig.from_mapping(MINIMAL | values)
-    assert config.told_client_listener(9092) == Endpoint("b1.example", 19092)
+    assert config.told_client_listener(config.listeners[0], 9092) == Endpoint("b1.example", 19092)
     assert config.told_peer_listener(9093) == Endpoint("b1.example", 9093)
     own = ServerConfig.from_mapping(MINIMAL | values | {"inter.broker.advertised.listener": "b1.internal:7"})
     assert own.told_peer_listener(9093) == Endpoint("b1.internal", 7)
@@ -118,8 +121,56 @@ def test_a_port_for_nodes_that_cannot_be_one_is_refused(values: dict[str, object
     assert refused(values).field == field
 
 
-def test_two_listeners_are_refused_rather_than_one_of_them_bound() -> None:
-    assert refused({"listeners": ["127.0.0.1:9001", "127.0.0.1:9002"]}).field == "listeners"
+@pytest.mark.parametrize(
+    ("values", "field", "reason"),
+    [
+        ({"listeners": ["127.0.0.1:9001", "127.0.0.1:9002"]}, "listeners", "names a listener twice"),
+        ({"listeners": ["A://127.0.0.1:1", "a://127.0.0.1:2"]}, "listeners", "names a listener twice"),
+        ({"listeners": ["A b://127.0.0.1:1"]}, "listeners", "name of a listener"),
+        ({"listeners": ["PLAINTEXT://127.0.0.1:1", "A://127.0.0.1:1"]} | A_IS_PLAIN, "listeners", "the same address"),
+        ({"listeners": ["A://127.0.0.1:1"]}, "listener.security.protocol.map", "lacks the listener A"),
+        ({"listener.security.protocol.map": "A:TLS"}, "listener.security.protocol.map", "names no protocol"),
+        (
+            {"listeners": ["A://127.0.0.1:1", "127.0.0.1:2"], "inter.broker.listener": "127.0.0.1:2"} | A_IS_PLAIN,
+            "inter.broker.listener",
+            "are both",
+        ),
+        (
+            {"listeners": ["127.0.0.1:1"], "advertised.listeners": ["A://h:1"]},
+            "advertised.listeners",
+            "listeners has PLAINTEXT",
+        ),
+        (
+            {"listeners": ["127.0.0.1:1", "A://0.0.0.0:2"], "allow.insecure": True} | A_IS_PLAIN,
+            "advertised.listeners",
+            "missing",
+        ),
+    ],
+)
+def test_listeners_that_contradict_one_another_are_refused(values: dict[str, object], field: str, reason: str) -> None:
+    error = refused(values)
+    assert error.field == field
+    assert reason in str(error)
+
+
+def test_each_listener_has_its_name_its_protocol_and_what_its_clients_are_told() -> None:
+    values = {
+        "listeners": "127.0.0.1:9092,outside://[::1]:9094",
+        "advertised.listeners": "Outside://b1.example:19094",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,outside:PLAINTEXT",
+    }
+    config = ServerConfig.from_mapping(MINIMAL | values)
+    inside, outside = config.listeners
+    assert (inside.name, outside.name, str(inside), str(outside)) == (
+        "PLAINTEXT",
+        "OUTSIDE",
+        "127.0.0.1:9092",
+        "OUTSIDE://[::1]:9094",
+    )
+    assert config.protocol_of("OUTSIDE") is SecurityProtocol.PLAINTEXT
+    assert config.told_client_listener(outside, 9094) == Endpoint("b1.example", 19094)
+    assert config.told_client_listener(inside, 7) == Endpoint("127.0.0.1", 7)
+    assert ServerConfig.from_mapping(tomllib.loads(config.to_toml())) == config
 
 
 def test_the_console_is_for_this_machine_whatever_is_allowed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from replog.errors import MalformedFrameError
+from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp import connection as connection_module
 from replog.tcp import listener as listener_module
 from replog.tcp import transfer_room as transfer_room_module
@@ -213,7 +214,7 @@ async def test_a_request_that_is_cancelled_before_it_runs_gives_its_bytes_back()
         request_bytes,
         TransferRoom(1),
     )
-    made = listener._accept()
+    made = listener._accept(CLIENT_LISTENER)
     made.connection_made(asyncio.Transport({"peername": ("127.0.0.1", 1)}))
     data = request(0, size=500) + request(1, size=100)
     made.get_buffer(-1)[: len(data)] = data

@@ -8,7 +8,7 @@ import pytest
 from kafka_node_kit import Served, serving
 
 from replog.errors import ErrorCode
-from replog.metadata.records import BrokerEndpoint
+from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
 from replog.protocol.handlers.fetch import fetch, refuse_fetch
 from replog.protocol.handlers.node import Call, Failure
 from replog.rpc.messages import FetchRequest as NodeRequest
@@ -67,7 +67,7 @@ async def test_who_asks_the_wrong_broker_is_told_the_leader_and_its_address(
         assert (partition.error_code, partition.high_watermark, partition.records) == (error, -1, b"")
         leader = FetchResponse.LeaderIdAndEpoch(1, 4)
         assert partition.current_leader == (leader if has_leader else None)
-        at = it.kafka.endpoint(1)
+        at = it.kafka.endpoint(1, CLIENT_LISTENER)
         assert at is not None
         assert response.node_endpoints == (
             [FetchResponse.NodeEndpoint(1, at.host, at.port, None)] if has_endpoint else []
@@ -114,7 +114,7 @@ async def test_only_brokers_in_the_consumers_rack_that_it_can_reach_are_near(mon
             await told(it, monkeypatch, answers, rack_id=rack)
         assert [request.near for request in answers.asked] == [(1,), (), ()]
 
-        def nowhere(_broker_id: int) -> BrokerEndpoint | None:
+        def nowhere(_broker_id: int, _listener: str) -> BrokerEndpoint | None:
             return None
 
         monkeypatch.setattr(it.kafka, "endpoint", nowhere)

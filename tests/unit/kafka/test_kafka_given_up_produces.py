@@ -58,7 +58,7 @@ async def test_nothing_is_held_where_the_answer_comes_before_the_client_is_misse
         credits=ByteSemaphore(1),
         produces=SimpleNamespace(submit=lambda _, answer, _caller: answers.append(answer)),
     )
-    node = LocalKafkaNode(cast("Any", parts), cast("Any", None), None, random.Random(1))
+    node = LocalKafkaNode(cast("Any", parts), cast("Any", None), (), random.Random(1))
     task = asyncio.create_task(node.produce(ProduceRequest(0, 5000, ACKS_ALL, (), (DATA,))))
     await asyncio.sleep(0)
     task.cancel()

@@ -8,8 +8,9 @@ import socket
 
 import pytest
 
-from replog.broker.node.client_port import limits_within
+from replog.broker.node.client_ports import limits_within
 from replog.errors import ConfigError
+from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp import listener as listener_module
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
@@ -77,7 +78,7 @@ async def test_the_end_of_the_listener_cancels_what_is_in_flight() -> None:
 async def test_a_connection_that_was_being_accepted_does_not_outlive_the_listener() -> None:
     """Example: a client connects in the turn of the loop in which the broker stops."""
     async with serving() as it:
-        accepted = it.listener._accept()
+        accepted = it.listener._accept(CLIENT_LISTENER)
         await it.listener.stop()
         transport = AbortedTransport()
         accepted.connection_made(transport)

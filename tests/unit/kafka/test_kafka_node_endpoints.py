@@ -45,7 +45,7 @@ def registered(broker_id: int, *endpoints: BrokerEndpoint, fenced: bool = False)
     )
 
 
-def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafkaNode:
+def node(image: MetadataImage, *own_endpoints: BrokerEndpoint) -> LocalKafkaNode:
     config = SimpleNamespace(node_id=1, kafka_fetch_sessions=0, auto_create_topics_enable=False)
     parts = SimpleNamespace(
         config=config,
@@ -56,7 +56,7 @@ def node(image: MetadataImage, own_endpoint: BrokerEndpoint | None) -> LocalKafk
         joins=None,
     )
     handlers = SimpleNamespace(controller=lambda: (1, "h:9"))
-    return LocalKafkaNode(cast("Any", parts), cast("Any", handlers), own_endpoint, random.Random(1))
+    return LocalKafkaNode(cast("Any", parts), cast("Any", handlers), own_endpoints, random.Random(1))
 
 
 def test_brokers_are_named_that_serve_kafkas_clients_and_are_not_fenced() -> None:
@@ -68,12 +68,14 @@ def test_brokers_are_named_that_serve_kafkas_clients_and_are_not_fenced() -> Non
         registered(5, at(5)),
         BrokerRegistrationChangeRecord(5, 5, in_controlled_shutdown=True),
     )
-    assert reachable(node(image, at(1))) == {1: at(1), 2: at(2), 5: at(5)}, "5 still leads what nobody else can lead"
+    assert reachable(node(image, at(1)), CLIENT_LISTENER) == {1: at(1), 2: at(2), 5: at(5)}, (
+        "5 still leads what nobody else can lead"
+    )
 
 
 def test_a_node_names_itself_before_the_metadata_do() -> None:
-    assert reachable(node(image_of(registered(1), registered(2)), at(1))) == {1: at(1)}
-    assert reachable(node(image_of(registered(1, at(7), fenced=True)), at(1))) == {1: at(1)}
+    assert reachable(node(image_of(registered(1), registered(2)), at(1)), CLIENT_LISTENER) == {1: at(1)}
+    assert reachable(node(image_of(registered(1, at(7), fenced=True)), at(1)), CLIENT_LISTENER) == {1: at(1)}
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)])

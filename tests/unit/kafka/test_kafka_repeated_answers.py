@@ -53,8 +53,8 @@ class Node:
     def controller_id(self) -> int:
         return self.controller
 
-    def endpoint(self, broker_id: int) -> BrokerEndpoint:
-        return BrokerEndpoint(CLIENT_LISTENER, "localhost", 9000 + broker_id)
+    def endpoint(self, broker_id: int, listener: str) -> BrokerEndpoint:
+        return BrokerEndpoint(listener, "localhost", 9000 + broker_id)
 
 
 class Asker:
@@ -176,7 +176,7 @@ class Writing:
         return await self.begun[-1]
 
     async def ask(self, body: bytes = b"") -> asyncio.Task[repeated_answers.Buffers]:
-        asking = asyncio.create_task(self.answers.answer(Asked(3, 0, body), self._write))
+        asking = asyncio.create_task(self.answers.answer(Asked(CLIENT_LISTENER, 3, 0, body), self._write))
         await settled()
         return asking
 
@@ -223,7 +223,9 @@ async def test_an_answer_for_which_nobody_waits_is_not_written_to_its_end() -> N
     asking = [await it.ask(), await it.ask()]
     for one in asking:
         one.cancel()
-    again = asyncio.create_task(it.answers.answer(Asked(3, 0, b""), it._write))  # in the same turn of the loop
+    again = asyncio.create_task(
+        it.answers.answer(Asked(CLIENT_LISTENER, 3, 0, b""), it._write)
+    )  # in the same turn of the loop
     await settled()
     assert it.begun.pop(0).cancelled()
     await it.finish(b"told")

@@ -92,7 +92,7 @@ def test_a_controller_with_what_it_supports(root: Node) -> None:
 def test_a_broker_with_where_it_serves_kafkas_clients(root: Node) -> None:
     leaf = find_node(root, "/brokers/1")
     assert isinstance(leaf, Mapping)
-    assert leaf["endpoints"] == [{"name": "KAFKA", "host": "host", "port": 2}]
+    assert leaf["endpoints"] == [{"name": "KAFKA", "host": "host", "port": 2, "protocol": "plaintext"}]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from replog.client.admin.health import (
     trouble_of,
 )
 from replog.controller.requests import ConfigEntry
-from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
+from replog.metadata.records import BrokerEndpoint
 from replog.rpc.metadata_messages import BrokerInfo, ClusterMetadata, PartitionInfo, TopicInfo
 from replog.rpc.node_messages import (
     DescribeNodeResponse,
@@ -127,8 +127,8 @@ def test_states_of_brokers() -> None:
 
 def test_a_broker_is_named_by_its_address_for_clients() -> None:
     first, second, third = BROKERS
-    other, client = BrokerEndpoint("OTHER", "h", 5), BrokerEndpoint(CLIENT_LISTENER, "::1", 6)
-    found = health(brokers=(replace(first, endpoints=(other, client)), second, third))
+    told = BrokerEndpoint("OUTSIDE", "::1", 6)  # by the listener that the client came by
+    found = health(brokers=(replace(first, endpoints=(told,)), second, third))
     assert [broker.address for broker in found.brokers[:2]] == ["[::1]:6", f"{second.host}:{second.port}"]
 
 

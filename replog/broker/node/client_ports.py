@@ -1,15 +1,16 @@
-"""The TCP port at which one node serves clients."""
+"""The TCP ports at which one node serves clients: one for each of `listeners`."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from replog.broker.process import descriptor_limit
-from replog.config.kinds import Endpoint
+from replog.config.kinds import Endpoint, NamedEndpoint
 from replog.config.server import ServerConfig
-from replog.metadata.records import CLIENT_LISTENER, BrokerEndpoint
+from replog.metadata.records import BrokerEndpoint
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
 from replog.tcp.connection import RequestServer
@@ -34,27 +35,27 @@ def limits_within(descriptors_max: int) -> ListenerLimits:
     return ListenerLimits(connections_max, min(most.connections_per_address_max, connections_max))
 
 
-class ClientPort:
-    """Has its port from the beginning; our own clients are served as soon as the node's parts run, others when it serves.
+class ClientPorts:
+    """Has its ports from the beginning; our own clients are served as soon as the node's parts run, others when it serves.
 
     Args:
         config: The configuration of the node.
-        port: The port that is bound.
+        ports: The ports that are bound, each for the listener in its place of `listeners`.
 
     Attributes:
-        endpoint: The address that clients are told.
-        address: The same as host:port.
+        endpoints: The addresses that clients are told.
+        address: That of the first listener, as host:port.
         local_address: The host:port at which processes of this machine reach it, whatever clients are told.
     """
 
-    def __init__(self, config: ServerConfig, port: Port) -> None:
-        told = config.told_client_listener(port.port)
-        self.endpoint = BrokerEndpoint(CLIENT_LISTENER, told.host, told.port)
-        self.address = str(told)
-        listener = config.client_listener
-        host = ("::1" if ":" in listener.host else "127.0.0.1") if listener.is_wildcard else listener.host
-        self.local_address = str(Endpoint(host, port.port))
-        self._bound: Port | None = port
+    def __init__(self, config: ServerConfig, ports: Sequence[Port]) -> None:
+        self.endpoints = tuple(map(partial(_endpoint, config), config.listeners, ports))
+        first = self.endpoints[0]
+        self.address = str(Endpoint(first.host, first.port))
+        bound = config.client_listener
+        host = ("::1" if ":" in bound.host else "127.0.0.1") if bound.is_wildcard else bound.host
+        self.local_address = str(Endpoint(host, ports[0].port))
+        self._bound = list(ports)
         self._server: KafkaServer | None = None
         self._listener: Listener | None = None
 
@@ -67,17 +68,17 @@ class ClientPort:
             is_serving: The function that says whether the node serves (`replog.protocol.server.KafkaServer`).
 
         Raises:
-            ConfigError: Another process began to listen there after the port was bound.
+            ConfigError: Another process began to listen there after a port was bound.
         """
-        bound, self._bound = self._bound, None
-        if bound is None:
+        if not self._bound:
             return
         server = self._server = KafkaServer(node, is_serving)
         limits = limits_within(descriptor_limit())
         reading_room = TransferRoom(READING_BYTES)
         requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
         self._listener = Listener(requests, limits, request_bytes, reading_room)
-        await self._listener.start(bound)
+        for endpoint in self.endpoints:
+            await self._listener.start(self._bound.pop(0), endpoint.name)
 
     def read(self) -> KafkaReading:
         """Returns what its clients do and did, for the metrics."""
@@ -92,9 +93,14 @@ class ClientPort:
         )
 
     async def stop(self) -> None:
-        """Ends all connections, and gives the port back."""
-        if self._bound is not None:
-            self._bound.close()
-            self._bound = None
+        """Ends all connections, and gives the ports back."""
+        while self._bound:
+            self._bound.pop().close()
         if self._listener is not None:
             await self._listener.stop()
+
+
+def _endpoint(config: ServerConfig, listener: NamedEndpoint, port: Port) -> BrokerEndpoint:
+    """Returns what the clients of a listener are told."""
+    told = config.told_client_listener(listener, port.port)
+    return BrokerEndpoint(listener.name, told.host, told.port, config.protocol_of(listener.name))
