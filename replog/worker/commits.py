@@ -36,12 +36,14 @@ from replog.errors import (
     InvalidRequestError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    RecordTooLargeError,
     ReplogError,
     RetriableError,
     StaleMemberEpochError,
     TransactionAbortableError,
 )
 from replog.errors.choices import require_at_least
+from replog.records import encode_batch
 from replog.worker.assigned import Assigned
 from replog.worker.results import ResultRecord, Results
 
@@ -224,12 +226,29 @@ class TransactionCommits:
 
         Raises:
             UnknownTopicOrPartitionError: There is no such topic or partition.
+            RecordTooLargeError: One is larger than its topic takes.
             ReplogError: No broker answers.
         """
-        for topic, partition in dict.fromkeys((each.topic, each.partition) for each in records):
-            count = len(await self._started().partitions_for(topic))
+        producer, given = self._started(), tuple(records)
+        for topic, partition in dict.fromkeys((each.topic, each.partition) for each in given):
+            count = len(await producer.partitions_for(topic))
             if partition is not None:
                 require_partition(topic, count, partition)
+        limits = {topic: await producer.message_bytes_max(topic) for topic in {each.topic for each in given}}
+        for each in given:
+            self._require_fitting(each, limits[each.topic])
+
+    def _require_fitting(self, result: ResultRecord, bytes_max: int) -> None:
+        """Refuses a result that is larger than its topic takes, as the broker would: by the size of a batch of it alone."""
+        if result.size_bytes <= bytes_max:  # nearly always
+            return
+        record = (0, result.key, result.value, result.headers)
+        size_bytes = len(encode_batch([record], codec=self._started().config.codec))
+        if size_bytes > bytes_max:
+            raise RecordTooLargeError(
+                f"a result for {result.topic} takes {size_bytes} bytes, and max.message.bytes of that topic is {bytes_max}: make it "
+                "smaller, or raise the topic's limit"
+            )
 
     def note(self, records: Collection[ResultRecord]) -> None:
         """Counts results that are ready, and lets many not wait any longer."""

@@ -23,7 +23,7 @@ from replog.client import ConsumerRecord
 from replog.client.groups.consumer_membership import LEAVING_EPOCH
 from replog.client.groups.coordinator import Coordinator
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
-from replog.errors import GroupIdNotFoundError, ProducerFencedError, RecordTooLargeError, TransactionAbortableError
+from replog.errors import GroupIdNotFoundError, InvalidRecordError, ProducerFencedError, TransactionAbortableError
 from replog.worker import DeadLetter, Results
 from tests.lint import page_examples
 
@@ -145,16 +145,46 @@ async def test_a_result_that_cannot_be_written_is_its_records_failure(servers: s
     assert len(await read_all(servers, "out")) == 18
 
 
-async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: str) -> None:
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+async def test_a_result_that_is_too_large_for_its_topic_is_its_records_failure(servers: str, compression: str) -> None:
+    """By its size as it is written: zeros are small once they are compressed."""
+    random_bytes = random.Random(6).randbytes(200_000)
+
     def handle(record: ConsumerRecord, results: Results) -> None:
-        results.send("out", bytes(200_000 if record.value == b"6" else 1))
+        large = {b"4": bytes(200_000), b"6": random_bytes}
+        results.send("out", large.get(record.value or b"", b"small"))
 
     await fill(servers, 20)
+    settings: dict[str, Any] = {"producer_settings": {"compression": compression}}
+    await work_until(
+        worker(servers, handle, retries=1, retry_backoff_ms=1, dead_letter_topic="dead", **settings),
+        is_committed(servers, {0: 10, 1: 10}),
+    )
+    letters = [DeadLetter.from_headers(each.headers) for each in await read_all(servers, "dead")]
+    assert [each.attempts for each in letters if each] == [2] * (1 if compression == "gzip" else 2)
+    assert all(each and "max.message.bytes" in each.error for each in letters)
+    assert len(await read_all(servers, "out")) == 20 - len(letters)
+
+
+async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: str) -> None:
+    def handle(record: ConsumerRecord, results: Results) -> None:
+        results.send("keyed", b"x", None if record.value == b"6" else b"key")
+
+    async with Admin(servers) as admin:
+        await admin.create_topic("keyed", 1, configs={"cleanup.policy": "compact"})
+    await fill(servers, 20)
     async with asyncio.timeout(DEADLINE_S):
-        with pytest.raises(TransactionAbortableError, match=r"max\.message\.bytes") as raised:
+        with pytest.raises(TransactionAbortableError, match="key") as raised:
             await worker(servers, handle).run()
-    assert isinstance(raised.value.__cause__, RecordTooLargeError)
-    assert len(await read_all(servers, "out")) == sum((await committed(servers)).values())
+    assert isinstance(raised.value.__cause__, InvalidRecordError)
+    async with Producer(servers) as producer:
+        end = await producer.send_and_wait("keyed", b"", b"end")
+    async with Consumer(servers) as consumer:
+        await consumer.assign_topic("keyed")
+        found: list[ConsumerRecord] = []
+        while consumer.position(("keyed", 0)) <= end.offset:
+            found += await consumer.poll()
+    assert len(found) - 1 == sum((await committed(servers)).values())
 
 
 async def test_a_worker_whose_transactional_id_another_has_ends(servers: str) -> None:

@@ -583,6 +583,17 @@ class Producer(Generic[K, V]):
         require_text("topic", topic)
         return [p.partition_id for p in (await self._view.topic_or_raise(topic)).partitions]
 
+    async def message_bytes_max(self, topic: str) -> int:
+        """Returns the size of the largest batch that the topic takes, bytes: its `max.message.bytes`.
+
+        Raises:
+            UnknownTopicOrPartitionError: There is no such topic.
+            BrokerClosedError: The producer was closed.
+        """
+        require_text("topic", topic)
+        self._raise_if_closed()
+        return (await self._router.resolve(topic)).message_bytes_max
+
     def _now_ms(self) -> int:
         return self._wall_ns() // NANOSECONDS_PER_MS
 

@@ -64,7 +64,7 @@ class TopicQueues:
         self.queues: list[PartitionQueue] = []
         self.available: tuple[int, ...] = ()
         self._on_ready = on_ready
-        self._message_bytes_max = message_bytes_max
+        self._asked_message_bytes_max = message_bytes_max
         self.update(info, accumulator)
 
     def update(self, info: TopicInfo, accumulator: Accumulator) -> None:
@@ -80,8 +80,8 @@ class TopicQueues:
                 on_ready=self._on_ready,
             )
             self.queues.append(queue)
-        message_bytes_max = self._message_bytes_max or _message_bytes_max(info)
-        batch_bytes_max = min(accumulator.settings.batch_size_bytes, message_bytes_max)
+        self.message_bytes_max = self._asked_message_bytes_max or _message_bytes_max(info)
+        batch_bytes_max = min(accumulator.settings.batch_size_bytes, self.message_bytes_max)
         for queue in self.queues:
             queue.batch_bytes_max = batch_bytes_max
         self.available = tuple(p.partition_id for p in info.partitions if p.leader >= 0)

@@ -92,6 +92,7 @@ USES: list[tuple[str, Use]] = [
     ("partitions", lambda it: it.producer.send_columns("t", COLUMNS, partitions=[0])),
     ("timestamp_ms", lambda it: it.producer.send_columns("t", COLUMNS, timestamp_ms=NOW)),
     ("topic", lambda it: it.producer.partitions_for(None)),
+    ("topic", lambda it: it.producer.message_bytes_max(None)),
     ("timeout_ms", lambda it: it.producer.close(timeout_ms="1")),
     # Consumer
     ("partitions", lambda it: it.consumer.assign("t3")),

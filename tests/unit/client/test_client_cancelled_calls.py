@@ -51,6 +51,7 @@ async def sent(producer: Producer) -> None:
 PRODUCER_CALLS: dict[str, Call] = {
     "start": lambda producer: producer.start(),
     "partitions_for": lambda producer: producer.partitions_for("t"),
+    "message_bytes_max": lambda producer: producer.message_bytes_max("t"),
     "send": lambda producer: producer.send("t", b"x", partition=0),
     "send and wait": sent,
     "send_many": bulk_send,

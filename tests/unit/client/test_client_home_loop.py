@@ -63,6 +63,7 @@ USES: list[Callable[[World], Awaitable[Any]]] = [
     lambda it: it.producer.send_many("t", [b""]),
     lambda it: it.producer.flush(),
     lambda it: it.producer.partitions_for("t"),
+    lambda it: it.producer.message_bytes_max("t"),
     lambda it: it.producer.start(),
     lambda it: it.consumer.assign_topic("t"),
     lambda it: it.consumer.poll(),
