@@ -512,6 +512,8 @@ class Consumer(ConsumerPositions, Generic[K, V]):
     async def committed(self, partition: tuple[str, int], timeout_ms: int = DEFAULT_TIMEOUT_MS) -> int | None:
         """Returns the offset that the group has committed of a partition; None where it has none.
 
+        An open transaction that commits an offset of it is waited for.
+
         Args:
             partition: The topic and the number of the partition.
             timeout_ms: How long to wait for a coordinator that serves, milliseconds.

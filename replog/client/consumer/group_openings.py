@@ -89,19 +89,22 @@ class Openings:
     async def committed(
         self, ids: Mapping[TopicPartition, UUID], member_id: str | None = None, member_epoch: int = -1
     ) -> dict[TopicPartition, CommittedOffset]:
-        """Returns the committed offset of each partition that has one.
+        """Returns the committed offset of each partition that has one.  What an open transaction commits may be further on, and who asks
+        goes on from there: so there is no answer before that has ended (KIP-447).
 
         Args:
             ids: The partitions, each with its topic's id; an id of zero stands for any topic of that name.
             member_id: The member that asks; None for anybody.
             member_epoch: Its epoch.
+
+        Raises:
+            UnstableOffsetCommitError: A transaction that has not ended has committed an offset of one of them; ask again.
         """
         by_topic: dict[tuple[str, UUID], list[int]] = {}
         for each, topic_id in ids.items():
             by_topic.setdefault((each.topic, topic_id), []).append(each.partition)
         topics = tuple(TopicToFetch(*topic, tuple(partitions)) for topic, partitions in by_topic.items())
-        is_member = member_epoch >= 0
-        request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch, wants_stable=is_member)
+        request = FetchOffsets(self._settings.group_id, topics, member_id, member_epoch, wants_stable=True)
         answer = await self._coordinator.call(request)
         return {
             TopicPartition(topic.topic, each.partition): each
