@@ -34,12 +34,12 @@ def hide_aborted(data: Buffer, aborted: Sequence[AbortedTransaction]) -> Buffer:
     if not aborted:
         return data
     hidden = bytearray(data)
-    waiting = sorted(aborted, key=lambda each: each.first_offset)
+    waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)  # the next one last
     begun: set[int] = set()
     try:
         for header in scan(data):
-            while waiting and waiting[0].first_offset <= header.last_offset:
-                begun.add(waiting.pop(0).producer_id)
+            while waiting and waiting[-1].first_offset <= header.last_offset:
+                begun.add(waiting.pop().producer_id)
             if header.is_control:
                 if header.producer_id in begun and _is_abort(data, header):
                     begun.discard(header.producer_id)

@@ -86,11 +86,11 @@ class TransactionIndex:
     def collect(self, start_offset: int, end_offset: int, found: list[AbortedTransaction]) -> bool:
         """Adds the entries that concern [start, end) to `found`; returns whether no later entry can concern it."""
         first = bisect_left(range(len(self)), start_offset, key=self._last_offset)
-        for fields in _ENTRY.iter_unpack(memoryview(self._data)[first * TRANSACTION_ENTRY_BYTES :]):
-            transaction = AbortedTransaction(*fields[1:])
-            if transaction.first_offset < end_offset:
-                found.append(transaction)
-            if transaction.last_stable_offset >= end_offset:
+        entries = _ENTRY.iter_unpack(memoryview(self._data)[first * TRANSACTION_ENTRY_BYTES :])
+        for _, producer_id, first_offset, last_offset, last_stable_offset in entries:
+            if first_offset < end_offset:
+                found.append(AbortedTransaction(producer_id, first_offset, last_offset, last_stable_offset))
+            if last_stable_offset >= end_offset:  # else one that was open for long had all of these walked over
                 return True
         return False
 

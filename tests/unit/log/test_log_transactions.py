@@ -10,6 +10,7 @@ from replog.log import Log, LogConfig
 from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.records import encode_batch, encode_end_transaction_marker
 from replog.testing.simulated_filesystem import SimulatedFileSystem
+from tests.work_counts import calls_of
 
 PATH = f"/data/t-0/{0:020d}.txnindex"
 BIG = LogConfig()
@@ -218,3 +219,14 @@ def test_an_ended_transaction_is_unstable_until_its_end_is_replicated() -> None:
     write(log, data(1, 1))
     log.set_log_start_offset(3)
     assert log.last_stable_offset(5) == 4
+
+
+def test_a_long_transaction_costs_readers_no_object_for_each_that_was_aborted_meanwhile() -> None:
+    index = TransactionIndex(0)
+    for number in range(1_000):
+        index.append(AbortedTransaction(number, 2 * number + 1, 2 * number + 2, 0))
+    long = AbortedTransaction(5_000, 0, 2_001, 2_002)
+    index.append(long)
+    found: list[AbortedTransaction] = []
+    assert calls_of(lambda: index.collect(0, 2, found)) < 50
+    assert found == [AbortedTransaction(0, 1, 2, 0), long]
