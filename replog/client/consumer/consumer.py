@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Generic, Never, Self, get_args
 
 from replog.client.arguments import (
-    numbers_by_partition,
     partition_of,
     partitions_of,
     require_limit,
@@ -34,7 +33,7 @@ from replog.client.consumer.group_settings import (
 )
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset, PartitionReader
 from replog.client.consumer.positions import ConsumerPositions, Partitions
-from replog.client.consumer.start import Start, check_start, is_offset, start_positions
+from replog.client.consumer.start import Start, check_start, checked_offsets, is_offset, start_positions
 from replog.client.home_loop import require_loop
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown
@@ -481,7 +480,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             RequestTimedOutError: The coordinator did not answer in time; the offsets may be kept all the same.
             InvalidRequestError: The consumer is not subscribed.
         """
-        given = _checked_offsets(offsets)
+        given = checked_offsets(offsets)
         group = self._subscribed()
         if offsets is None:
             given = self._positions()
@@ -505,7 +504,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             CommitStaleError: A partition is not this member's.
             InvalidRequestError: The consumer is not subscribed, or commits by itself, also what a transaction that is aborted has read.
         """
-        given = _checked_offsets(offsets)
+        given = checked_offsets(offsets)
         group = self._subscribed()
         return group.member.commits.for_transaction(self._positions() if offsets is None else given)
 
@@ -566,14 +565,6 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             return self._group
         self._reader.raise_if_closed()
         raise InvalidRequestError("this consumer is not subscribed; call subscribe first")
-
-
-def _checked_offsets(offsets: Mapping[tuple[str, int], int] | None) -> dict[TopicPartition, int]:
-    given = {} if offsets is None else numbers_by_partition("offsets", offsets)
-    for partition, offset in given.items():
-        if not is_offset(offset):
-            raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
-    return given
 
 
 def _how_to_pass(record: ConsumerRecord) -> str:

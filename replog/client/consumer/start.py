@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from operator import index
 from typing import Any, Literal, SupportsIndex, get_args
 
-from replog.client.arguments import partition_of
+from replog.client.arguments import numbers_by_partition, partition_of
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ClusterView
@@ -46,6 +46,20 @@ def check_start(start: object) -> None:
 def is_offset(offset: object) -> bool:
     """Whether this is a whole number from 0 that a request can say, of whatever library."""
     return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX
+
+
+def checked_offsets(offsets: Mapping[tuple[str, int], int] | None) -> dict[TopicPartition, int]:
+    """Returns a copy of offsets that are to be committed; none of None.
+
+    Raises:
+        InvalidRequestError: One is no offset.
+        TypeError: They are no mapping, or one is no whole number.
+    """
+    given = {} if offsets is None else numbers_by_partition("offsets", offsets)
+    for partition, offset in given.items():
+        if not is_offset(offset):
+            raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
+    return given
 
 
 async def start_positions(

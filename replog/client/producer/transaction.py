@@ -15,7 +15,8 @@ from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
 
-from replog.client.arguments import numbers_by_partition
+from replog.client.arguments import numbers_by_partition, wrong_type
+from replog.client.consumer.start import checked_offsets
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.router import Router
@@ -340,6 +341,7 @@ class TransactionDriver:
     ) -> None:
         """Commits offsets of a group in the open transaction.  Raises: As `Transaction.commit_offsets`."""
         self.require(transaction)
+        _require_source(source, offsets)
         transaction.offset_commits_count += 1
         try:
             wanted = _group_offsets(source, offsets)
@@ -469,8 +471,9 @@ class Transaction:
             CommitStaleError: A partition is not the member's any more: another one reads it (KIP-447).
             InvalidRequestError: The consumer is not subscribed, or commits by itself; or there is no open transaction.
             ReplogError: The coordinator refuses, or has not answered in time.
+            TypeError: An argument is of another type; the transaction goes on.
 
-        After each of them the transaction can only be aborted.
+        After each other one the transaction can only be aborted.
         """
         await self._driver.commit_offsets(self, group, offsets)
 
@@ -479,6 +482,14 @@ def _look_at(task: asyncio.Task[None]) -> None:
     """Looks at what has ended a task: who has left by a cancellation does not ask for it."""
     if not task.cancelled():
         task.exception()
+
+
+def _require_source(source: object, offsets: object) -> None:
+    """Refuses what has no offsets to commit, and what are none.  Raises: TypeError."""
+    if not isinstance(source, GroupMetadata) and not hasattr(source, "member_offsets"):
+        raise wrong_type("group", source, "the consumer, or what its group_metadata() returned")
+    if offsets is not None:
+        numbers_by_partition("offsets", offsets)
 
 
 def _group_offsets(
@@ -490,7 +501,7 @@ def _group_offsets(
         raise InvalidRequestError(
             "offsets is missing: a group's metadata do not say what is done with; or give the consumer"
         )
-    given: dict[TopicPartition, int] = numbers_by_partition("offsets", offsets)
+    given = checked_offsets(offsets)
     return MemberOffsets(source, {each: MemberOffset(offset) for each, offset in given.items()})
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from replog.client.arguments import require_records
+from replog.client.arguments import require_records, wrong_type
 from replog.client.producer.batch import BatchOutcome, BulkDelivery, Delivery
 from replog.client.producer.bulk import RecordLike
 from replog.client.producer.producer import NO_HEADERS, Producer
@@ -97,6 +97,8 @@ class SyncTransaction:
         if isinstance(group, GroupMetadata):
             self._client.carry_out(lambda: self._transaction.commit_offsets(group, offsets))
             return
+        if not hasattr(group, "in_loop"):
+            raise wrong_type("group", group, "the SyncConsumer, or what its group_metadata() returned")
         source = group.in_loop
         given: dict[tuple[str, int], int] = {
             each: found.offset for each, found in group.member_offsets(offsets).offsets.items()

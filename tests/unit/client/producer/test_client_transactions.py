@@ -470,6 +470,28 @@ async def test_offsets_that_nobody_waits_for_get_into_no_transaction(version: in
     assert cluster.transactions.offsets == {}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [((None,), "group"), (({("t", 0): 1},), "group"), ((GroupMetadata("g"), [("t", 0)]), "offsets")],
+)
+async def test_what_has_no_offsets_to_commit_is_named_and_the_transaction_goes_on(wrong: Any, name: str) -> None:
+    cluster = make_cluster()
+    async with make(cluster) as producer, producer.transaction() as txn:
+        await producer.send("t", b"kept")
+        with pytest.raises(TypeError, match=f"^{name} is "):
+            await txn.commit_offsets(*wrong)
+    assert cluster.transactions.committed("t") == [b"kept"]
+
+
+async def test_an_offset_that_is_none_is_not_committed() -> None:
+    cluster = make_cluster()
+    async with make(cluster) as producer:
+        with pytest.raises(InvalidRequestError, match="which is no offset"):
+            async with producer.transaction() as txn:
+                await txn.commit_offsets(GroupMetadata("g"), {("t", 0): -1})
+    assert cluster.transactions.asked_of(CommitInTransaction) == []
+
+
 async def test_offsets_of_a_member_that_was_put_out_abort() -> None:
     cluster = make_cluster()
     cluster.transactions.script[CommitInTransaction].append(IllegalGenerationError("another generation"))
