@@ -449,11 +449,16 @@ class Controller:
             self._unappended.append((*change.made, AbortTransactionRecord("the rest of it could not be made")))
             self._fail_awaited(ReplogError(f"{change.name} failed unexpectedly: {bug!r}"))
             return
-        made = only_changes(looked_at)
-        self._step_records += len(looked_at) - len(made)  # which have taken as long
-        self._unappended += self._offsets.split((*change.made, *made)) if change.made or made else ()
+        made = (*change.made, *only_changes(looked_at))
+        self._step_records += sum(record is None for record in looked_at)  # which have taken as long
+        is_begun = any(not isinstance(record, BeginTransactionRecord) for record in made)
         if following:
-            self._unmade = _LongChange(change.name, change.unmade, only_changes(following))
+            left = only_changes(following)
+            self._unmade = _LongChange(change.name, change.unmade, left if is_begun else (*made, *left))
+        elif len(made) == 2 and isinstance(made[0], BeginTransactionRecord):
+            return  # it changes nothing, and takes no room in the log
+        if is_begun:
+            self._unappended += self._offsets.split(made)
 
     def _finish(self, awaited: _AwaitedChange) -> None:
         """Answers a request whose change has been appended as a whole, once it has committed."""

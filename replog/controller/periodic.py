@@ -88,6 +88,7 @@ class PeriodicTasks:
     def start_term(self, now_ms: int) -> None:
         """Begins a term: nothing of an earlier one counts."""
         self._fence_due_ms = now_ms
+        self._elections.start_term()
 
     def first_delay_ms(self, task: PeriodicTask) -> int:
         """Returns how long after the term begins the first round is due; balancing waits for brokers to settle."""
@@ -124,13 +125,12 @@ class PeriodicTasks:
         interval_ms = self._balance_interval_ms()
         if not self._configs.cluster_value(AUTO_LEADER_REBALANCE_ENABLE, self._config.auto_leader_rebalance_enable):
             return Round((), interval_ms)
-        records = self._elections.rebalance(self._config.max_elections_per_round)
-        return Round(records, _AGAIN_MS if len(records) == self._config.max_elections_per_round else interval_ms)
+        looked_at = self._elections.rebalance(self._config.max_elections_per_round)
+        return Round(looked_at.changes, interval_ms if looked_at.is_all else _AGAIN_MS)
 
     def _leaderless(self, _now_ms: int, _last_write_ms: int) -> Round:
-        records = self._elections.elect_leaderless(self._config.max_elections_per_round)
-        again = len(records) == self._config.max_elections_per_round
-        return Round(records, _AGAIN_MS if again else self._config.leaderless_interval_ms)
+        looked_at = self._elections.elect_leaderless(self._config.max_elections_per_round)
+        return Round(looked_at.changes, self._config.leaderless_interval_ms if looked_at.is_all else _AGAIN_MS)
 
     def _drain(self, _now_ms: int, _last_write_ms: int) -> Round:
         return Round(self._drains.next_changes(), self._config.drain_interval_ms)

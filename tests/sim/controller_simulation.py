@@ -445,7 +445,7 @@ class Simulation:
         state = node.core._state.replication
         for broker_id in BROKERS:
             hosted = {key for key, p in state.partitions.items() if broker_id in p.replicas}
-            if set(state.hosted(broker_id)) != hosted:
+            if set(state.hosted(broker_id)) != hosted or state.hosted_count(broker_id) != len(hosted):
                 raise self.fail("indexes", f"replicas of broker {broker_id} on node {node.node_id}")
         for name, keys, holds in (
             ("leaderless", state.leaderless, lambda p: p.leader == -1),

@@ -165,7 +165,7 @@ def accepts_at_once(self: InSyncReplicas, answer: Any, _now_ms: int) -> bool:
 
 def first_who_reports(self: ReplicationControl, key: Any, partition: Any, is_acceptable: Any) -> Any:
     """Does not wait for the others."""
-    reports = self._reports.get(key, {})
+    reports = self._reports.get(key[0], {}).get(key[1], {})
     known = tuple(member for member in partition.last_known_elr if member in reports and is_acceptable(member))
     if not partition.awaits_reports or not known:
         return None

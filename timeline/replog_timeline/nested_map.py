@@ -1,4 +1,4 @@
-"""A dictionary of dictionaries that can go back to any snapshot; its past cannot be read.
+"""A dictionary of dictionaries that can go back to any snapshot.
 
 Why not a map of maps: each inner one is an object with deltas, known to the registry.  Of a hundred thousand with an entry
 each that makes half a million objects for Python's garbage collector, which walks over all of them in every full pass.  Here
@@ -6,9 +6,13 @@ the inner dictionaries are plain, and the collector leaves alone those that hold
 of them.
 
     current      {"g": {"a": 3, "b": 2}, "h": {"a": 1}}
-    delta of 20  ("g", "a") was 2, ("h", "a") was absent
+    delta of 20  "g": "a" was 2;  "h": "a" was absent;  "i" was removed, and was {"c": 4} then
 
-Cost: change O(1); revert O(changed keys).  Memory: one old value per key changed between two snapshots.
+An inner dictionary that is removed as a whole goes into the delta as it is; what changed in it since the snapshot stands beside
+it, and what comes after it needs no notes.
+
+Cost: change O(1), also the removal of an inner dictionary of any size; revert O(changed keys).  Memory: one old value per key
+changed between two snapshots.  The past is read as a whole, by a copy of all that there is.
 """
 
 from __future__ import annotations
@@ -24,17 +28,31 @@ V = TypeVar("V")
 
 
 class NestedDelta(Delta, Generic[K1, K2, V]):
-    """Old values of the keys first changed after a snapshot.
+    """What there was at a snapshot, as far as it has changed since.
 
     Attributes:
-        old: Outer and inner key -> value at the snapshot, or `ABSENT`.
+        size: The number of values at the snapshot.
+        old: Outer key -> inner key -> value at the snapshot, or `ABSENT`; of changes before the removal of the inner dictionary.
+        removed: Outer key -> the inner dictionary as it was when it was removed first.
     """
 
-    __slots__ = ("old",)
+    __slots__ = ("old", "removed", "size")
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, size: int) -> None:
         super().__init__(epoch)
-        self.old: dict[tuple[K1, K2], V | Absent] = {}
+        self.size = size
+        self.old: dict[K1, dict[K2, V | Absent]] = {}
+        self.removed: dict[K1, dict[K2, V]] = {}
+
+    def note(self, outer: K1, inner: K2, value: V | Absent) -> None:
+        """Keeps the value of a key that is about to change, unless it has changed since the snapshot."""
+        if self.removed and outer in self.removed:
+            return
+        old = self.old.get(outer)
+        if old is None:
+            self.old[outer] = {inner: value}
+        elif inner not in old:
+            old[inner] = value
 
 
 class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
@@ -47,28 +65,48 @@ class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
         registry: The registry of the group of objects that this one belongs to.
     """
 
-    __slots__ = ("_current",)
+    __slots__ = ("_current", "_size")
 
     def __init__(self, registry: SnapshotRegistry) -> None:
         super().__init__(registry)
         self._current: dict[K1, dict[K2, V]] = {}
+        self._size = 0
 
     @property
     def current(self) -> dict[K1, dict[K2, V]]:
         """The present, for reading only; an inner dictionary may be another one after a change."""
         return self._current
 
+    @property
+    def size(self) -> int:
+        """The number of values in all inner dictionaries together."""
+        return self._size
+
+    def at(self, epoch: int) -> dict[K1, dict[K2, V]]:
+        """Returns a copy of the state at a snapshot; costs a walk over all that there is.
+
+        Raises:
+            UnknownEpochError: There is no snapshot at this epoch.
+        """
+        first = self._first_delta_from(self._registry.snapshot_or_raise(epoch).epoch)
+        past = {outer: dict(table) for outer, table in self._current.items()}
+        for delta in reversed(self._deltas[first:]):
+            past |= {outer: dict(table) for outer, table in delta.removed.items()}
+            _put_back(past, delta)
+        return past
+
     def put(self, outer: K1, inner: K2, value: V) -> None:
         """Adds or replaces a value."""
         table = self._current.get(outer)
         snapshot = self._registry.latest_snapshot
         if snapshot is not None:
-            old, key = self._delta_to_fill(snapshot).old, (outer, inner)
-            if key not in old:
-                old[key] = ABSENT if table is None else table.get(inner, ABSENT)
+            delta = self._delta_to_fill(snapshot)  # with the size before anything is added
+            delta.note(outer, inner, ABSENT if table is None else table.get(inner, ABSENT))
         if table is None:
             self._current[outer] = {inner: value}
+            self._size += 1
         else:
+            self._size += inner not in table
             table[inner] = value
 
     def discard(self, outer: K1, inner: K2) -> None:
@@ -78,28 +116,50 @@ class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
             return
         snapshot = self._registry.latest_snapshot
         if snapshot is not None:
-            self._delta_to_fill(snapshot).old.setdefault((outer, inner), table[inner])
+            self._delta_to_fill(snapshot).note(outer, inner, table[inner])
         del table[inner]
+        self._size -= 1
         if not table:
             del self._current[outer]
 
+    def remove(self, outer: K1) -> None:
+        """Removes an inner dictionary if it is there, however large it is."""
+        table = self._current.get(outer)
+        if table is None:
+            return
+        snapshot = self._registry.latest_snapshot
+        if snapshot is not None:
+            self._delta_to_fill(snapshot).removed.setdefault(outer, table)
+        del self._current[outer]
+        self._size -= len(table)
+
     def _make_delta(self, epoch: int) -> NestedDelta[K1, K2, V]:
-        return NestedDelta(epoch)
+        return NestedDelta(epoch, self._size)
 
     def _restore(self, delta: NestedDelta[K1, K2, V]) -> None:
-        current = self._current
-        for (outer, inner), value in delta.old.items():
-            table = current.setdefault(outer, {})
+        self._current |= delta.removed
+        _put_back(self._current, delta)
+        self._size = delta.size
+
+    def _merge(self, earlier: NestedDelta[K1, K2, V], later: NestedDelta[K1, K2, V]) -> None:
+        for outer, table in later.old.items():
+            if outer not in earlier.removed:
+                earlier.old[outer] = {**table, **earlier.old.get(outer, {})}
+        earlier.removed = {**later.removed, **earlier.removed}
+
+    def _restore_initial(self) -> None:
+        self._current.clear()
+        self._size = 0
+
+
+def _put_back(tables: dict[K1, dict[K2, V]], delta: NestedDelta[K1, K2, V]) -> None:
+    """Puts the values of a delta in place of those that came later."""
+    for outer, old in delta.old.items():
+        table = tables.setdefault(outer, {})
+        for inner, value in old.items():
             if value is not ABSENT:
                 table[inner] = value
             else:
                 table.pop(inner, None)
-            if not table:
-                del current[outer]
-
-    def _merge(self, earlier: NestedDelta[K1, K2, V], later: NestedDelta[K1, K2, V]) -> None:
-        for key, value in later.old.items():
-            earlier.old.setdefault(key, value)
-
-    def _restore_initial(self) -> None:
-        self._current.clear()
+        if not table:
+            del tables[outer]

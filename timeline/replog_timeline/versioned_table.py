@@ -12,7 +12,6 @@ epoch O(entries + changed keys); revert O(changed keys).  Memory: one old value 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import Enum
 from typing import Final, Generic, TypeVar
 
@@ -90,27 +89,6 @@ class VersionedTable(Versioned[TableDelta[K, V]], Generic[K, V]):
         if snapshot is not None:
             self._delta_to_fill(snapshot).old.setdefault(key, value)
         del self._current[key]
-
-    def remove_keys(self, keys: Iterable[K]) -> dict[K, V]:
-        """Removes keys and their values, in a fraction of the time that `remove_key` takes for each.
-
-        Args:
-            keys: The keys; those that are not there are left out.
-
-        Returns:
-            The keys that were there, with their values.
-        """
-        current, snapshot = self._current, self._registry.latest_snapshot
-        if not current:
-            return {}
-        delta = None if snapshot is None else self._delta_to_fill(snapshot)  # with the size before anything is removed
-        found = {key: value for key in keys if (value := current.pop(key, ABSENT)) is not ABSENT}
-        if delta is not None and len(found) > len(delta.old):
-            delta.old = {**found, **delta.old}  # in one go, without a look for each key
-        elif delta is not None:
-            for key, value in found.items():
-                delta.old.setdefault(key, value)
-        return found
 
     def remove_all(self) -> None:
         """Removes every entry."""

@@ -13,7 +13,8 @@ from replog.controller.requests import (
     Result,
 )
 from replog.controller.state.broker_registry import BrokerRegistry
-from replog.controller.state.replication import PartitionKey, ReplicationState
+from replog.controller.state.partition_map import PartitionKey
+from replog.controller.state.replication import ReplicationState
 from replog.errors import ErrorCode
 from replog.metadata.records import LeaderRecoveryState, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration

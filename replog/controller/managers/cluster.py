@@ -116,10 +116,10 @@ class ClusterControl:
 
     def _offline_changes(self, request: Heartbeat) -> Made:
         """Notes which replicas a broker cannot use, and returns what that changes; () where nothing does."""
-        usable_again, offline = self._replication.changes_for_offline(
+        changes = self._replication.changes_for_offline(
             request.broker_id, request.offline_replicas, more_follow=request.more_offline
         )
-        return self._made(chain(usable_again.changes, offline), len(usable_again.keys))
+        return self._made(changes.changes, changes.count)
 
     def note_contact(self, request: Heartbeat, now_ms: int) -> None:
         """Notes that a heartbeat has arrived.
@@ -182,7 +182,7 @@ class ClusterControl:
             case BrokerState.UNFENCED:
                 unfence = BrokerRegistrationChangeRecord(broker_id, broker_epoch, fenced=False)
                 elections = self._replication.changes_with(broker_id)
-                return self._made(chain((unfence,), elections.changes), len(elections.keys))
+                return self._made(chain((unfence,), elections.changes), elections.count)
             case BrokerState.FENCED | BrokerState.SHUTDOWN_NOW:
                 return self._fenced(registration, leaves_in_order=target is BrokerState.SHUTDOWN_NOW)
             case BrokerState.CONTROLLED_SHUTDOWN:
@@ -269,7 +269,7 @@ class ClusterControl:
         """
         self._brokers.incarnation_or_raise(request.broker_id, request.broker_epoch)
         elections = self._replication.changes_after_reports(request.broker_id, request.broker_epoch, request.replicas)
-        made = self._made(elections.changes, len(elections.keys))
+        made = self._made(elections.changes, elections.count)
         if isinstance(made, Iterator):
             return LongResult(made, lambda _end_offset: ReportReplicasResponse())
         return Result(made, ReportReplicasResponse())

@@ -19,7 +19,8 @@ from replog.controller.partitions.placement import UsableBroker
 from replog.controller.requests import DrainBroker, DrainBrokerResponse, Result
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.features import FeatureControl
-from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
+from replog.controller.state.partition_map import PartitionKey
+from replog.controller.state.replication import ReplicationState
 from replog.metadata.features import METADATA_VERSION_TRANSACTIONS
 from replog.metadata.records import NO_LEADER, DrainBrokerRecord, PartitionChangeRecord
 from replog.metadata.registrations import PartitionRegistration
@@ -93,8 +94,7 @@ class DrainControl:
                 yield change
 
     def _partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
-        keys = {key for broker_id in self._brokers.drained for key in self._state.hosted(broker_id)}
-        for key in in_order(keys):
+        for key in self._state.hosted(*self._brokers.drained):
             yield key, self._state.partitions[key]
 
     def _target(self, partition: PartitionRegistration, planned: Counter[int]) -> tuple[int, ...] | None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from msgspec import Struct
+
 from replog.controller.config import ControllerConfig
-from replog.controller.managers.replication import ReplicationControl
+from replog.controller.managers.replication import ReplicationControl, only_changes
 from replog.controller.partitions.change import Election, partition_change
 from replog.controller.requests import ElectLeaders, ElectLeadersResponse, NamedPartition, PartitionResult, Result
 from replog.controller.state.broker_registry import BrokerRegistry
-from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
+from replog.controller.state.partition_map import PartitionKey, PartitionMap
+from replog.controller.state.replication import ReplicationState
 from replog.errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
@@ -20,7 +23,45 @@ from replog.errors import (
     ReplogError,
     UnknownTopicOrPartitionError,
 )
-from replog.metadata.records import NO_LEADER, ElectionType, PartitionChangeRecord
+from replog.metadata.records import NO_LEADER, ElectionType, MetadataRecord, PartitionChangeRecord
+
+
+class LookedAt(Struct, frozen=True):
+    """What a round makes of some partitions.
+
+    Attributes:
+        changes: What changes.
+        is_all: Whether all partitions have been looked at since the first round.
+    """
+
+    changes: tuple[MetadataRecord, ...]
+    is_all: bool
+
+
+class _Walk:
+    """Goes through partitions, some at a time, and then from the first one on again.
+
+    Args:
+        partitions: The partitions, which may change in between.
+    """
+
+    def __init__(self, partitions: PartitionMap[None]) -> None:
+        self._partitions = partitions
+        self._left: Iterator[PartitionKey] | None = None
+
+    def next(self, count_max: int) -> tuple[list[PartitionKey], bool]:
+        """Returns the next partitions, at most so many, and whether they are the last ones."""
+        if self._left is None:
+            self._left = self._partitions.in_order()
+        passed = list(islice(self._left, count_max))
+        is_last = len(passed) < count_max
+        if is_last:
+            self._left = None
+        return [key for key in passed if key in self._partitions], is_last
+
+    def begin_again(self) -> None:
+        """Forgets how far it has come."""
+        self._left = None
 
 
 class ElectionControl:
@@ -37,6 +78,8 @@ class ElectionControl:
         self._state = state
         self._replication = replication
         self._brokers = brokers
+        self._imbalanced = _Walk(state.imbalanced)
+        self._leaderless = _Walk(state.leaderless)
 
     # ---- asked for by an operator -----------------------------------------------------------------------------------
 
@@ -75,10 +118,8 @@ class ElectionControl:
     def _all(self, election_type: ElectionType) -> Iterable[NamedPartition]:
         """Yields the partitions for which an election may be needed."""
         state = self._state
-        needy: Iterable[PartitionKey] = state.leaderless
-        if election_type is ElectionType.PREFERRED:
-            needy = (*state.imbalanced, *state.leaderless)
-        for key in in_order(needy):
+        others = (state.imbalanced,) if election_type is ElectionType.PREFERRED else ()
+        for key in state.leaderless.in_order(*others):
             yield NamedPartition(state.topics[key[0]], key[1])
 
     def _elect_one(self, election_type: ElectionType, item: NamedPartition) -> PartitionChangeRecord:
@@ -108,28 +149,25 @@ class ElectionControl:
 
     # ---- by time ----------------------------------------------------------------------------------------------------
 
-    def rebalance(self, count_max: int) -> tuple[PartitionChangeRecord, ...]:
-        """Makes the changes that give leaderships back to the first of the replicas, at most so many."""
-        return _first(self._preferred_changes(), count_max)
+    def start_term(self) -> None:
+        """Begins with the first partitions."""
+        self._imbalanced.begin_again()
+        self._leaderless.begin_again()
 
-    def elect_leaderless(self, count_max: int) -> tuple[PartitionChangeRecord, ...]:
-        """Elects leaders where there is none and one may be, unclean ones where the topic allows that; at most so many.
+    def rebalance(self, count_max: int) -> LookedAt:
+        """Makes the changes that give leaderships back to the first of the replicas, of at most so many partitions."""
+        keys, is_all = self._imbalanced.next(count_max)
+        changes = (self._preferred_or_none(key) for key in keys)
+        return LookedAt(only_changes(changes), is_all=is_all)
+
+    def elect_leaderless(self, count_max: int) -> LookedAt:
+        """Elects leaders where there is none and one may be, unclean ones where the topic allows that; of at most so many partitions.
 
         What brings a broker back elects at once; this finds what was missed, and what an older version left behind.
         """
-        return _first(self._leaderless_changes(), count_max)
-
-    def _preferred_changes(self) -> Iterator[PartitionChangeRecord]:
-        for key in in_order(self._state.imbalanced):
-            change = self._preferred_or_none(key)
-            if change is not None:
-                yield change
-
-    def _leaderless_changes(self) -> Iterator[PartitionChangeRecord]:
-        for key in in_order(self._state.leaderless):
-            change = partition_change(*key, self._state.partitions[key], self._replication.rules(key))
-            if change is not None and change.leader not in {None, NO_LEADER}:
-                yield change
+        keys, is_all = self._leaderless.next(count_max)
+        changes = (partition_change(*key, self._state.partitions[key], self._replication.rules(key)) for key in keys)
+        return LookedAt(tuple(each for each in changes if each and each.leader not in {None, NO_LEADER}), is_all=is_all)
 
     def _preferred_or_none(self, key: PartitionKey) -> PartitionChangeRecord | None:
         partition = self._state.partitions[key]
@@ -138,7 +176,3 @@ class ElectionControl:
             return None
         change = partition_change(*key, partition, self._replication.rules(key), election=Election.PREFERRED)
         return change if change is not None and change.leader == preferred else None
-
-
-def _first(changes: Iterator[PartitionChangeRecord], count_max: int) -> tuple[PartitionChangeRecord, ...]:
-    return tuple(change for _, change in zip(range(count_max), changes, strict=False))

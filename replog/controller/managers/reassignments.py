@@ -26,7 +26,8 @@ from replog.controller.requests import (
 )
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.features import FeatureControl
-from replog.controller.state.replication import PartitionKey, ReplicationState
+from replog.controller.state.partition_map import PartitionKey
+from replog.controller.state.replication import ReplicationState
 from replog.errors import (
     ErrorCode,
     InvalidReplicaAssignmentError,

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TypeAlias
+from uuid import UUID
 
 from msgspec import Struct
 
@@ -35,7 +36,8 @@ from replog.controller.requests import (
 )
 from replog.controller.state.broker_registry import BrokerRegistry
 from replog.controller.state.configuration import ConfigurationControl
-from replog.controller.state.replication import PartitionKey, ReplicationState, in_order
+from replog.controller.state.partition_map import PartitionKey
+from replog.controller.state.replication import ReplicationState, in_order
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError, UnknownTopicOrPartitionError
 from replog.metadata.config_keys import CONTROLLER_KEYS, MIN_INSYNC_REPLICAS, UNCLEAN_LEADER_ELECTION_ENABLE
 from replog.metadata.records import ConfigRecord, MetadataRecord, PartitionChangeRecord, ResourceType
@@ -57,12 +59,18 @@ class Changes(Struct, frozen=True):
     """What becomes of some partitions, each of them decided when its change is asked for.
 
     Attributes:
-        keys: The partitions, in order.
-        changes: What becomes of each; None: it stays as it is.
+        count: How many partitions are looked at.
+        changes: What becomes of each, in order; None: it stays as it is.
     """
 
-    keys: Sequence[PartitionKey]
+    count: int
     changes: Iterator[PartitionChangeRecord | None]
+
+
+_NONE: Mapping[UUID, Collection[int]] = {}
+
+_Replicas: TypeAlias = dict[UUID, set[int]]
+"""Partitions by topic, of which a broker has a replica."""
 
 
 class ReplicationControl:
@@ -79,11 +87,11 @@ class ReplicationControl:
         self._state = state
         self._brokers = brokers
         self._configs = configs
-        self._reports: dict[PartitionKey, dict[int, ReplicaReport]] = {}
-        self._offline: dict[int, frozenset[PartitionKey]] = {}
-        self._arriving: dict[int, frozenset[PartitionKey]] = {}  # of brokers that have not told all yet
+        self._reports: dict[UUID, dict[int, dict[int, ReplicaReport]]] = {}  # by topic, partition and broker
+        self._offline: dict[int, _Replicas] = {}
+        self._arriving: dict[int, _Replicas] = {}  # of brokers that have not told all yet
         self._heard: set[int] = set()  # brokers that have told what they cannot use
-        state.notify(self._drop_reports)
+        state.notify(self._drop_reports, lambda topic_id: self._reports.pop(topic_id, None))
 
     def rules(
         self,
@@ -106,7 +114,7 @@ class ReplicationControl:
         is_active = is_acceptable or self._brokers.is_active
 
         def has_usable_replica(broker_id: int) -> bool:
-            return is_active(broker_id) and key not in self._offline.get(broker_id, ())
+            return is_active(broker_id) and not self.is_offline(broker_id, key)
 
         return ElectionRules(
             has_usable_replica if self._offline else is_active,
@@ -126,15 +134,20 @@ class ReplicationControl:
 
     def is_offline(self, broker_id: int, key: PartitionKey) -> bool:
         """Whether the broker has told that it cannot use its replica."""
-        return key in self._offline.get(broker_id, ())
+        replicas = self._offline.get(broker_id)
+        return replicas is not None and key[1] in replicas.get(key[0], ())
 
     def can_do_without(self, broker_id: int, present: Collection[int]) -> bool:
         """Whether each ISR that the broker leaves keeps a member of `present`, or has no other member."""
-        partitions = self._state.partitions
-        for key in self._state.hosted(broker_id):
-            isr = partitions[key].isr
-            if broker_id in isr and len(isr) > 1 and not any(m in present for m in isr if m != broker_id):
+        others = set(present) - {broker_id}
+        checked: set[tuple[int, ...]] = set()  # nearly all partitions have the ISR of another one
+        for partition in self._state.partitions_on(broker_id):
+            isr = partition.isr
+            if isr in checked:
+                continue
+            if broker_id in isr and len(isr) > 1 and others.isdisjoint(isr):
                 return False
+            checked.add(isr)
         return True
 
     def changes_without(
@@ -158,7 +171,7 @@ class ReplicationControl:
                 it either.
         """
         is_acceptable = (self._brokers.active() - {broker_id}).__contains__
-        for key in in_order(self._state.hosted(broker_id)):
+        for key in self._state.hosted(broker_id):
             partition = self._state.partitions[key]
             is_waited_for = not keeps_log_dirs and broker_id in partition.last_known_elr
             if not _is_member(broker_id, partition) and not is_waited_for:
@@ -178,7 +191,7 @@ class ReplicationControl:
 
     def changes_for_offline(
         self, broker_id: int, offline: Sequence[OfflineReplica], *, more_follow: bool = False
-    ) -> tuple[Changes, Iterator[PartitionChangeRecord | None]]:
+    ) -> Changes:
         """Notes all replicas that a broker cannot use, and returns what that changes.
 
         What such a replica held counts as lost until it proves otherwise, and it leaves the ELR too: damaged bytes are lost, a
@@ -196,33 +209,54 @@ class ReplicationControl:
             The elections where a replica is usable again, and for each offline replica what changes since it leaves the ISR, and
                 leads nothing.
         """
-        keys = self._arriving.pop(broker_id, frozenset()) | {(one.topic_id, one.partition_id) for one in offline}
-        known = self._offline.get(broker_id, frozenset())
+        arriving = self._arriving.pop(broker_id, {})
+        for one in offline:
+            arriving.setdefault(one.topic_id, set()).add(one.partition_id)
+        known = self._offline.get(broker_id, {})
         is_first = broker_id not in self._heard
         if more_follow:
-            self._arriving[broker_id] = keys
-            self._offline[broker_id] = known | keys
+            self._arriving[broker_id] = arriving
+            told = {
+                topic_id: known.get(topic_id, set()) | arriving.get(topic_id, set()) for topic_id in known | arriving
+            }
         else:
             self._heard.add(broker_id)
-            self._offline[broker_id] = keys
-            if not keys:
-                del self._offline[broker_id]
-        usable_again: Iterable[PartitionKey] = ()
-        if broker_id in self._heard:
-            leaderless = self._leaderless_on(broker_id) if is_first else known
-            told = self._offline.get(broker_id, frozenset())
-            usable_again = [key for key in leaderless if key not in told and key in self._state.leaderless]
-        elections = self._elections(usable_again, self._brokers.is_active)
-        return elections, (self._offline_change(broker_id, replica) for replica in offline)
+            told = arriving
+        self._offline.pop(broker_id, None)
+        if told:
+            self._offline[broker_id] = told
+        leaves = [replica for replica in offline if self._must_leave(broker_id, replica)]
+        elections = self._after_repairs(broker_id, known, told, is_first=is_first)
+        changes = (self._offline_change(broker_id, replica) for replica in leaves)
+        return Changes(elections.count + len(leaves), chain(elections.changes, changes))
+
+    def _after_repairs(self, broker_id: int, known: _Replicas, told: _Replicas, *, is_first: bool) -> Changes:
+        """Returns the elections where a broker has a replica that it could not use before, or where it tells for the first time."""
+        if broker_id not in self._heard:
+            return Changes(0, iter(()))
+        if is_first:
+            return self._elections_on(broker_id, self._brokers.is_active, without=told)
+        leaderless = self._state.leaderless.current
+        usable_again = [
+            (topic_id, number)
+            for topic_id in known
+            if topic_id in leaderless
+            for number in (known[topic_id] - told.get(topic_id, set())) & leaderless[topic_id].keys()
+        ]
+        return self._elections(usable_again, self._brokers.is_active)
+
+    def _must_leave(self, broker_id: int, replica: OfflineReplica) -> bool:
+        """Whether something changes since a replica cannot be used."""
+        partition = self._state.partitions.get((replica.topic_id, replica.partition_id))
+        if partition is None:
+            return False
+        return _is_member(broker_id, partition) or (replica.gave_up and broker_id in partition.last_known_elr)
 
     def _offline_change(self, broker_id: int, replica: OfflineReplica) -> PartitionChangeRecord | None:
         key = (replica.topic_id, replica.partition_id)
-        partition = self._state.partitions.get(key)
-        if partition is None:
-            return None
-        is_waited_for = replica.gave_up and broker_id in partition.last_known_elr
-        if not _is_member(broker_id, partition) and not is_waited_for:
-            return None
+        if not self._must_leave(broker_id, replica):
+            return None  # it has left, since the replica is named twice
+        partition = self._state.partitions[key]
         settings = self._configs.election_settings(self._state.topics[key[0]])
         keeps_membership = replica.is_intact and settings.always_flushes
         return partition_change(
@@ -236,11 +270,22 @@ class ReplicationControl:
 
     def changes_with(self, broker_id: int) -> Changes:
         """Returns the elections when a broker becomes active: partitions without a leader that may have one now get it."""
-        return self._elections(self._leaderless_on(broker_id), (self._brokers.active() | {broker_id}).__contains__)
+        return self._elections_on(broker_id, (self._brokers.active() | {broker_id}).__contains__)
 
-    def _leaderless_on(self, broker_id: int) -> list[PartitionKey]:
-        partitions = self._state.partitions
-        return [key for key in self._state.leaderless if broker_id in partitions[key].replicas]
+    def _elections_on(
+        self, broker_id: int, is_acceptable: Callable[[int], bool], without: Mapping[UUID, Collection[int]] = _NONE
+    ) -> Changes:
+        """Returns the elections where nobody leads and a broker has a replica, but for those of some partitions."""
+        partitions, leaderless = self._state.partitions, self._state.leaderless
+        return Changes(
+            len(leaderless),
+            (
+                self._elected(key, is_acceptable)
+                if broker_id in partitions[key].replicas and key[1] not in without.get(key[0], ())
+                else None
+                for key in leaderless.in_order()
+            ),
+        )
 
     def changes_under(self, records: Sequence[ConfigRecord]) -> Changes:
         """Returns the changes when `records` change the configuration.
@@ -254,7 +299,7 @@ class ReplicationControl:
         for record in records:
             by_name.setdefault(record.resource_name, []).append(record)
         keys = self._keys_under(set(by_name))
-        return Changes(keys, (self._change_under(key, by_name) for key in keys))
+        return Changes(len(keys), (self._change_under(key, by_name) for key in keys))
 
     def _change_under(
         self, key: PartitionKey, by_name: Mapping[str, Sequence[ConfigRecord]]
@@ -270,7 +315,7 @@ class ReplicationControl:
     def _keys_under(self, names: set[str]) -> Sequence[PartitionKey]:
         state = self._state
         if "" in names:
-            return in_order(state.partitions)
+            return list(state.partitions.in_order())
         return [key for name in sorted(names) for key in state.partitions_of(state.topic_ids[name])]
 
     # ---- reports ----------------------------------------------------------------------------------------------------
@@ -284,7 +329,7 @@ class ReplicationControl:
             if partition is None or not partition.awaits_reports or broker_id not in partition.last_known_elr:
                 continue  # it has been elected, or deleted, since the broker looked
             report = ReplicaReport(broker_epoch, end.last_epoch, end.log_end_offset)
-            self._reports.setdefault(key, {})[broker_id] = report
+            self._reports.setdefault(end.topic_id, {}).setdefault(end.partition_id, {})[broker_id] = report
             keys.add(key)
         return self._elections(keys, self._brokers.is_active)
 
@@ -295,13 +340,13 @@ class ReplicationControl:
         self._arriving.clear()
         self._heard.clear()
 
-    def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration | None) -> None:
-        if self._reports and (partition is None or not partition.awaits_reports):
-            self._reports.pop(key, None)
+    def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration) -> None:
+        if not partition.awaits_reports and (of_topic := self._reports.get(key[0])) is not None:
+            of_topic.pop(key[1], None)
 
     def _elections(self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]) -> Changes:
         ordered = in_order(keys)
-        return Changes(ordered, (self._elected(key, is_acceptable) for key in ordered))
+        return Changes(len(ordered), (self._elected(key, is_acceptable) for key in ordered))
 
     def _elected(self, key: PartitionKey, is_acceptable: Callable[[int], bool]) -> PartitionChangeRecord | None:
         partition = self._state.partitions[key]
@@ -311,7 +356,7 @@ class ReplicationControl:
     def _recovered_or_none(
         self, key: PartitionKey, partition: PartitionRegistration, is_acceptable: Callable[[int], bool]
     ) -> PartitionChangeRecord | None:
-        reports = self._reports.get(key, {})
+        reports = self._reports.get(key[0], {}).get(key[1], {})
         if not partition.awaits_reports:
             return None
         for member in partition.last_known_elr:
@@ -371,7 +416,7 @@ class AlterConfigsControl:
         wakes = ("no-op", "balance") if any(record.name in _TIMED for record in records) else ()
         follows = self._replication.changes_under(records)
         made = chain(records, follows.changes)
-        if self._offsets.needs_steps(len(follows.keys)):
+        if self._offsets.needs_steps(follows.count):
             return LongResult(made, lambda _end_offset: response, wakes)
         return Result(only_changes(made), response, wakes)
 

@@ -256,7 +256,7 @@ class TopicControl:
             raise InvalidPartitionsError(
                 f'topic "{item.topic}" keeps its partitions: what each holds would be looked for in another one'
             )
-        old_count = self._replication.partitions_count(topic_id)
+        old_count = self._replication.partitions.count(topic_id)
         added_count = item.count - old_count
         if added_count < 1:
             raise InvalidPartitionsError(
@@ -309,7 +309,7 @@ class TopicControl:
                 f'topic "{self._replication.topics[topic_id]}" is the cluster\'s own, and cannot be deleted: groups and '
                 "their offsets are deleted one by one, transactional ids expire"
             )
-        partitions_count = deletions.partitions_count + self._replication.partitions_count(topic_id)
+        partitions_count = deletions.partitions_count + self._replication.partitions.count(topic_id)
         if deletions.topic_ids and partitions_count > self._config.max_records_per_request:
             raise PolicyViolationError(
                 f"one request deletes at most {self._config.max_records_per_request:,} partitions; delete the topic in "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from operator import itemgetter
-from typing import TypeAlias
 from uuid import UUID
 
+from replog.controller.state.partition_map import PartitionKey, PartitionMap
 from replog.controller.state.record_handlers import RecordHandler, on_record
 from replog.errors import InvariantViolationError
 from replog.metadata.records import (
@@ -18,25 +19,23 @@ from replog.metadata.records import (
     TopicRecord,
 )
 from replog.metadata.registrations import PartitionRegistration
-from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineHashSet, TimelineLong
-
-PartitionKey: TypeAlias = tuple[UUID, int]
+from replog_timeline import SnapshotRegistry, TimelineHashMap, TimelineLong, TimelineNestedMap
 
 
 def in_order(keys: Iterable[PartitionKey]) -> list[PartitionKey]:
     """Sorts keys, so that every controller goes through them in the same order; by topics first, which is a third of the work."""
-    by_topic: dict[int, list[PartitionKey]] = {}
+    by_topic: dict[UUID, list[PartitionKey]] = {}
     for key in keys:
-        by_topic.setdefault(key[0].int, []).append(key)
-    return [key for topic in sorted(by_topic) for key in sorted(by_topic[topic], key=itemgetter(1))]
+        by_topic.setdefault(key[0], []).append(key)
+    return [key for topic_id in sorted(by_topic, key=_number) for key in sorted(by_topic[topic_id], key=itemgetter(1))]
 
 
 class ReplicationState:
     """All topics and partitions, changed by `replay_*` only.
 
     Invariants:
-        - `hosted(b)` is exactly the partitions with b in their replicas; ISR and ELR are parts of those, a leader is in its
-          ISR;
+        - `_hosted` says of each broker in how many partitions of each topic it is a replica; ISR and ELR are parts of those, a
+          leader is in its ISR;
         - `leaderless` is exactly the partitions with leader -1, `imbalanced` those led by another than the first of their
           replicas, `reassigning` those that are being moved.
 
@@ -47,51 +46,61 @@ class ReplicationState:
     """
 
     def __init__(self, registry: SnapshotRegistry) -> None:
-        self._registry = registry
         self.topics: TimelineHashMap[UUID, str] = TimelineHashMap(registry)
         self.topic_ids: TimelineHashMap[str, UUID] = TimelineHashMap(registry)
-        self.partitions: TimelineHashMap[PartitionKey, PartitionRegistration] = TimelineHashMap(registry)
+        self.partitions = PartitionMap[PartitionRegistration](registry)
         self.elections = {election_type: TimelineLong(registry) for election_type in ElectionType}
-        self.leaderless: TimelineHashSet[PartitionKey] = TimelineHashSet(registry)
-        self.imbalanced: TimelineHashSet[PartitionKey] = TimelineHashSet(registry)
-        self.reassigning: TimelineHashSet[PartitionKey] = TimelineHashSet(registry)
-        self._hosted: dict[int, TimelineHashSet[PartitionKey]] = {}
+        self.leaderless = PartitionMap[None](registry)
+        self.imbalanced = PartitionMap[None](registry)
+        self.reassigning = PartitionMap[None](registry)
+        self._hosted = TimelineNestedMap[int, UUID, int](registry)
+        self._hosted_counts = TimelineHashMap[int, int](registry)
         self._metric_names: TimelineHashMap[str, str] = TimelineHashMap(registry)
-        self._on_change: list[Callable[[PartitionKey, PartitionRegistration | None], None]] = []
+        self._on_change: list[Callable[[PartitionKey, PartitionRegistration], None]] = []
+        self._on_removal: list[Callable[[UUID], object]] = []
 
     # ---- questions --------------------------------------------------------------------------------------------------
 
-    def hosted(self, broker_id: int) -> Iterable[PartitionKey]:
-        """Returns the partitions that have a replica on a broker, in no order."""
-        return self._hosted.get(broker_id, ())
+    def hosted(self, *broker_ids: int) -> Iterator[PartitionKey]:
+        """Yields the partitions that have a replica on one of some brokers, in order.
+
+        Partitions may change meanwhile, topics may not go.
+        """
+        wanted = frozenset(broker_ids)
+        topic_ids = set[UUID]().union(*(self._hosted.current.get(each, ()) for each in broker_ids))
+        for topic_id in sorted(topic_ids, key=_number):
+            partitions = self.partitions.current[topic_id]
+            for number in range(len(partitions)):
+                if not wanted.isdisjoint(partitions[number].replicas):
+                    yield topic_id, number
+
+    def partitions_on(self, broker_id: int) -> Iterator[PartitionRegistration]:
+        """Yields all partitions of the topics of which a broker has a replica, in no order."""
+        partitions = self.partitions.current
+        return chain.from_iterable(partitions[each].values() for each in self._hosted.current.get(broker_id, ()))
 
     def hosted_count(self, broker_id: int) -> int:
         """Returns how many replicas a broker has."""
-        hosted = self._hosted.get(broker_id)
-        return 0 if hosted is None else len(hosted)
+        return self._hosted_counts.get(broker_id, 0)
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether the broker leads a partition."""
-        return any(self.partitions[key].leader == broker_id for key in self.hosted(broker_id))
+        return any(partition.leader == broker_id for partition in self.partitions_on(broker_id))
 
     def partitions_of(self, topic_id: UUID) -> Iterator[PartitionKey]:
         """Yields the partitions of a topic, in order."""
-        key = (topic_id, 0)
-        while key in self.partitions:
-            yield key
-            key = (topic_id, key[1] + 1)
-
-    def partitions_count(self, topic_id: UUID) -> int:
-        """Counts the partitions of a topic; costs as many look-ups."""
-        return sum(1 for _ in self.partitions_of(topic_id))
+        return ((topic_id, number) for number in range(self.partitions.count(topic_id)))
 
     def colliding_name(self, name: str) -> str | None:
         """Finds a topic whose name is the same once "." and "_" are one, as they are in the names of metrics."""
         return self._metric_names.get(name.replace(".", "_"))
 
-    def notify(self, on_change: Callable[[PartitionKey, PartitionRegistration | None], None]) -> None:
-        """Lets `on_change` be called with every partition that changes; None: it is gone."""
+    def notify(
+        self, on_change: Callable[[PartitionKey, PartitionRegistration], None], on_removal: Callable[[UUID], object]
+    ) -> None:
+        """Lets functions be called with every partition that changes, and with the id of each topic that is removed."""
         self._on_change.append(on_change)
+        self._on_removal.append(on_removal)
 
     # ---- replay -----------------------------------------------------------------------------------------------------
 
@@ -123,21 +132,22 @@ class ReplicationState:
             self._metric_names[name.replace(".", "_")] = name
 
     def replay_remove_topic(self, record: RemoveTopicRecord) -> str:
-        """Removes a topic and its partitions; returns its name.
+        """Removes a topic and its partitions, in a time that their number does not matter to; returns its name.
 
         Raises:
             InvariantViolationError: There is no such topic.
         """
-        name = self._name_or_raise(record.topic_id)
-        keys = list(self.partitions_of(record.topic_id))
-        removed = self.partitions.remove_keys(keys)
-        hosts = {replica for partition in removed.values() for replica in partition.replicas}
-        for marked in (self.leaderless, self.imbalanced, self.reassigning, *(self._hosted[host] for host in hosts)):
-            marked.remove_keys(keys)
-        for on_change in self._on_change:
-            for key in keys:
-                on_change(key, None)
-        del self.topics[record.topic_id]
+        topic_id = record.topic_id
+        name = self._name_or_raise(topic_id)
+        for partitions in (self.partitions, self.leaderless, self.imbalanced, self.reassigning):
+            partitions.remove(topic_id)
+        for broker_id, counts in tuple(self._hosted.current.items()):
+            if topic_id in counts:
+                self._hosted_counts[broker_id] -= counts[topic_id]
+                self._hosted.discard(broker_id, topic_id)
+        for on_removal in self._on_removal:
+            on_removal(topic_id)
+        del self.topics[topic_id]
         del self.topic_ids[name]
         self._metric_names.pop(name.replace(".", "_"), None)
         return name
@@ -149,18 +159,17 @@ class ReplicationState:
             InvariantViolationError: There is no such topic, or it is not its next partition.
         """
         topic_id, partition_id = record.topic_id, record.partition_id
-        key = (topic_id, partition_id)
-        partitions = self.partitions
-        if key in partitions or (partition_id and (topic_id, partition_id - 1) not in partitions):
+        if partition_id != self.partitions.count(topic_id):
             raise InvariantViolationError(
                 f"partition {self._name_or_raise(topic_id)}-{partition_id} is not the next one"
             )
-        if topic_id not in self.topics:
+        if not partition_id:
             self._name_or_raise(topic_id)
-        partition = partitions[key] = PartitionRegistration.from_record(record)
-        self._index_replicas(key, (), partition.replicas)
+        partition = PartitionRegistration.from_record(record)
+        self.partitions.put(topic_id, partition_id, partition)
+        self._count_replicas(topic_id, partition.replicas, 1)
         if partition.leader != partition.replicas[0] or partition.is_reassigning:  # what is rare when a topic is made
-            self._mark_all(key, None, partition)
+            self._mark_all((topic_id, partition_id), None, partition)
 
     def replay_partition_change(self, record: PartitionChangeRecord) -> None:
         """Merges a change into its partition.
@@ -173,7 +182,8 @@ class ReplicationState:
         if old is None:
             name = self._name_or_raise(record.topic_id)
             raise InvariantViolationError(f"change of the unknown partition {name}-{record.partition_id}")
-        new = self.partitions[key] = old.merge(record)
+        new = old.merge(record)
+        self.partitions.put(*key, new)
         self._index(key, old, new)
         if record.election_type is not None:
             self.elections[record.election_type].increment()
@@ -186,38 +196,33 @@ class ReplicationState:
 
     # ---- indexes ----------------------------------------------------------------------------------------------------
 
-    def _index(self, key: PartitionKey, old: PartitionRegistration | None, new: PartitionRegistration | None) -> None:
-        old_replicas = () if old is None else old.replicas
-        new_replicas = () if new is None else new.replicas
-        if old_replicas != new_replicas:
-            self._index_replicas(key, old_replicas, new_replicas)
+    def _index(self, key: PartitionKey, old: PartitionRegistration, new: PartitionRegistration) -> None:
+        if old.replicas != new.replicas:
+            self._count_replicas(key[0], old.replicas, -1)
+            self._count_replicas(key[0], new.replicas, 1)
             self._mark_all(key, old, new)
-        elif (
-            old is not None
-            and new is not None
-            and (old.leader != new.leader or old.is_reassigning or new.is_reassigning)
-        ):
+        elif old.leader != new.leader or old.is_reassigning or new.is_reassigning:
             self._mark_all(key, old, new)
         for on_change in self._on_change:
             on_change(key, new)
 
-    def _mark_all(
-        self, key: PartitionKey, old: PartitionRegistration | None, new: PartitionRegistration | None
-    ) -> None:
+    def _mark_all(self, key: PartitionKey, old: PartitionRegistration | None, new: PartitionRegistration) -> None:
         _mark(self.leaderless, key, _is_leaderless(old), _is_leaderless(new))
         _mark(self.imbalanced, key, _is_imbalanced(old), _is_imbalanced(new))
         _mark(self.reassigning, key, _is_reassigning(old), _is_reassigning(new))
 
-    def _index_replicas(self, key: PartitionKey, old: tuple[int, ...], new: tuple[int, ...]) -> None:
-        for broker_id in old:
-            if broker_id not in new:
-                self._hosted[broker_id].discard(key)
-        for broker_id in new:
-            if broker_id not in old:
-                hosted = self._hosted.get(broker_id)
-                if hosted is None:
-                    hosted = self._hosted[broker_id] = TimelineHashSet(self._registry)
-                hosted.add(key)
+    def _count_replicas(self, topic_id: UUID, replicas: tuple[int, ...], change: int) -> None:
+        for broker_id in replicas:
+            self._hosted_counts[broker_id] = self._hosted_counts.get(broker_id, 0) + change
+            count = self._hosted.current.get(broker_id, {}).get(topic_id, 0) + change
+            if count:
+                self._hosted.put(broker_id, topic_id, count)
+            else:
+                self._hosted.discard(broker_id, topic_id)
+
+
+def _number(topic_id: UUID) -> int:
+    return topic_id.int
 
 
 def _is_leaderless(partition: PartitionRegistration | None) -> bool:
@@ -232,8 +237,8 @@ def _is_reassigning(partition: PartitionRegistration | None) -> bool:
     return partition is not None and partition.is_reassigning
 
 
-def _mark(keys: TimelineHashSet[PartitionKey], key: PartitionKey, was: bool, holds: bool) -> None:
+def _mark(keys: PartitionMap[None], key: PartitionKey, was: bool, holds: bool) -> None:
     if holds and not was:
-        keys.add(key)
+        keys.put(*key, None)
     elif was and not holds:
-        keys.discard(key)
+        keys.discard(*key)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 from controller_kit import REFUSAL, Refusing, alterable, refusing
+from msgspec.structs import replace
 
-from replog.controller.managers import replication
+from replog.controller.managers import elections, replication
 from replog.controller.messages import Submit
 from replog.controller.requests import (
     AlterConfigs,
     AlterConfigsResource,
     ControllerRequest,
     CreateTopics,
+    DeleteTopics,
     Heartbeat,
     HeartbeatResponse,
     NewTopic,
+    OfflineReplica,
     RegisterBrokerResponse,
 )
 from replog.errors import NotControllerError, ReplogError
@@ -26,13 +29,15 @@ from replog.metadata.records import (
     BrokerRegistrationChangeRecord,
     EndTransactionRecord,
     PartitionChangeRecord,
+    RemoveTopicRecord,
     ResourceType,
 )
+from tests.work_counts import calls_of
 
 
 def three_with_many() -> Refusing:
     """A quorum with 45 partitions on all three brokers, in steps of ten."""
-    quorum = refusing(max_records_per_step=10)
+    quorum = refusing(max_records_per_step=10, max_elections_per_round=10)
     quorum.ask(CreateTopics((NewTopic("t", 45, 3),)))
     return quorum
 
@@ -239,3 +244,75 @@ def test_a_request_whose_changes_cannot_be_made_is_told_so(monkeypatch: pytest.M
     assert isinstance(answer := quorum.replies[request_id], ReplogError)
     assert "a bug" in str(answer)
     assert not is_without_the_first(quorum)
+
+
+# ---- how much one step looks at --------------------------------------------------------------------------------------
+
+
+def test_a_topic_is_deleted_at_the_same_cost_however_large_it_is() -> None:
+    """Trap: one of 100,000 partitions held the controller for 400 ms, and each standby for 300."""
+
+    def cost(partitions: int) -> int:
+        quorum = refusing(max_records_per_step=1_000)
+        quorum.records_max = 1_000
+        quorum.ask(CreateTopics((NewTopic("t", partitions, 3),)))
+        asked = Submit(900, DeleteTopics(("t",)), 10**9)
+        taken = calls_of(lambda: quorum.leader.step(asked, quorum.now_ms))
+        assert quorum.leader.status().partitions_count == 0
+        return taken
+
+    assert cost(900) < cost(9) + 20
+
+
+def test_a_deletion_that_is_refused_leaves_all_partitions() -> None:
+    quorum = three_with_many()
+    quorum.refused = (RemoveTopicRecord,)
+    with pytest.raises(type(REFUSAL)):
+        quorum.ask(DeleteTopics(("t",)))
+    quorum.refused = ()
+    quorum.check_equal()
+    assert quorum.leader.status().partitions_count == 45
+    assert quorum.drain(1) == 45
+
+
+def offline(quorum: Refusing, numbers: Iterable[int]) -> Heartbeat:
+    topic_id = quorum.image.topics_by_name["t"].topic_id
+    told = tuple(OfflineReplica(topic_id, number) for number in numbers)
+    return Heartbeat(1, quorum.broker_epoch(1), quorum.image.end_offset, offline_replicas=told)
+
+
+def test_offline_replicas_leave_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a heartbeat that names 10,000 of them was one step of 130 ms; only those that are usable again were counted."""
+    quorum = three_with_many()
+    made = counting(quorum, monkeypatch)
+    quorum.ask(offline(quorum, range(45)))
+    quorum.check_equal()
+    assert (sum(made), max(made)) == (45, 10)
+    assert all(1 not in each.isr for each in quorum.image.topics_by_name["t"].partitions.values())
+    end_offset = quorum.end_offset
+    quorum.ask(offline(quorum, range(45)))
+    assert quorum.end_offset == end_offset, "what is told again changes nothing, and takes no room in the log"
+    assert sum(made) == 45
+    quorum.ask(replace(offline(quorum, range(45)), want_shut_down=True))
+    assert quorum.image.brokers[1].fenced, "a broker with many offline replicas may stop, too"
+
+
+def test_partitions_without_a_leader_are_looked_through_some_in_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: all 100,000 were looked at in one step of 550 ms, again and again, while none of them could be led."""
+    quorum = three_with_many()
+    for broker_id in (2, 3, 1):
+        quorum.heartbeat(broker_id, want_fence=True)
+    assert quorum.leader.status().leaderless_partitions_count == 45
+    made = counting(quorum, monkeypatch)
+    monkeypatch.setattr(elections, "partition_change", replication.partition_change)
+    quorum.now_ms += quorum.config.leaderless_interval_ms
+    for _ in range(20):
+        quorum.tick()
+        quorum.now_ms += 1
+    assert sum(made) == 45, "each once, until the next interval"
+    assert max(made) == 10
+    made.clear()
+    end_offset = quorum.end_offset
+    quorum.heartbeat(2)
+    assert max(made) <= 11, "and one more, to know whether there are any"
+    assert quorum.end_offset == end_offset + 3, "it is back, and leads nothing: a transaction of one record"

@@ -312,7 +312,8 @@ def check_indexes(node: Controller) -> None:
     for broker_id in BROKERS:
         hosted = {key for key, p in replication.partitions.items() if broker_id in p.replicas}
         assert set(replication.hosted(broker_id)) == hosted
-    partitions = replication.partitions.items()
+        assert replication.hosted_count(broker_id) == len(hosted)
+    partitions = list(replication.partitions.items())
     assert set(replication.leaderless) == {key for key, p in partitions if p.leader == -1}
     assert set(replication.imbalanced) == {key for key, p in partitions if p.leader not in {-1, p.replicas[0]}}
     assert set(replication.reassigning) == {key for key, p in partitions if p.is_reassigning}

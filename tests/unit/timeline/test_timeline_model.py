@@ -106,12 +106,8 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
                 case "remove":
                     assert self.map.pop(key, "absent") == self.map_now.pop(key, "absent")
                 case "drop":
-                    some = range(key, key + 4)
-                    assert self.map.remove_keys(some) == {
-                        each: self.map_now.pop(each) for each in some if each in self.map_now
-                    }
-                    self.set.remove_keys(some)
-                    self.set_now -= set(some)
+                    self.nested.remove(key % 3)
+                    self.nested_now.pop(key % 3, None)
                 case "add":
                     self.set.add(key)
                     self.set_now.add(key)
@@ -243,12 +239,13 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
         assert self.set == self.set_now
         assert (self.long.get(), self.object.get()) == (self.long_now, self.object_now)
         assert self.nested.current == self.nested_now
+        assert self.nested.size == sum(map(len, self.nested_now.values()))
 
     @invariant()
     def the_past_is_right(self) -> None:
         assert self.registry.epochs() == tuple(sorted(self.copies))
         assert self.registry.latest_epoch == max(self.copies, default=None)
-        for epoch, (map_then, set_then, long_then, object_then, _) in self.copies.items():
+        for epoch, (map_then, set_then, long_then, object_then, nested_then) in self.copies.items():
             entries = list(self.map.items(epoch=epoch))
             assert len(entries) == len(map_then) == self.map.size(epoch=epoch)
             assert dict(entries) == map_then
@@ -261,6 +258,7 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
             assert sorted(self.set.at(epoch)) == sorted(set_then)
             assert self.set.size(epoch=epoch) == len(set_then)
             assert (self.long.get(epoch=epoch), self.object.get(epoch=epoch)) == (long_then, object_then)
+            assert self.nested.at(epoch) == nested_then
 
     @invariant()
     def objects_made_late_were_empty_before(self) -> None:
@@ -275,6 +273,8 @@ class TimelineAgainstCopies(RuleBasedStateMachine):
                 read(epoch=unknown)
         with pytest.raises(UnknownEpochError):
             self.map.get(0, epoch=unknown)
+        with pytest.raises(UnknownEpochError):
+            self.nested.at(unknown)
         with pytest.raises(UnknownEpochError):
             self.registry.revert_to_snapshot(unknown)
 

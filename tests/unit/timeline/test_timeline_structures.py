@@ -237,6 +237,25 @@ def test_a_nested_map_goes_back_past_a_snapshot_that_was_deleted(registry: Snaps
     assert nested.current == {"g": {1: "first"}}
 
 
+def test_an_inner_dictionary_is_removed_as_it_is(registry: SnapshotRegistry) -> None:
+    nested = TimelineNestedMap[str, int, str](registry)
+    nested.put("g", 1, "one")
+    nested.put("g", 2, "two")
+    registry.create_snapshot(1)
+    nested.put("g", 1, "another")
+    removed = nested.current["g"]
+    nested.remove("g")
+    nested.remove("h")
+    nested.put("g", 2, "new")
+    assert (nested.current, nested.size) == ({"g": {2: "new"}}, 1)
+    (delta,) = nested._deltas
+    assert delta.removed["g"] is removed
+    assert delta.old == {"g": {1: "one"}}, "nothing is noted of what was removed, nor of what came after"
+    assert nested.at(1) == {"g": {1: "one", 2: "two"}}
+    registry.revert_to_snapshot(1)
+    assert (nested.current, nested.size) == ({"g": {1: "one", 2: "two"}}, 2)
+
+
 # Single values
 
 
