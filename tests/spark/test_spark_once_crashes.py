@@ -11,15 +11,18 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
-from replog.client import SyncProducer  # noqa: E402 -- after the checks for libraries
+from replog.cli.errors import WRONG_USAGE  # noqa: E402 -- after the checks for libraries
+from replog.client import SyncProducer  # noqa: E402
 from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
 from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
 from replog.spark.sink.once import ledger  # noqa: E402
+from replog.spark.sink.once import task as once_task  # noqa: E402
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Prepared, partition_of  # noqa: E402
 from replog.spark.sink.once.ledger import (  # noqa: E402
     BrokerLedger,
     abort_at_brokers,
     commit_at_brokers,
+    end_at_brokers,
     require_ledger,
 )
 from replog.spark.sink.once.names import AttemptName, Version, new_run  # noqa: E402
@@ -27,6 +30,7 @@ from replog.spark.sink.once.settling import Settled  # noqa: E402
 from replog.spark.sink.once.task import write_once  # noqa: E402
 from replog.spark.sink.outcome import TaskAttempt  # noqa: E402
 from replog.spark.worker_client import close_clients  # noqa: E402
+from tests.cluster.cli_runs import replog  # noqa: E402
 from tests.spark.spark_kit import SparkCluster  # noqa: E402
 
 pytestmark = pytest.mark.spark
@@ -56,12 +60,16 @@ class Writer:
         self._numbers = iter(range(1_000))
 
     def prepare(self, number: int, run: str, values: list[bytes]) -> Prepared:
+        """Lets a task write that is in time."""
+        prepared = self.write(number, run, values)
+        assert prepared is not None
+        return prepared
+
+    def write(self, number: int, run: str, values: list[bytes]) -> Prepared | None:
         """Lets a task write."""
         name = AttemptName(Version(self.name, number), run, next(self._numbers))
         batches = [pa.RecordBatch.from_pydict({"value": values})] if values else []
-        written = write_once(batches, self.options, TaskAttempt(), name, 60_000)
-        assert written.prepared is not None
-        return written.prepared
+        return write_once(batches, self.options, TaskAttempt(), name, 60_000).prepared
 
     def commit(self, number: int, run: str, *attempts: Prepared) -> Settled:
         return commit_at_brokers(self.options, Version(self.name, number), run, attempts)
@@ -85,8 +93,10 @@ def test_a_driver_dies_and_the_version_is_there_once(
     with pytest.raises(DiedError):
         writer.commit(0, first, *attempts)
     monkeypatch.undo()
-    settled = writer.commit(0, second, writer.prepare(0, second, [b"0", b"1"]))
     is_decided = step not in {"read", "write"} or (step == "write" and is_behind)
+    again = writer.write(0, second, [b"0", b"1"])
+    assert (again is None) == is_decided
+    settled = writer.commit(0, second, *([again] if again else []))
     assert settled is (Settled.WAS_WRITTEN if is_decided else Settled.WRITTEN)
     assert committed(spark_cluster, topic) == [b"0", b"1"]
 
@@ -145,14 +155,98 @@ def test_an_open_transaction_of_somebody_else_hides_no_decision(
     assert committed(spark_cluster, topic) == [b"0"]
 
 
-def test_an_attempt_that_comes_too_late_is_aborted_with_the_next_version(
+def test_an_attempt_that_wakes_up_behind_the_last_batch_holds_nobody_back(
     spark_cluster: SparkCluster, topic: str
 ) -> None:
+    """Goal: it was stopped before it had asked for a producer id; nobody will look for it any more."""
     writer = Writer(spark_cluster, topic)
-    runs = [new_run(), new_run()]
-    assert writer.commit(0, runs[0], writer.prepare(0, runs[0], [b"0"])) is Settled.WRITTEN
-    writer.prepare(0, runs[0], [b"late"])
-    assert writer.commit(1, runs[1], writer.prepare(1, runs[1], [b"1"])) is Settled.WRITTEN
+    run = new_run()
+    assert writer.commit(0, run, writer.prepare(0, run, [b"0"])) is Settled.WRITTEN
+    assert writer.write(0, run, [b"late"]) is None
+    assert committed(spark_cluster, topic) == [b"0"]
+
+
+@pytest.mark.parametrize("is_behind", [False, True], ids=["before its look", "behind it"])
+def test_an_attempt_that_is_stopped_in_its_transaction_is_aborted_with_its_batch(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch, is_behind: bool
+) -> None:
+    """Goal: its rows are sent; the batch ends before it looks whether it may prepare, or just behind that look."""
+    writer = Writer(spark_cluster, topic)
+    run = new_run()
+    winner = writer.prepare(0, run, [b"0"])
+    look = once_task.read_standing
+
+    async def held_up(*given: Any) -> Any:
+        before = await look(*given)
+        monkeypatch.setattr(once_task, "read_standing", look)
+        assert await asyncio.to_thread(writer.commit, 0, run, winner) is Settled.WRITTEN
+        return before if is_behind else await look(*given)
+
+    monkeypatch.setattr(once_task, "read_standing", held_up)
+    if is_behind:
+        with pytest.raises(ReplogError, match="there is no transactional id"):
+            writer.write(0, run, [b"held up"])
+    else:
+        assert writer.write(0, run, [b"held up"]) is None
+    assert committed(spark_cluster, topic) == [b"0"]
+
+
+def test_an_attempt_of_a_write_that_has_failed_holds_nobody_back(spark_cluster: SparkCluster, topic: str) -> None:
+    writer = Writer(spark_cluster, topic)
+    run = new_run()
+    writer.prepare(0, run, [b"0"])
+    assert abort_at_brokers(writer.options, Version(writer.name, 0), run) is None
+    assert writer.write(0, run, [b"late"]) is None
+    assert committed(spark_cluster, topic) == []
+
+
+def test_what_is_decided_is_committed_and_the_rest_aborted_for_a_driver_that_is_gone(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(spark_cluster, topic)
+    first, second = new_run(), new_run()
+    attempt = writer.prepare(0, first, [b"0"])
+    dying(monkeypatch, "commit", is_behind=False)
+    with pytest.raises(DiedError):
+        writer.commit(0, first, attempt)
+    monkeypatch.undo()
+    open_one = writer.prepare(1, second, [b"1"])
+    ended = spark_cluster.run(end_at_brokers(spark_cluster.bootstrap_servers, writer.name))
+    assert ended.finished == Version(writer.name, 0)
+    assert [each.version.number for each in ended.aborted] == [1]
+    with pytest.raises(ReplogError, match="was given up while it was being written"):
+        writer.commit(1, second, open_one)
+    third = new_run()
+    assert writer.commit(1, third, writer.prepare(1, third, [b"1"])) is Settled.WRITTEN
+    assert committed(spark_cluster, topic) == [b"0", b"1"]
+
+
+def test_the_command_commits_what_is_decided_and_aborts_the_rest(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(spark_cluster, topic)
+    run = new_run()
+    attempts = [writer.prepare(0, run, [b"%d" % number]) for number in range(2)]
+    dying(monkeypatch, "commit", is_behind=False)
+    with pytest.raises(DiedError):
+        writer.commit(0, run, *attempts)
+    monkeypatch.undo()
+    writer.prepare(1, new_run(), [b"undecided"])
+    tid = AttemptName(Version(writer.name, 0), run, attempts[0].number).transactional_id
+    at = ("--bootstrap-servers", spark_cluster.bootstrap_servers)
+    refused = replog("transactions", "abort", tid, *at)
+    assert refused.status == WRONG_USAGE
+    assert f"`replog transactions abort --query {writer.name}`" in refused.err
+    described = replog("transactions", "describe", tid, *at)
+    assert f"prepared: no time-out ends it\n  written by Spark, as version 0 of {writer.name}" in described.out
+    assert (
+        f"no Spark job that is called query:{topic} has" in replog("transactions", "abort", "--query", topic, *at).err
+    )
+    done = replog("transactions", "abort", "--query", writer.name, *at)
+    assert (done.status, done.err) == (0, "")
+    assert f"version 0 of {writer.name} had been decided: all its rows are there now" in done.out
+    assert f"1 transaction of version 1 of {writer.name} aborted" in done.out
+    assert replog("transactions", "abort", "--query", writer.name, *at).out == f"{writer.name} has left nothing open\n"
     assert committed(spark_cluster, topic) == [b"0", b"1"]
 
 

@@ -8,6 +8,12 @@ is JSON, for people with `kcat` in a hurry::
 
 A driver that has taken over writes one more record, with the key `<writer>/read` and a random value, and reads up to it.
 
+What will never be decided for is in the record with the key `<writer>/given-up`: runs of versions that are not written yet, whose
+tasks have failed, or which somebody has given up in the place of a driver that is gone.  It is there before the first of their
+transactions is aborted::
+
+    {"format": 1, "runs": [[12, "b1..."]]}
+
 An attempt is Spark's number of it, and the producer id and epoch of its transaction.  A crash between the two leaves the first one,
 by which all that is missing can be done.
 """
@@ -15,13 +21,16 @@ by which all that is missing can be done.
 from __future__ import annotations
 
 import zlib
-from typing import Final
+from collections.abc import Collection
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from replog.errors import InvalidRecordError, RecordTooLargeError
 from replog.spark.sink.once.names import AttemptName, Version
+
+T = TypeVar("T")
 
 DECISIONS_TOPIC: Final = "__replog_spark_writes"
 PARTITIONS: Final = 4
@@ -30,6 +39,10 @@ PARTITIONS: Final = 4
 FORMAT: Final = 1
 VALUE_BYTES_MAX: Final = 900_000
 """Of a decision, below what a topic takes without further settings: some 20,000 tasks."""
+
+
+GIVEN_UP_MAX: Final = 1_000
+"""Runs of a writer that are known to be given up: those of the one version that is not written yet, each of which failed."""
 
 
 class Prepared(Struct, frozen=True):
@@ -67,6 +80,32 @@ class Decision(Struct, frozen=True):
         return AttemptName(self.version, self.run, attempt.number)
 
 
+class Standing(Struct, frozen=True):
+    """Where a writer stands.
+
+    Attributes:
+        last: The last decision; None: there is none yet.
+        given_up: Versions and runs that nobody will decide for.
+    """
+
+    last: Decision | None = None
+    given_up: tuple[tuple[int, str], ...] = ()
+
+    def is_decided(self, version: Version) -> bool:
+        """Whether a version has been decided for, so that it will not be decided for again."""
+        return self.last is not None and version.number <= self.last.version.number
+
+    def is_given_up(self, version: Version, run: str) -> bool:
+        """Whether nobody will decide for a run of a version."""
+        return (version.number, run) in self.given_up
+
+    def giving_up(self, runs: Collection[tuple[int, str]]) -> tuple[tuple[int, str], ...]:
+        """Returns what is given up together with more; of versions that are decided nothing need be known, and of others the newest."""
+        decided = -1 if self.last is None else self.last.version.number
+        both = dict.fromkeys((*self.given_up, *sorted(runs)))
+        return tuple(each for each in both if each[0] > decided)[-GIVEN_UP_MAX:]
+
+
 class _Value(Struct):
     format: int
     version: int
@@ -74,12 +113,28 @@ class _Value(Struct):
     attempts: list[tuple[int, int, int]] | None
 
 
+class _GivenUp(Struct):
+    format: int
+    runs: list[tuple[int, str]]
+
+
 class _AnyFormat(Struct):
     format: int
 
 
 _values = msgspec.json.Decoder(_Value)
+_given_up = msgspec.json.Decoder(_GivenUp)
 _formats = msgspec.json.Decoder(_AnyFormat)
+
+
+def bookmark_key(writer: str) -> bytes:
+    """Returns the key of the records by which a driver knows how far it has read; no writer has such a name."""
+    return f"{writer}/read".encode()
+
+
+def given_up_key(writer: str) -> bytes:
+    """Returns the key of the record of what is given up; no writer has such a name."""
+    return f"{writer}/given-up".encode()
 
 
 def partition_of(writer: str) -> int:
@@ -110,6 +165,26 @@ def decode(key: bytes, value: bytes) -> Decision:
     Raises:
         InvalidRecordError: It is of a newer replog, or of somebody else.
     """
+    read = _decoded(value, _values)
+    attempts = None if read.attempts is None else tuple(Prepared(*each) for each in read.attempts)
+    return Decision(Version(key.decode(), read.version), read.run, attempts)
+
+
+def encode_given_up(runs: Collection[tuple[int, str]]) -> bytes:
+    """Returns the value of the record of what is given up."""
+    return msgspec.json.encode(_GivenUp(FORMAT, list(runs)))
+
+
+def decode_given_up(value: bytes) -> tuple[tuple[int, str], ...]:
+    """Returns the versions and runs of the record of what is given up.
+
+    Raises:
+        InvalidRecordError: As `decode`.
+    """
+    return tuple(_decoded(value, _given_up).runs)
+
+
+def _decoded(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         found = _formats.decode(value).format
         if found != FORMAT:
@@ -117,10 +192,8 @@ def decode(key: bytes, value: bytes) -> Decision:
                 f"topic {DECISIONS_TOPIC} has a decision in format {found}, and this replog reads {FORMAT}: use the newer version of "
                 "replog that wrote it in all jobs"
             )
-        read = _values.decode(value)
-        attempts = None if read.attempts is None else tuple(Prepared(*each) for each in read.attempts)
-        return Decision(Version(key.decode(), read.version), read.run, attempts)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        return decoder.decode(value)
+    except msgspec.DecodeError as error:
         raise InvalidRecordError(
             f"topic {DECISIONS_TOPIC} has a record that is no decision ({error}): only Spark's writes may write to that topic"
         ) from error

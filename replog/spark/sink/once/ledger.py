@@ -34,9 +34,9 @@ from replog.rpc.metadata_messages import BrokerInfo
 from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
-from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared
+from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
-from replog.spark.sink.once.settling import Settled, abort_version, commit_version
+from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer
 from replog.spark.worker_client import CLIENT_ID, ask_cluster, loop_thread
 from replog.waiting.asks import Asks
 
@@ -101,31 +101,39 @@ async def _make_topic(bootstrap_servers: str, brokers_count: int) -> None:
 
 def commit_at_brokers(options: WriteOptions, version: Version, run: str, attempts: Sequence[Prepared]) -> Settled:
     """Ends a write all of whose tasks have succeeded; see `commit_version`."""
-    return _settle(options, version.writer, lambda ledger: commit_version(ledger, version, run, attempts))
+
+    async def commit(ledger: BrokerLedger) -> Settled:
+        return await commit_version(ledger, version, run, attempts)
+
+    return loop_thread().run(partial(_settle, options.bootstrap_servers, version.writer, commit))
 
 
 def abort_at_brokers(options: WriteOptions, version: Version, run: str) -> Settled | None:
     """Ends a write that has failed; see `abort_version`."""
-    return _settle(options, version.writer, lambda ledger: abort_version(ledger, version, run))
+
+    async def abort(ledger: BrokerLedger) -> Settled | None:
+        return await abort_version(ledger, version, run)
+
+    return loop_thread().run(partial(_settle, options.bootstrap_servers, version.writer, abort))
 
 
-def _settle(options: WriteOptions, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
-    async def do() -> T:
-        async with AsyncExitStack() as stack:
-            ledger = await BrokerLedger.take_over(stack, options.bootstrap_servers, writer)
-            return await settle(ledger)
+async def end_at_brokers(bootstrap_servers: str, writer: str) -> Ended:
+    """Ends what a writer has open; see `end_writer`."""
+    return await _settle(bootstrap_servers, writer, end_writer)
 
-    return loop_thread().run(do)
+
+async def _settle(bootstrap_servers: str, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
+    async with AsyncExitStack() as stack:
+        return await settle(await BrokerLedger.take_over(stack, bootstrap_servers, writer))
 
 
 def is_written(options: WriteOptions, version: Version) -> bool:
     """Whether a version has been decided for, so that no task needs to write it; one that is just being decided for is not."""
-    last = loop_thread().run(partial(_read_last, options.bootstrap_servers, version.writer))
-    return last is not None and version.number <= last.version.number
+    return loop_thread().run(partial(read_standing, options.bootstrap_servers, version.writer)).is_decided(version)
 
 
-async def _read_last(bootstrap_servers: str | Sequence[str], writer: str, bookmark: bytes = b"") -> Decision | None:
-    """Returns the last decision of a writer.
+async def read_standing(bootstrap_servers: str | Sequence[str], writer: str, bookmark: bytes = b"") -> Standing:
+    """Returns where a writer stands.
 
     Args:
         bootstrap_servers: The brokers to begin with.
@@ -133,8 +141,10 @@ async def _read_last(bootstrap_servers: str | Sequence[str], writer: str, bookma
         bookmark: The value of the record up to which to read; b"": up to the first transaction that is open now.
     """
     last: Decision | None = None
+    given_up: tuple[tuple[int, str], ...] = ()
     partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
-    name, bookmark_key = writer.encode(), _bookmark_key(writer)
+    name = writer.encode()
+    bookmark_key, given_up_key = decisions.bookmark_key(writer), decisions.given_up_key(writer)
     async with Consumer(bootstrap_servers, client_id=CLIENT_ID) as consumer:
         end = (await consumer.end_offsets([partition]))[partition]
         await consumer.assign([partition])
@@ -143,20 +153,19 @@ async def _read_last(bootstrap_servers: str | Sequence[str], writer: str, bookma
                 is_marked = not bookmark
                 while not is_marked or consumer.position(partition) < end:
                     for record in await consumer.poll():
-                        if record.key == name and record.value is not None:
+                        if record.value is None:
+                            continue
+                        if record.key == name:
                             last = decisions.decode(name, record.value)
+                        elif record.key == given_up_key:
+                            given_up = decisions.decode_given_up(record.value)
                         is_marked = is_marked or (record.key == bookmark_key and record.value == bookmark)
         except TimeoutError:
             raise RequestTimedOutError(
                 f"the decisions of {writer} could not be read within {LIMIT_MS} ms: an open transaction is in the way in {partition}, of "
                 "another driver that has just died or has not gone on; try again in a minute"
             ) from None
-    return last
-
-
-def _bookmark_key(writer: str) -> bytes:
-    """Returns the key of the records by which a driver knows how far it has read; no writer has such a name."""
-    return f"{writer}/read".encode()
+    return Standing(last, given_up)
 
 
 class BrokerLedger:
@@ -204,8 +213,8 @@ class BrokerLedger:
         await ledger._begin()
         return ledger
 
-    async def read(self) -> Decision | None:
-        """Returns the last decision; None: there is none yet.
+    async def read(self) -> Standing:
+        """Returns where the writer stands.
 
         What the driver before has decided is there: its transaction has ended since this one has taken over.  That everything before
         now is read, a record of our own shows: readers of committed records come to it once all transactions before it have ended.
@@ -214,12 +223,16 @@ class BrokerLedger:
             RequestTimedOutError: Open transactions of other drivers are in the way, and have not ended in time.
         """
         bookmark = new_run().encode()
-        await self._put(_bookmark_key(self._writer), bookmark)
-        return await _read_last(self._view.bootstrap, self._writer, bookmark)
+        await self._put(decisions.bookmark_key(self._writer), bookmark)
+        return await read_standing(self._view.bootstrap, self._writer, bookmark)
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision, alone in a transaction."""
         await self._put(*decisions.encode(decision))
+
+    async def give_up(self, runs: Collection[tuple[int, str]]) -> None:
+        """Writes which versions and runs nobody will decide for, alone in a transaction."""
+        await self._put(decisions.given_up_key(self._writer), decisions.encode_given_up(runs))
 
     async def _put(self, key: bytes, value: bytes) -> None:
         if self._transaction is None:

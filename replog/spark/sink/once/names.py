@@ -17,6 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
+UNNAMED: Final = "save:"
+_KINDS: Final = ("query:", "app:", "write:", UNNAMED)
 _PREFIX: Final = "spark/"
 _ATTEMPT: Final = re.compile(r"spark/([^/]+)/([0-9]{1,19})/([0-9a-f]{32})/([0-9]{1,19})\Z", re.ASCII)
 
@@ -66,8 +68,18 @@ def application_writer(name: str) -> str:
 
 
 def single_writer(name: str) -> str:
-    """Returns a writer of one version."""
+    """Returns a writer of one version, which has a name."""
     return f"write:{name}"
+
+
+def unnamed_writer() -> str:
+    """Returns a writer of one version that nobody writes again."""
+    return f"{UNNAMED}{new_run()}"
+
+
+def writer_named(text: str) -> str:
+    """Returns the writer that somebody means: a whole name of one, or the id of a query."""
+    return text if text.startswith(_KINDS) else query_writer(text)
 
 
 def new_run() -> str:
@@ -83,6 +95,15 @@ def driver_id(writer: str) -> str:
 def attempts_pattern(writer: str) -> str:
     """Returns the regular expression of the transactional ids of a writer's attempts."""
     return f"{_PREFIX}{re.escape(writer)}/.*"
+
+
+def writer_of(transactional_id: str) -> str | None:
+    """Returns the writer that a transactional id is of, as an attempt's or its driver's; None: it is of something else."""
+    attempt = attempt_of(transactional_id)
+    if attempt is not None:
+        return attempt.version.writer
+    writer = transactional_id.removeprefix(_PREFIX)
+    return writer if writer != transactional_id and writer.startswith(_KINDS) and "/" not in writer else None
 
 
 def attempt_of(transactional_id: str) -> AttemptName | None:

@@ -3,8 +3,12 @@
 Whoever does it has taken over the transactional id of the writer: what another driver had begun to decide is then decided or
 will never be, and that driver decides nothing more.
 
-What may be aborted, since nobody will decide for it: attempts of versions up to one that is decided, and attempts of a run of one's
-own that was not.  Not those of another run of a version that is open: its driver may be about to decide for them.
+What may be aborted, since nobody will decide for it: attempts of versions up to one that is decided, and attempts of a run that was
+given up, by a record that every driver reads before it decides.  Not those of another run of a version that is open: its driver may be
+about to decide for them.
+
+An attempt that was held up looks whether its version is decided, or its run given up, after its transaction has begun and before it
+prepares it.  So either it sees the decision and aborts its transaction, or whoever has decided sees the transaction and aborts it.
 """
 
 from __future__ import annotations
@@ -15,8 +19,10 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from enum import Enum
 from typing import Final, Protocol, TypeVar
 
+from msgspec import Struct
+
 from replog.errors import ReplogError
-from replog.spark.sink.once.decisions import Decision, Prepared
+from replog.spark.sink.once.decisions import Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version
 
 CALLS_MAX: Final = 16
@@ -30,12 +36,16 @@ _log = logging.getLogger(__name__)
 class Ledger(Protocol):
     """The decisions of one writer, whose transactional id was taken over, and the transactions of its attempts."""
 
-    async def read(self) -> Decision | None:
-        """Returns the last decision; None: there is none yet."""
+    async def read(self) -> Standing:
+        """Returns where the writer stands."""
         ...
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision.  Raises: ProducerFencedError: Another driver has come; nothing was written."""
+        ...
+
+    async def give_up(self, runs: Collection[tuple[int, str]]) -> None:
+        """Writes which versions and runs nobody will decide for.  Raises: As `write`."""
         ...
 
     async def commit(self, name: AttemptName, attempt: Prepared) -> None:
@@ -66,17 +76,34 @@ class Settled(Enum):
     """No task has written anything."""
 
 
+class Ended(Struct, frozen=True):
+    """What was ended in the place of a driver that is gone.
+
+    Attributes:
+        finished: The version that had been decided for, and whose transactions are committed now; None: there was none.
+        aborted: The attempts whose transactions were open, and are aborted.
+    """
+
+    finished: Version | None
+    aborted: tuple[AttemptName, ...]
+
+
 async def commit_version(ledger: Ledger, version: Version, run: str, attempts: Sequence[Prepared]) -> Settled:
     """Ends a write all of whose tasks have prepared, or have had no rows: a version is there once afterwards.
 
     Raises:
         ProducerFencedError: Another driver of the writer has come.
-        ReplogError: A step has failed; the version may be decided, and may be not.
+        ReplogError: A step has failed; the version may be decided, and may be not.  Or its run was given up: it is not.
     """
-    last = await _finished(ledger)
-    if last is not None and version.number <= last.version.number:
-        await _sweep(ledger, last, ())
+    standing = await _finished(ledger)
+    if standing.last is not None and standing.is_decided(version):
+        await _sweep(ledger, standing.last, ())
         return Settled.WAS_WRITTEN
+    if standing.is_given_up(version, run):
+        raise ReplogError(
+            f"{version} was given up while it was being written, by `replog transactions abort --query` or since Spark took it for failed: "
+            "nothing of it is there. Write it again; a query does so when it is started again"
+        )
     if not attempts:
         return Settled.EMPTY
     decision = Decision(version, run, tuple(attempts))
@@ -91,22 +118,41 @@ async def abort_version(ledger: Ledger, version: Version, run: str) -> Settled |
     Returns:
         How the version is there; None: it is not.
     """
-    last = await _finished(ledger)
-    if last is not None and version.number <= last.version.number:
+    standing = await _finished(ledger)
+    last = standing.last
+    if last is not None and standing.is_decided(version):
         is_ours = last.version == version and last.run == run
         await _sweep(ledger, last, ())
         return Settled.WRITTEN if is_ours else Settled.WAS_WRITTEN
+    await ledger.give_up(standing.giving_up([(version.number, run)]))
     open_now = await ledger.open_attempts()
     await _abort(ledger, [each for each in open_now if each.version == version and each.run == run])
     return None
 
 
-async def _finished(ledger: Ledger) -> Decision | None:
-    """Returns the last decision, all of which has been carried out."""
-    last = await ledger.read()
-    if last is not None and not last.is_done:
-        await _finish(ledger, last)
-    return last
+async def end_writer(ledger: Ledger) -> Ended:
+    """Ends what a writer has open, in the place of a driver that is gone: what was decided is committed, all else is given up.
+
+    A driver that is at work all the same fails, and has nothing written: of what is given up it knows before it decides.
+    """
+    standing = await ledger.read()
+    finished = None
+    if standing.last is not None and not standing.last.is_done:
+        await _finish(ledger, standing.last)
+        finished = standing.last.version
+    open_now = await ledger.open_attempts()
+    if open_now:
+        await ledger.give_up(standing.giving_up({(each.version.number, each.run) for each in open_now}))
+        await _abort(ledger, open_now)
+    return Ended(finished, tuple(open_now))
+
+
+async def _finished(ledger: Ledger) -> Standing:
+    """Returns where the writer stands; its last decision has been carried out."""
+    standing = await ledger.read()
+    if standing.last is not None and not standing.last.is_done:
+        await _finish(ledger, standing.last)
+    return standing
 
 
 async def _finish(ledger: Ledger, decision: Decision) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,12 +15,15 @@ from replog.errors import ReplogError
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.columns import TopicRows
 from replog.spark.sink.once.decisions import Prepared
+from replog.spark.sink.once.ledger import read_standing
 from replog.spark.sink.once.names import AttemptName
 from replog.spark.sink.outcome import TaskAttempt
 from replog.spark.sink.task import Sending, send_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+_log = logging.getLogger(__name__)
 
 ABORTED = "no reader of committed records will see them"
 
@@ -32,7 +36,7 @@ class TaskPrepared(WriterCommitMessage):
         attempt: The attempt, as Spark names it.
         records_count: The number of rows.
         name: The attempt's name among writes that are there once.
-        prepared: The transaction; None: there were no rows.
+        prepared: The transaction; None: there were no rows, or they are not wanted.
     """
 
     attempt: TaskAttempt
@@ -44,7 +48,7 @@ class TaskPrepared(WriterCommitMessage):
 def write_once(
     batches: Iterable[pa.RecordBatch], options: WriteOptions, attempt: TaskAttempt, name: AttemptName, timeout_ms: int
 ) -> TaskPrepared:
-    """Writes the rows of a task, and returns when its transaction is prepared.
+    """Writes the rows of a task, and returns when its transaction is prepared; or aborted, where they come too late.
 
     Args:
         batches: The rows.
@@ -56,24 +60,46 @@ def write_once(
     Raises:
         ReplogError: A row could not be written, or it took too long; the transaction is aborted.
     """
-    start = partial(
-        PreparingSending.start, options, transactional_id=name.transactional_id, transaction_timeout_ms=timeout_ms
-    )
+
+    async def start() -> PreparingSending:
+        sending = await PreparingSending.start(
+            options, transactional_id=name.transactional_id, transaction_timeout_ms=timeout_ms
+        )
+        sending.is_wanted = partial(_is_wanted, options.bootstrap_servers, name)
+        return sending
+
     sending = send_rows(batches, options, attempt, start, ABORTED)
     return TaskPrepared(attempt, sending.sent_count, name, sending.prepared(name))
 
 
+async def _is_wanted(bootstrap_servers: str, name: AttemptName) -> bool:
+    """Whether an attempt may be decided for: its version is not decided, and its run not given up.
+
+    Of another one nobody would end the transaction: whoever looked for it may have done so before it began.
+    """
+    standing = await read_standing(bootstrap_servers, name.version.writer)
+    if standing.is_decided(name.version) or standing.is_given_up(name.version, name.run):
+        _log.warning("%s is aborted: %s is there already, or was given up", name.transactional_id, name.version)
+        return False
+    return True
+
+
 class PreparingSending(Sending):
-    """A producer that prepares one transaction."""
+    """A producer that prepares one transaction.
+
+    Attributes:
+        is_wanted: The function that says, just before that, whether anybody will decide about it.
+    """
+
+    is_wanted: Callable[[], Awaitable[bool]]
 
     def __init__(self, producer: Producer) -> None:
         super().__init__(producer)
         self._transaction: Transaction | None = None
-        self._is_prepared = False
         self._by: tuple[int, int] | None = None
 
     def prepared(self, name: AttemptName) -> Prepared | None:
-        """Returns the prepared transaction of an attempt; None: there were no rows."""
+        """Returns the prepared transaction of an attempt; None: it has none."""
         return None if self._by is None else Prepared(name.number, *self._by)
 
     async def send(self, piece: TopicRows, first_row: int) -> None:
@@ -84,19 +110,20 @@ class PreparingSending(Sending):
         await super().send(piece, first_row)
 
     async def finish(self) -> None:
-        """Waits until all rows are acknowledged, prepares, and closes."""
+        """Waits until all rows are acknowledged, prepares or aborts, and closes."""
         await self.settle()
-        if self._transaction is not None:
+        if self._transaction is not None and await self.is_wanted():
             prepared = await self._transaction.prepare()
             self._transaction = None
             self._by = None if prepared is None else (prepared.producer_id, prepared.producer_epoch)
-        await self._producer.close()
+        await self.close()
 
     async def close(self) -> None:
-        """Ends after an error: aborts what was not prepared."""
+        """Ends: aborts what was not prepared; a second time it does nothing."""
+        transaction, self._transaction = self._transaction, None
         try:
-            if self._transaction is not None:
-                error = ReplogError("the task has failed")
-                await self._transaction.__aexit__(type(error), error, None)
+            if transaction is not None:
+                error = ReplogError("nobody will decide about it")
+                await transaction.__aexit__(type(error), error, None)
         finally:
             await super().close()

@@ -18,6 +18,7 @@ from replog.spark.sink.once.names import (
     new_run,
     query_writer,
     single_writer,
+    unnamed_writer,
 )
 from replog.spark.sink.once.settling import Settled
 from replog.spark.sink.once.task import TaskPrepared, write_once
@@ -33,7 +34,7 @@ def version_of(once: OnceOptions) -> Version:
     """Returns which write a batch is; one without a name is one that nobody repeats."""
     if once.application is not None and once.version is not None:
         return Version(application_writer(once.application), once.version)
-    return Version(single_writer(once.write_id or new_run()), 0)
+    return Version(unnamed_writer() if once.write_id is None else single_writer(once.write_id), 0)
 
 
 class OnceWriter(DataSourceArrowWriter):

@@ -11,9 +11,9 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from replog.errors import InvalidTxnStateError, ProducerFencedError, ReplogError, RequestTimedOutError
-from replog.spark.sink.once.decisions import Decision, Prepared
+from replog.spark.sink.once.decisions import Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version, new_run
-from replog.spark.sink.once.settling import Settled, abort_version, commit_version
+from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class Transaction:
     def __init__(self, name: AttemptName, task: int) -> None:
         self.name = name
         self.task = task
-        self.status = "open"
+        self.status = "begun"
         self.is_forgotten = False
 
 
@@ -37,8 +37,12 @@ class World:
 
     def __init__(self) -> None:
         self.log: list[Decision] = []
+        self.given_up: tuple[tuple[int, str], ...] = ()
         self.driver_epoch = 0
         self.transactions: dict[str, Transaction] = {}
+        self.turns = itertools.count()
+        self.woken = asyncio.Event()
+        self.held_up: list[asyncio.Task[Prepared | None]] = []
         self.waiting: list[asyncio.Future[int]] = []
         self._numbers = itertools.count()
 
@@ -58,11 +62,22 @@ class World:
             raise RequestTimedOutError("the answer was lost")
         return result
 
-    def prepare(self, version: Version, run: str, task: int) -> Prepared:
+    def standing(self) -> Standing:
+        """Where the writer stands."""
+        return Standing(self.log[-1] if self.log else None, self.given_up)
+
+    def begin(self, version: Version, run: str, task: int) -> Transaction:
         """Writes the rows of a task, in a transaction of an attempt of its own."""
         name = AttemptName(version, run, next(self._numbers))
-        self.transactions[name.transactional_id] = Transaction(name, task)
-        return Prepared(name.number, name.number, 0)
+        transaction = self.transactions[name.transactional_id] = Transaction(name, task)
+        return transaction
+
+    def prepare(self, transaction: Transaction) -> Prepared:
+        """Prepares the transaction of an attempt, unless somebody has ended it."""
+        if transaction.status != "begun":
+            raise ProducerFencedError(f"{transaction.name.transactional_id} is {transaction.status}")
+        transaction.status = "open"
+        return Prepared(transaction.name.number, transaction.name.number, 0)
 
     def committed(self, number: int) -> list[int]:
         """The tasks whose rows of a version are there."""
@@ -84,14 +99,22 @@ class ModelLedger:
 
         await self._world.call(do)
 
-    async def read(self) -> Decision | None:
-        return await self._world.call(lambda: self._world.log[-1] if self._world.log else None)
+    async def read(self) -> Standing:
+        return await self._world.call(self._world.standing)
 
     async def write(self, decision: Decision) -> None:
         def do() -> None:
             if self._epoch != self._world.driver_epoch:
                 raise ProducerFencedError("another driver has come")
             self._world.log.append(decision)
+
+        await self._world.call(do)
+
+    async def give_up(self, runs: Collection[tuple[int, str]]) -> None:
+        def do() -> None:
+            if self._epoch != self._world.driver_epoch:
+                raise ProducerFencedError("another driver has come")
+            self._world.given_up = tuple(runs)
 
         await self._world.call(do)
 
@@ -107,14 +130,14 @@ class ModelLedger:
     async def abort(self, name: AttemptName) -> None:
         def do() -> None:
             transaction = self._world.transactions[name.transactional_id]
-            if transaction.status == "open":
+            if transaction.status in {"begun", "open"}:
                 transaction.status = "aborted"
 
         await self._world.call(do)
 
     async def open_attempts(self) -> Sequence[AttemptName]:
         return await self._world.call(
-            lambda: [each.name for each in self._world.transactions.values() if each.status == "open"]
+            lambda: [each.name for each in self._world.transactions.values() if each.status in {"begun", "open"}]
         )
 
     async def forget(self, names: Collection[AttemptName]) -> None:
@@ -125,6 +148,33 @@ class ModelLedger:
         await self._world.call(do)
 
 
+async def run_task(world: World, version: Version, run: str, task: int) -> Prepared | None:
+    """Runs an attempt of a task as `write_once` does; where it does not come to prepare, it aborts, or its time-out does."""
+    transaction = await world.call(lambda: world.begin(version, run, task))
+    try:
+        standing = await world.call(world.standing)
+        if standing.is_decided(version) or standing.is_given_up(version, run):
+            return None
+        return await world.call(lambda: world.prepare(transaction))
+    finally:
+        if transaction.status == "begun":
+            transaction.status = "aborted"
+
+
+async def run_held_up(world: World, version: Version, run: str, task: int) -> Prepared | None:
+    """Runs an attempt of a task that nobody hears of, at once or when everybody else has gone."""
+    if next(world.turns) % 2:
+        await world.woken.wait()
+    return await run_task(world, version, run, task)
+
+
+async def operate(world: World) -> Ended:
+    """Ends what the writer has open, as an operator does who believes its driver dead."""
+    ledger = ModelLedger(world)
+    await ledger.take_over()
+    return await end_writer(ledger)
+
+
 async def drive(world: World, number: int, tasks_count: int, losers: Sequence[int], *, fails: bool) -> Settled | None:
     """Runs a version as Spark does: tasks, then the end; None: it was aborted.
 
@@ -132,15 +182,16 @@ async def drive(world: World, number: int, tasks_count: int, losers: Sequence[in
         world: The brokers.
         number: The number of the version.
         tasks_count: The tasks that write rows.
-        losers: Tasks that also have an attempt that nobody hears of.
+        losers: Tasks that also have an attempt that nobody hears of, which ends whenever it likes.
         fails: Whether a task fails.
     """
     version, run = Version(WRITER, number), new_run()
-    prepared = []
+    prepared: list[Prepared] = []
     for task in range(tasks_count):
         for _ in range(losers.count(task)):
-            await world.call(lambda task=task: world.prepare(version, run, task))  # type: ignore[misc]  # ties the task down
-        prepared.append(await world.call(lambda task=task: world.prepare(version, run, task)))  # type: ignore[misc]
+            world.held_up.append(asyncio.create_task(run_held_up(world, version, run, task)))
+        written = await run_task(world, version, run, task)
+        prepared += [] if written is None else [written]
     ledger = ModelLedger(world)
     await ledger.take_over()
     if fails:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
-from replog.errors import InvalidTxnStateError, RequestTimedOutError
-from replog.spark.sink.once.decisions import Decision
+from replog.errors import InvalidTxnStateError, ReplogError, RequestTimedOutError
+from replog.spark.sink.once.decisions import Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version
-from replog.spark.sink.once.settling import Settled, abort_version, commit_version
+from replog.spark.sink.once.settling import Settled, abort_version, commit_version, end_writer
 from tests.random_examples import examples
 from tests.unit.spark.sink.settling_kit import (
     ANSWERED,
@@ -24,6 +25,7 @@ from tests.unit.spark.sink.settling_kit import (
     ModelLedger,
     World,
     drive,
+    operate,
     settle_down,
 )
 
@@ -40,6 +42,16 @@ async def alone(world: World, number: int, tasks_count: int) -> Settled | None:
     return await driver
 
 
+async def wake(world: World) -> None:
+    """Lets attempts that were held up go on behind the last version, with nobody to look for them."""
+    world.woken.set()
+    await settle_down()
+    while world.waiting:
+        world.waiting.pop(0).set_result(ANSWERED)
+        await settle_down()
+    await asyncio.gather(*world.held_up, return_exceptions=True)
+
+
 def check(world: World, last: int, tasks_count: int) -> None:
     """Each version up to the last one is there once, and nothing is open that nobody will ever end."""
     for number in range(last + 1):
@@ -52,7 +64,7 @@ def check(world: World, last: int, tasks_count: int) -> None:
 @settings(max_examples=examples(50), deadline=None)
 @given(st.data())
 def test_each_version_is_there_once(data: st.DataObject) -> None:
-    """Goal: two drivers at a time, attempts nobody hears of, lost answers, deaths; then one run of each version that is left."""
+    """Goal: two drivers and an operator at a time, attempts that are held up, lost answers, deaths; then one run of each version left."""
 
     async def run() -> None:
         world, tasks_count = World(), data.draw(st.integers(1, 3))
@@ -61,6 +73,7 @@ def test_each_version_is_there_once(data: st.DataObject) -> None:
             settled = await alone(world, number, tasks_count)
             assert settled in {Settled.WRITTEN, Settled.WAS_WRITTEN}
         await alone(world, 2, tasks_count)
+        await wake(world)
         check(world, 2, tasks_count)
 
     asyncio.run(run())
@@ -68,7 +81,7 @@ def test_each_version_is_there_once(data: st.DataObject) -> None:
 
 async def disturb(data: st.DataObject, world: World, number: int, tasks_count: int) -> None:
     """Lets some drivers write a version, at the same time, and kills those that are not done at the end."""
-    drivers = [
+    drivers: list[asyncio.Task[Any]] = [
         asyncio.create_task(
             drive(
                 world,
@@ -80,6 +93,7 @@ async def disturb(data: st.DataObject, world: World, number: int, tasks_count: i
         )
         for _ in range(data.draw(st.integers(1, 2)))
     ]
+    drivers += [asyncio.create_task(operate(world)) for _ in range(data.draw(st.integers(0, 1)))]
     for _ in range(data.draw(st.integers(0, 60))):
         await settle_down()
         if not world.waiting:
@@ -105,6 +119,7 @@ async def test_a_driver_may_die_behind_each_call_of_a_commit() -> None:
         driver.cancel()
         await asyncio.gather(driver, return_exceptions=True)
         assert await alone(world, 0, 2) in {Settled.WRITTEN, Settled.WAS_WRITTEN}
+        await wake(world)
         check(world, 0, 2)
         if was_done:
             return
@@ -115,12 +130,15 @@ class ScriptedLedger:
     """Answers at once, notes what it is asked, and fails where it is told to."""
 
     def __init__(self, decision: Decision | None, open_attempts: Sequence[AttemptName], fails_at: str = "") -> None:
-        self.decision, self.attempts, self._fails_at = decision, list(open_attempts), fails_at
+        self.standing, self.attempts, self._fails_at = Standing(decision), list(open_attempts), fails_at
         self.calls: list[str] = []
 
-    async def read(self) -> Decision | None:
+    async def read(self) -> Standing:
         self._note("read")
-        return self.decision
+        return self.standing
+
+    async def give_up(self, runs: Collection[tuple[int, str]]) -> None:
+        self._note("give up " + " ".join(f"{version}/{run[0]}" for version, run in runs))
 
     async def write(self, decision: Decision) -> None:
         self._note(f"write {decision.version.number}{' done' if decision.is_done else ''}")
@@ -154,7 +172,7 @@ def name(number: int, attempt: int, run: str = OTHER) -> AttemptName:
 async def test_a_failed_write_leaves_alone_what_another_driver_may_be_about_to_decide_for() -> None:
     ledger = ScriptedLedger(None, [name(3, 1), name(3, 2, RUN), name(2, 3, RUN)])
     assert await abort_version(ledger, Version(WRITER, 3), RUN) is None
-    assert ledger.calls == ["read", "list", "abort 3/2", "forget 1"]
+    assert ledger.calls == ["read", "give up 3/a", "list", "abort 3/2", "forget 1"]
 
 
 async def test_a_version_that_is_there_is_not_written_again_and_its_attempts_are_aborted() -> None:
@@ -169,10 +187,32 @@ async def test_a_version_without_rows_costs_one_look() -> None:
     assert ledger.calls == ["read"]
 
 
+async def test_a_run_that_was_given_up_is_not_decided_for() -> None:
+    ledger = ScriptedLedger(None, [])
+    ledger.standing = Standing(None, ((3, RUN),))
+    with pytest.raises(ReplogError, match="was given up while it was being written"):
+        await commit_version(ledger, Version(WRITER, 3), RUN, [Prepared(7, 1, 0)])
+    assert await commit_version(ledger, Version(WRITER, 3), OTHER, [Prepared(8, 1, 0)]) is Settled.WRITTEN
+    assert ledger.calls[:3] == ["read", "read", "write 3"]
+
+
+async def test_who_ends_a_writer_commits_what_is_decided_and_gives_the_rest_up_first() -> None:
+    decided = Decision(Version(WRITER, 3), RUN, (Prepared(7, 1, 0),))
+    ledger = ScriptedLedger(decided, [name(4, 1), name(4, 2, RUN)])
+    ended = await end_writer(ledger)
+    assert (ended.finished, ended.aborted) == (Version(WRITER, 3), (name(4, 1), name(4, 2, RUN)))
+    assert ledger.calls == ["read", "commit 3/7", "list", "write 3 done", "forget 1", "list", "give up 4/a 4/b", "abort 4/1", "abort 4/2", "forget 2"]  # fmt: skip
+
+
+async def test_where_giving_up_fails_nothing_is_aborted() -> None:
+    ledger = ScriptedLedger(None, [name(4, 1)], "give up 4/b")
+    with pytest.raises(RequestTimedOutError):
+        await end_writer(ledger)
+    assert ledger.calls == ["read", "list", "give up 4/b"]
+
+
 @pytest.mark.parametrize("fails_at", ["list", "abort 2/1", "forget 1"])
 async def test_what_was_not_needed_fails_no_write(fails_at: str) -> None:
-    from replog.spark.sink.once.decisions import Prepared
-
     ledger = ScriptedLedger(None, [name(2, 1)], fails_at)
     assert await commit_version(ledger, Version(WRITER, 3), RUN, [Prepared(7, 1, 0)]) is Settled.WRITTEN
     assert ledger.calls[:3] == ["read", "write 3", "commit 3/7"]
