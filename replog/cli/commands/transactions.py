@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from replog.cli.errors import UsageError, tell
 
 if TYPE_CHECKING:
     from replog.client import HangingTransaction, TransactionDetails, TransactionListing
+    from replog.spark.sink.once.settling import Ended
 
 app = typer.Typer(
     help="List and describe transactions, find those that nobody ends, and abort them.", no_args_is_help=True
@@ -157,24 +159,72 @@ def abort(
             help="With --partition: where the transaction begins, as find-hanging tells it.",
         ),
     ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query",
+            metavar="NAME",
+            help="Instead: end what a Spark query that is gone has left open; its id, or app:, write: or save: and the name.",
+        ),
+    ] = None,
     bootstrap_servers: common.BootstrapServers = common.DEFAULT_BOOTSTRAP_SERVERS,
     directory: common.ClusterDirectory = None,
     as_json: common.AsJson = False,
 ) -> None:
-    """Abort the transaction of a transactional id, or end a hanging one in a partition."""
-    if (name is None) == (partition is None) or (partition is None) != (start_offset is None):
+    """Abort the transaction of a transactional id, end a hanging one in a partition, or what a Spark query has left open."""
+    if [name, partition, query].count(None) != 2 or (partition is None) != (start_offset is None):
         raise UsageError(
-            "ID", name, "name a transactional id, or --partition and --start-offset of a transaction that hangs there"
+            "ID",
+            name,
+            "name a transactional id, --query, or --partition and --start-offset of a transaction that hangs there",
         )
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    if name is not None:
+    if query is not None:
+        _end_query(bootstrap_servers, query, as_json=as_json)
+    elif name is not None:
         _abort_id(bootstrap_servers, name, as_json=as_json)
     elif partition is not None and start_offset is not None:
         _abort_hanging(bootstrap_servers, partition, start_offset, as_json=as_json)
 
 
+def _end_query(bootstrap_servers: str, query: str, *, as_json: bool) -> None:
+    from replog.cli.views import transactions as view
+    from replog.spark.sink.once.ledger import end_at_brokers
+    from replog.spark.sink.once.names import attempts_pattern, driver_id, writer_named
+
+    writer = writer_named(query)
+
+    async def work() -> Ended:
+        async with await common.admin_of(bootstrap_servers) as admin:
+            with common.waiting("asking the brokers"):
+                known = f"({attempts_pattern(writer)})|({re.escape(driver_id(writer))})"
+                if not await admin.list_transactions(pattern=known):  # each broker has answered
+                    raise UsageError(
+                        "--query",
+                        query,
+                        f"no Spark job that is called {writer} has written here with exactlyOnce, or its names have expired. "
+                        "`replog transactions list --state Ongoing` shows what is open: spark/NAME/...",
+                    )
+            with common.waiting("ending its transactions"):
+                return await end_at_brokers(bootstrap_servers, writer)
+
+    ended = common.run(work())
+    for line in [view.ended_json(writer, ended)] if as_json else view.ended(writer, ended):
+        typer.echo(line)
+
+
 def _abort_id(bootstrap_servers: str, name: str, *, as_json: bool) -> None:
     from replog.cli.views import transactions as view
+    from replog.spark.sink.once.names import writer_of
+
+    writer = writer_of(name)
+    if writer is not None:
+        raise UsageError(
+            "ID",
+            name,
+            "this one is a part of a write of Spark's that is there once, and may have been decided to be committed. "
+            f"`replog transactions abort --query {writer}` commits what is decided, and aborts the rest",
+        )
 
     async def work() -> TransactionDetails:
         async with await common.admin_of(bootstrap_servers) as admin:

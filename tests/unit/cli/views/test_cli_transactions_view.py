@@ -7,8 +7,20 @@ import json
 
 from rich.console import Console
 
-from replog.cli.views.transactions import abort_command, aborted, as_json, described, hanging_table, listed
+from replog.cli.views.transactions import (
+    abort_command,
+    aborted,
+    as_json,
+    described,
+    ended,
+    ended_json,
+    hanging_table,
+    listed,
+)
 from replog.client import HangingTransaction, TopicPartition, TransactionDetails, TransactionListing
+from replog.coordinator.transactions.state import NO_TIMEOUT_MS
+from replog.spark.sink.once.names import AttemptName, Version, driver_id, writer_named, writer_of
+from replog.spark.sink.once.settling import Ended
 
 PLACES = tuple(TopicPartition("t", number) for number in (0, 1, 2))
 OPEN = TransactionDetails("pay\x1b[2J", "Ongoing", 7, 3, 60_000, 1_000, PLACES, 2)
@@ -50,3 +62,35 @@ def test_hanging_transactions_with_what_ends_one() -> None:
     Console(file=file, width=200).print(hanging_table([HANGING]))
     assert file.getvalue().splitlines()[1].split() == ["rides-1", "1,200", "7", "3", "25", "min", "-"]
     assert abort_command(HANGING) == "replog transactions abort --partition rides-1 --start-offset 1200"
+
+
+def attempt(number: int) -> AttemptName:
+    return AttemptName(Version("query:7f", number), "a" * 32, 5)
+
+
+def test_a_prepared_transaction_of_spark_names_its_query_and_what_ends_it() -> None:
+    name = attempt(12).transactional_id
+    head, of, _ = described(TransactionDetails(name, "Ongoing", 7, 3, NO_TIMEOUT_MS, 1_000, PLACES, 2), 91_000)
+    assert head.endswith("coordinated by broker 2, prepared: no time-out ends it")
+    assert (
+        of
+        == "  written by Spark, as version 12 of query:7f; `replog transactions abort --query query:7f` ends what it has open"
+    )
+
+
+def test_whose_a_transactional_id_is() -> None:
+    for name, writer in ((attempt(1).transactional_id, "query:7f"), (driver_id("app:etl"), "app:etl")):
+        assert writer_of(name) == writer
+    for name in ("billing-1", "spark/", "spark/other", "spark/query:7f/1", "query:7f"):
+        assert writer_of(name) is None
+    assert [writer_named(text) for text in ("7f", "query:7f", "app:etl", "save:7f")] == ["query:7f", "query:7f", "app:etl", "save:7f"]  # fmt: skip
+
+
+def test_what_became_of_what_a_query_had_left_open() -> None:
+    assert list(ended("query:7f", Ended(None, ()))) == ["query:7f has left nothing open"]
+    both = Ended(Version("query:7f", 3), (attempt(4), attempt(4)))
+    finished, given_up = ended("query:7f", both)
+    assert finished == "version 3 of query:7f had been decided: all its rows are there now"
+    assert given_up.startswith("2 transactions of version 4 of query:7f aborted")
+    told = json.loads(ended_json("query:7f", both))
+    assert (told["writer"], told["finished"], told["aborted"][0]) == ("query:7f", 3, attempt(4).transactional_id)
