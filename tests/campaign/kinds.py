@@ -153,6 +153,7 @@ def kinds() -> list[Kind]:
         simulation("kafka_simulation", 1.5),
         simulation("group_simulation", 1.5),
         simulation("group_transactions", 1.5),
+        simulation("transaction_simulation", 2.5),
         simulation("orderly_stops_simulation", 1.0),
         simulation("disk_damage_simulation", 6.0),
         Kind("group_day", (PYTHON, "-m", "tests.sim.group_day", "--seed", "{seed}", "--hours", "{count}"), 30, "hours"),

@@ -23,7 +23,7 @@ from replog.coordinator.messages import (
 )
 from replog.coordinator.records import CoordinatorRecord
 from replog.log import Log
-from replog.records import decode_records, parse_header
+from replog.records import BatchHeader, decode_records, parse_header
 from tests.sim.replica_watch import written_bytes
 
 Partitions: TypeAlias = frozenset[int]
@@ -141,7 +141,7 @@ class GroupLog:
         if end <= begin:
             return
         self._ends[number] = end
-        for key, value in _records(replica.log, begin, end):
+        for key, value in logged_records(replica.log, begin, end):
             record = GROUP_RECORDS.decode(key, value)
             if record is not None:
                 self.records += 1
@@ -208,8 +208,16 @@ def _numbers(assignment: Mapping[object, object]) -> Partitions:
     return frozenset(number for numbers in assignment.values() for number in numbers)
 
 
-def _records(log: Log, begin: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
+def logged_records(log: Log, begin: int, end: int) -> Iterator[tuple[bytes, bytes | None]]:
     """Keys and values of the records in [begin, end) that compaction has left, from the bytes of the files."""
+    for header, batch in logged_batches(log, begin, end):
+        if not header.is_control:
+            for each in decode_records(batch, start_offset=begin, end_offset=end):
+                yield each.key or b"", each.value
+
+
+def logged_batches(log: Log, begin: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Headers and bytes of the batches that reach into [begin, end), from the bytes of the files."""
     segments = log._state.segments
     for number, segment in enumerate(segments):
         next_offset = segments[number + 1].base_offset if number + 1 < len(segments) else log.log_end_offset
@@ -221,7 +229,5 @@ def _records(log: Log, begin: int, end: int) -> Iterator[tuple[bytes, bytes | No
             if header.base_offset >= end:
                 return
             if header.next_offset > begin:
-                batch = memoryview(data)[position : position + header.size_bytes]
-                for each in decode_records(batch, start_offset=begin, end_offset=end):
-                    yield each.key or b"", each.value
+                yield header, memoryview(data)[position : position + header.size_bytes]
             position += header.size_bytes

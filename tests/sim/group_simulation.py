@@ -133,10 +133,16 @@ class Shape:
 
 
 class Place:
-    """Who coordinates, for faults that name the leader: that of a partition of `__consumer_offsets` drawn anew each time."""
+    """Who leads, for faults that name the leader: that of a partition that is drawn anew each time.
 
-    def __init__(self, simulation: GroupSimulation) -> None:
+    Args:
+        simulation: the run.
+        topics: how many partitions each topic has whose leaders are meant.
+    """
+
+    def __init__(self, simulation: Simulation, topics: Mapping[str, int]) -> None:
         self._simulation = simulation
+        self._partitions = [(topic, number) for topic, count in topics.items() for number in range(count)]
         self._rng = random.Random(f"coordinators of {simulation.seed}")
         self._client = simulation.cluster.client("administrator")
         self._tasks: set[asyncio.Task[None]] = set()
@@ -162,8 +168,8 @@ class Place:
         return True
 
     async def _elect(self) -> None:
-        """Coordinators go back to whom the topic prefers, from wherever crashes have brought them."""
-        partitions = tuple(NamedPartition(OFFSETS_TOPIC, number) for number in range(OFFSETS_PARTITIONS))
+        """Leaders go back to whom the topics prefer, from wherever crashes have brought them."""
+        partitions = tuple(NamedPartition(*each) for each in self._partitions)
         with contextlib.suppress(ReplogError):
             node_id = self._rng.choice(list(self._simulation.cluster.nodes))
             await self._client.ask(node_id, ElectLeaders(ElectionType.PREFERRED, partitions), timeout_ms=ASK_MS)
@@ -171,8 +177,9 @@ class Place:
     def _partition(self) -> PartitionRegistration | None:
         if not self._simulation.cluster.running:
             return None
-        topic = newest_image(self._simulation.cluster).topics_by_name.get(OFFSETS_TOPIC)
-        return None if topic is None else topic.partitions[self._rng.randrange(OFFSETS_PARTITIONS)]
+        name, number = self._rng.choice(self._partitions)
+        topic = newest_image(self._simulation.cluster).topics_by_name.get(name)
+        return None if topic is None else topic.partitions[number]
 
 
 class GroupSimulation(Simulation):
@@ -200,7 +207,7 @@ class GroupSimulation(Simulation):
         if self.shape.forgets:
             self.settings = {**self.settings, **FORGETFUL}
         super().__init__(seed, swarm)
-        self.performer.administrator = Place(self)
+        self.performer.administrator = Place(self, {OFFSETS_TOPIC: OFFSETS_PARTITIONS})
         self._clients = []
         session_s = 0.0 if swarm.stall else SESSION_MS / 1000
         self.groups = GroupChecks(self.checker.report, self.loop.time, session_s, self.events, self.seen)

@@ -21,6 +21,7 @@ from tests.sim.group_transactions import GroupTransactionSimulation
 from tests.sim.kafka_simulation import KafkaSimulation
 from tests.sim.metadata_cluster_simulation import Simulation as MetadataSimulation
 from tests.sim.one_machine_simulation import OneMachineSimulation
+from tests.sim.transaction_simulation import TransactionSimulation
 
 QUORUM_TRANSITIONS = frozenset(f"{old.value}>{new.value}" for old, row in TRANSITIONS.items() for new in row)
 
@@ -240,6 +241,29 @@ GROUP_TRANSACTIONS = SimulationKind(
     fresh_count=1,
 )
 
+TRANSACTION = SimulationKind(
+    "transaction_simulation",
+    partial(campaign.run_seeds, TransactionSimulation),
+    (
+        "client: kill",
+        "client: pause",
+        "client: successor",
+        "kill",
+        "outcome unknown",
+        "power cut",
+        "preferred election",
+        "producer fenced",
+        "read",
+        "transaction aborted",
+        "transaction cancelled",
+        "transaction committed",
+        "transaction failed",
+        "transaction.version raised",
+    ),
+    seeds_max=24,
+    fresh_count=2,
+)
+
 ORDERLY_STOPS = SimulationKind(
     "orderly_stops_simulation",
     orderly_stops_simulation.run_seeds,
@@ -266,5 +290,6 @@ SIMULATIONS = (
     KAFKA,
     GROUP,
     GROUP_TRANSACTIONS,
+    TRANSACTION,
     ORDERLY_STOPS,
 )
