@@ -22,6 +22,8 @@ PAIR: Final = 'a (topic, partition) pair such as ("flights", 0)'
 _TEXTS: Final = (str, bytes, bytearray, memoryview)
 _SHOWN_CHARACTERS: Final = 80
 
+OFFSET_MAX: Final = 2**63 - 1
+
 LIMIT_MS_MAX: Final = 2**31 - 1
 """Of a time limit: 24 days.  A longer one is as good as this, and a request cannot say any number."""
 
@@ -172,6 +174,25 @@ def numbers_by_partition(name: str, values: Mapping[tuple[str, int], int]) -> di
     for partition, value in found.items():
         require_whole(f"{name}[{partition}]", value)
     return found
+
+
+def is_offset(offset: object) -> bool:
+    """Whether this is a whole number from 0 that a request can say, of whatever library."""
+    return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX
+
+
+def checked_offsets(offsets: Mapping[tuple[str, int], int] | None) -> dict[TopicPartition, int]:
+    """Returns a copy of offsets that are to be committed; none of None.
+
+    Raises:
+        InvalidRequestError: One is no offset.
+        TypeError: They are no mapping, or one is no whole number.
+    """
+    given = {} if offsets is None else numbers_by_partition("offsets", offsets)
+    for partition, offset in given.items():
+        if not is_offset(offset):
+            raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
+    return given
 
 
 def broker_ids_of(name: str, values: Iterable[int]) -> tuple[int, ...]:

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from msgspec import Struct
 
+from replog.client.arguments import is_offset
 from replog.client.cluster.leader_calls import first_few
 from replog.client.consumer.positions import AtOffset, AtTime, FromEnd, parse_place
-from replog.client.consumer.start import is_offset
 from replog.client.ranges.bounds import Bounds
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRequestError, OffsetOutOfRangeError, UnknownTopicOrPartitionError

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Generic, Never, Self, get_args
 
 from replog.client.arguments import (
+    checked_offsets,
     partition_of,
     partitions_of,
     require_limit,
@@ -33,7 +34,7 @@ from replog.client.consumer.group_settings import (
 )
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, OffsetReset, PartitionReader
 from replog.client.consumer.positions import ConsumerPositions, Partitions
-from replog.client.consumer.start import Start, check_start, checked_offsets, is_offset, start_positions
+from replog.client.consumer.start import Start, check_start, start_positions
 from replog.client.home_loop import require_loop
 from replog.client.protocol.seam import Transport
 from replog.client.settings import refuse_unknown

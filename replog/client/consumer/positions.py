@@ -12,6 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from replog.client.arguments import (
+    OFFSET_MAX,
+    is_offset,
     numbers_by_partition,
     partition_of,
     partitions_of,
@@ -24,7 +26,7 @@ from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import PartitionFetch
 from replog.client.consumer.group_reading import GroupReading
 from replog.client.consumer.partition_reader import DEFAULT_TIMEOUT_MS, PartitionReader
-from replog.client.consumer.start import OFFSET_MAX, is_offset, offsets_at
+from replog.client.consumer.start import offsets_at
 from replog.client.types import OffsetAndTimestamp, TopicPartition
 from replog.errors import InvalidRequestError, LeaderNotAvailableError, raised_anew
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

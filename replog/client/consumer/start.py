@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from operator import index
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, get_args
 
-from replog.client.arguments import numbers_by_partition, partition_of
+from replog.client.arguments import is_offset, partition_of
 from replog.client.cluster.leader_calls import first_few
 from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ClusterView
@@ -14,8 +14,6 @@ from replog.client.types import ConsumerRecord, FetchedBatches, TopicPartition
 from replog.errors import InvalidRequestError
 from replog.errors.choices import require_choice
 from replog.rpc.messages import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-
-OFFSET_MAX = 2**63 - 1
 
 Start = Literal["earliest", "latest"]
 
@@ -41,25 +39,6 @@ def check_start(start: object) -> None:
                 "-1: list_offsets says so where no record is as late as asked for; use the offset of end_offsets there"
             )
         raise InvalidRequestError(f"start of {partition} is {why}")
-
-
-def is_offset(offset: object) -> bool:
-    """Whether this is a whole number from 0 that a request can say, of whatever library."""
-    return isinstance(offset, SupportsIndex) and 0 <= index(offset) <= OFFSET_MAX
-
-
-def checked_offsets(offsets: Mapping[tuple[str, int], int] | None) -> dict[TopicPartition, int]:
-    """Returns a copy of offsets that are to be committed; none of None.
-
-    Raises:
-        InvalidRequestError: One is no offset.
-        TypeError: They are no mapping, or one is no whole number.
-    """
-    given = {} if offsets is None else numbers_by_partition("offsets", offsets)
-    for partition, offset in given.items():
-        if not is_offset(offset):
-            raise InvalidRequestError(f"offsets[{partition}] is {offset!r}, which is no offset from 0")
-    return given
 
 
 async def start_positions(

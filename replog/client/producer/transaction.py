@@ -15,8 +15,7 @@ from typing import Any, Final, Protocol, Self
 
 from msgspec import Struct
 
-from replog.client.arguments import numbers_by_partition, wrong_type
-from replog.client.consumer.start import checked_offsets
+from replog.client.arguments import checked_offsets, numbers_by_partition, wrong_type
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.router import Router
@@ -27,7 +26,7 @@ from replog.client.producer.transactions import (
     is_fencing,
     is_fencing_who_goes_on,
 )
-from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets, TopicPartition
+from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets
 from replog.errors import (
     CommitStaleError,
     FencedInstanceIdError,
@@ -226,7 +225,7 @@ class TransactionDriver:
 
     async def abort(self, transaction: Transaction) -> None:
         """Aborts, and waits for that for `END_LIMIT_S`; what is left to do then goes on."""
-        if self._open is transaction:
+        if self._open is transaction and self._book.phase in {Phase.OPEN, Phase.FAILED, Phase.FENCED}:  # not: it begins
             self._begin_end(self._abort())
         if self._end is not None:
             await asyncio.wait([self._end], timeout=END_LIMIT_S)
@@ -399,7 +398,7 @@ class Transaction:
     accepted and is not acknowledged lets it be aborted in the place of a commit.  docs/TRANSACTIONS.md says what is promised.
 
     Raises, at the beginning:
-        InvalidRequestError: The producer is in a transaction, or has no `transactional_id`.
+        InvalidRequestError: The producer is in a transaction, or has no `transactional_id`; or this one has begun before.
         ProducerFencedError: Another producer has taken over the transactional id; this one cannot go on.
         InvalidTransactionTimeoutError: `transaction_timeout_ms` is more than the brokers allow.
         RequestTimedOutError: No coordinator has answered within `delivery_timeout_ms`; it names the last cause.
@@ -416,11 +415,13 @@ class Transaction:
     def __init__(self, driver: TransactionDriver) -> None:
         self.offset_commits_count = 0
         self._driver = driver
-        self._is_prepared = False
+        self._has_begun = self._is_prepared = False
 
     async def __aenter__(self) -> Self:
+        if self._has_begun:
+            raise InvalidRequestError("this transaction has begun before; producer.transaction() makes the next one")
         await self._driver.begin(self)
-        self._is_prepared = False
+        self._has_begun = True
         return self
 
     async def __aexit__(
@@ -484,7 +485,7 @@ def _look_at(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-def _require_source(source: object, offsets: object) -> None:
+def _require_source(source: object, offsets: Mapping[tuple[str, int], int] | None) -> None:
     """Refuses what has no offsets to commit, and what are none.  Raises: TypeError."""
     if not isinstance(source, GroupMetadata) and not hasattr(source, "member_offsets"):
         raise wrong_type("group", source, "the consumer, or what its group_metadata() returned")

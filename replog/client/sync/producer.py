@@ -88,7 +88,15 @@ class SyncTransaction:
     def __exit__(
         self, cls: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._client.carry_out(lambda: self._transaction.__aexit__(cls, error, traceback))
+        try:
+            self._client.carry_out(lambda: self._transaction.__aexit__(cls, error, traceback))
+        except Exception:
+            raise
+        except BaseException as interrupt:  # may have come before it had begun in the loop, where it then does not
+            kind, reason = type(interrupt), interrupt
+            with contextlib.suppress(BrokerClosedError):
+                self._client.carry_out(lambda: self._transaction.__aexit__(kind, reason, None))
+            raise
 
     def commit_offsets(
         self, group: SyncConsumer[Any, Any] | GroupMetadata, offsets: Mapping[tuple[str, int], int] | None = None

@@ -157,6 +157,19 @@ async def test_one_transaction_at_a_time() -> None:
     assert cluster.transactions.committed("t") == [b"x"]
 
 
+async def test_a_transaction_begins_once() -> None:
+    cluster = make_cluster()
+    async with make(cluster) as producer:
+        async with producer.transaction() as txn:
+            await producer.send("t", b"kept")
+        with pytest.raises(InvalidRequestError, match="has begun before"):
+            async with txn:
+                await producer.send("t", b"never")
+        async with producer.transaction():
+            await producer.send("t", b"next")
+    assert cluster.transactions.committed("t") == [b"kept", b"next"]
+
+
 def test_a_transactional_id_needs_idempotence() -> None:
     for settings in ({"acks": 1}, {"enable_idempotence": False}, {"name": ""}, {"name": 7}):
         with pytest.raises(ConfigError, match=r"transactional\.id"):
@@ -604,10 +617,10 @@ async def test_nothing_is_sent_once_its_commit_has_begun(version: int) -> None:
             await cluster.nodes[1].release_held()
 
         task = asyncio.create_task(send_late())
-        async with producer.transaction() as txn:
+        async with producer.transaction():
             await producer.send("t", b"first", partition=0)
         await task
-        async with txn:
+        async with producer.transaction():
             await producer.send("t", b"second", partition=0)
     assert cluster.transactions.committed("t", 0) == [b"first", b"second"]
     assert cluster.logs["t", 1].batches == []

@@ -10,6 +10,7 @@ from fake_cluster import FakeCluster
 from replog.client import GroupMetadata, SyncProducer, SyncTransaction
 from replog.client.protocol.questions.transactions import DecideTransaction
 from replog.errors import InvalidRequestError, TransactionAbortableError
+from tests.interrupting import STEPS_MAX, interrupted_at
 
 
 @pytest.fixture
@@ -74,6 +75,34 @@ def test_an_interrupt_as_it_begins_leaves_none_open(cluster: FakeCluster, monkey
         with producer.transaction():
             producer.send("t", "kept")
     assert cluster.transactions.committed("t") == [b"kept"]
+
+
+def test_an_interrupt_at_any_step_leaves_none_open(cluster: FakeCluster) -> None:
+    """Its end must come to the loop, also where it is interrupted before it has begun there: but for the first step, before any `try`."""
+    left_open: list[str] = []
+    with make(cluster) as producer:
+        producer.partitions_for("t")
+        transaction = producer.transaction()
+
+        def work() -> None:
+            nonlocal transaction
+            transaction = producer.transaction()
+            with transaction:
+                producer.send("t", f"at {number}")
+
+        for number in range(1, STEPS_MAX):
+            where = interrupted_at(number, work)
+            if where is None:
+                break
+            try:
+                with producer.transaction():
+                    producer.send("t", f"after {number}")
+            except InvalidRequestError:
+                left_open.append(where)
+                transaction.__exit__(None, None, None)
+    assert [where.split(":")[0] for where in left_open] == ["SyncTransaction.__exit__"]
+    found = cluster.transactions.committed("t")
+    assert len(found) == len(set(found)) >= 1
 
 
 def test_what_fails_is_told_at_the_end_of_the_block(cluster: FakeCluster) -> None:
