@@ -144,7 +144,7 @@ class OffsetsConfig(Struct, frozen=True):
     """
 
     offsets_per_commit: int = 10_000
-    pending_per_producer: int = 20_000
+    pending_per_producer: int = 10_000
     metadata_max_chars: int = 4096
     retention_ms: int = 7 * 24 * 3_600_000
     check_interval_ms: int = 600_000

@@ -180,7 +180,7 @@ class OffsetState:
     def replay_marker(self, marker: EndMarker) -> None:
         """Commits or forgets the pending offsets of a producer."""
         for (group_id, topic, number), pending in self.pending.take(marker.producer_id).items():
-            if marker.is_commit and pending.packed is not None:
+            if marker.is_commit:
                 self._packed.put(group_id, (topic, number), pending.packed)
                 self.pending.overtake(group_id, (topic, number), pending.offset)
 

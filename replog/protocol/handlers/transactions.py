@@ -8,7 +8,7 @@ their own way.  Whether topics exist is decided here, from the metadata.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, cast
 
 from replog.coordinator.transactions.records import TransactionStatus
 from replog.coordinator.transactions.requests import (
@@ -24,10 +24,12 @@ from replog.coordinator.transactions.requests import (
     TransactionPartition,
 )
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
+from replog.metadata.image import MetadataImage
 from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
-from replog.protocol.handlers.node import Call, Failure, KafkaNode, require_few
+from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id
+from replog.protocol.written_steps import Steps, WrittenElements
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -89,7 +91,11 @@ async def add_partitions_to_txn(
     asked = request.transactions if call.version >= OF_BROKERS_FROM else [_alone(request)]
     count = sum(1 + sum(1 + len(topic.partitions) for topic in one.topics) for one in asked)
     require_few(count, "transactions, topics and partitions")
-    results = [_Result(one.transactional_id, await _added(node, one, call.version)) for one in asked]
+    steps = Steps()
+    results = []
+    for one in asked:
+        results.append(_Result(one.transactional_id, await _added(node, one, call.version)))
+        await steps.next()
     if call.version >= OF_BROKERS_FROM:
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0].topic_results)
@@ -112,23 +118,31 @@ def _alone(request: AddPartitionsToTxnRequest) -> _Transaction:
 
 
 async def _added(node: KafkaNode, asked: _Transaction, version: int) -> list[_TopicResult]:
-    partitions = tuple(
-        TransactionPartition(topic.name, number) for topic in asked.topics for number in topic.partitions
-    )
-    refused = _refused(node, partitions, version)
+    count = sum(len(topic.partitions) for topic in asked.topics)
+    partitions = await beside(count, _partitions, asked.topics)
+    refused = await beside(count, _refused, node.image, partitions, version)
     if refused:
         codes = [refused.get(each, ErrorCode.OPERATION_NOT_ATTEMPTED) for each in partitions]
     else:
         codes = await _codes(node, asked, partitions, version)
+    return await beside(count, _topic_results, asked.topics, codes)
+
+
+def _partitions(topics: Iterable[_Topic]) -> tuple[TransactionPartition, ...]:
+    return tuple(TransactionPartition(topic.name, number) for topic in topics for number in topic.partitions)
+
+
+def _topic_results(topics: Iterable[_Topic], codes: Iterable[ErrorCode]) -> list[_TopicResult]:
+    """Returns the results in the order of the request."""
     left = iter(codes)
     return [
         _TopicResult(topic.name, [_PartitionResult(number, next(left)) for number in topic.partitions])
-        for topic in asked.topics
+        for topic in topics
     ]
 
 
 def _refused(
-    node: KafkaNode, partitions: Iterable[TransactionPartition], version: int
+    image: MetadataImage, partitions: Iterable[TransactionPartition], version: int
 ) -> dict[TransactionPartition, ErrorCode]:
     """Returns the partitions that no transaction of this request may have.
 
@@ -136,7 +150,7 @@ def _refused(
     coordinators of transactions write has no markers: a transaction with it would never be complete.
     """
     kept_out = INTERNAL_TOPICS if version < OF_BROKERS_FROM else {TRANSACTIONS_TOPIC}
-    topics = node.image.topics_by_name
+    topics = image.topics_by_name
     found: dict[TransactionPartition, ErrorCode] = {}
     for each in partitions:
         topic = topics.get(each.topic)
@@ -216,7 +230,7 @@ def refuse_end_txn(_request: EndTxnRequest, failure: Failure) -> EndTxnResponse:
 
 
 async def describe_transactions(
-    node: KafkaNode, request: DescribeTransactionsRequest, _call: Call
+    node: KafkaNode, request: DescribeTransactionsRequest, call: Call
 ) -> DescribeTransactionsResponse:
     """Returns where transactional ids of this broker are; one that is named again is answered once."""
     names = list(dict.fromkeys(request.transactional_ids))
@@ -224,7 +238,11 @@ async def describe_transactions(
         raise InvalidRequestError(
             f"one request describes at most {DESCRIBED_MAX:,} transactional ids, not {len(names):,}; ask in several requests"
         )
-    return DescribeTransactionsResponse(transaction_states=[await _described(node, name) for name in names])
+    states, steps = WrittenElements(call.version), Steps()  # with up to 10,000 partitions each, they are kept as bytes
+    for name in names:
+        states.add(await _described(node, name))
+        await steps.next()
+    return DescribeTransactionsResponse(transaction_states=cast("list[_State]", states))
 
 
 def refuse_describe_transactions(

@@ -47,6 +47,7 @@ from replog.errors import (
     ReplogError,
     UnknownMemberIdError,
 )
+from tests.work_counts import instructions_of
 
 NO_ID = UUID(int=0)
 CONFIG = OffsetsConfig(retention_ms=1_000, check_interval_ms=100, pending_per_producer=4)
@@ -424,3 +425,26 @@ def test_the_partitions_of_a_group_are_never_copied() -> None:
     assert ("u", 1) not in found
     del committed["t", 0], committed["t", 1]
     assert (list(found), len(found)) == ([("t", 2), ("t", 1), ("u", 0)], 3)
+
+
+def test_the_end_of_a_transaction_goes_through_its_own_offsets_alone() -> None:
+    """Trap: where 500 others had the same 2,000 partitions pending, one end held the broker for 800 ms."""
+
+    def cost(others: int) -> int:
+        host = fresh()
+        for number in range(others):
+            commit(host, TransactionWriter(100 + number, 0), (0, 1), (1, 1), (2, 1))
+        commit(host, A, (0, 10), (1, 10), (2, 10))
+        return instructions_of(lambda: end(host, A, is_commit=True))
+
+    assert cost(60) < cost(2) * 1.2
+
+
+def test_a_pending_offset_behind_one_that_is_committed_counts_and_one_before_it_does_not(host: Host) -> None:
+    commit(host, A, (0, 10))
+    commit_plainly(host, (0, 5))
+    commit(host, B, (0, 20))
+    end(host, A, is_commit=True)
+    assert (told(host, 0), told(host, 0, wants_stable=True)) == ([5], ["unstable"])
+    end(host, B, is_commit=True)
+    assert told(host, 0, wants_stable=True) == [20]
