@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from bench.bytecode import keep_bytecode
-from replog.log.segments.index_cache import INDEX_CACHE
 from tests import short_lived_java
 from tests.campaign.marks import CampaignMarks
 from tests.collecting import import_share
@@ -94,6 +93,10 @@ def pytest_runtest_teardown() -> None:
     Logs that a test leaves open, as a killed machine does, stay in it with their simulated disks: half a million objects in some
     files, and each look for garbage walks over them.
     """
+    from replog.log.segments.index_cache import (
+        INDEX_CACHE,
+    )  # of the product nothing is loaded before its bytecode is kept
+
     INDEX_CACHE._copies.clear()
     INDEX_CACHE._maps.clear()
 
