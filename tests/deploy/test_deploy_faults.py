@@ -44,13 +44,9 @@ def reading(cluster: SparkCluster, topic: str, **more: str) -> dict[str, str]:
 def leader_killed(cluster: SparkCluster, topic: str) -> Iterator[None]:
     """The leader of partition 0 is dead in the block."""
     leader = cluster.admin.describe_topics([topic])[topic].partitions[0].leader
-    cluster.run(cluster.local.kill(leader))
-    try:
+    with cluster.killed(leader):
         yield
-    finally:
-        cluster.local.start_node(leader)
-        cluster.run(cluster.local.wait_until_ready())
-        cluster.admin.wait_until_in_sync(topic)
+    cluster.admin.wait_until_in_sync(topic)
 
 
 def writing(cluster: SparkCluster, topic: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -100,6 +101,16 @@ class SparkCluster:
                 ends += values.count(END)
                 found += [value for value in values if value != END]
         return found
+
+    @contextmanager
+    def killed(self, broker_id: int) -> Iterator[None]:
+        """A broker is dead in the block."""
+        self.run(self.local.kill(broker_id))
+        try:
+            yield
+        finally:
+            self.local.start_node(broker_id)
+            self.run(self.local.wait_until_ready())
 
     def segment_files(self, topic: str, partition: int = 0) -> Iterator[Path]:
         """The segment files of a partition, of all brokers."""

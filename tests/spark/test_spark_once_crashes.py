@@ -15,14 +15,15 @@ from replog.cli.errors import WRONG_USAGE  # noqa: E402 -- after the checks for 
 from replog.client import SyncProducer  # noqa: E402
 from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
 from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
-from replog.spark.sink.once import ledger  # noqa: E402
+from replog.spark.sink.once import ledger, others  # noqa: E402
 from replog.spark.sink.once import task as once_task  # noqa: E402
-from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Prepared, partition_of  # noqa: E402
+from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, partition_of  # noqa: E402
 from replog.spark.sink.once.ledger import (  # noqa: E402
     BrokerLedger,
     abort_at_brokers,
     commit_at_brokers,
     end_at_brokers,
+    read_standing,
     require_ledger,
 )
 from replog.spark.sink.once.names import AttemptName, Version, new_run  # noqa: E402
@@ -52,11 +53,11 @@ def topic(spark_cluster: SparkCluster) -> Iterator[str]:
 class Writer:
     """One writer of a topic, as Spark's tasks and drivers do it."""
 
-    def __init__(self, cluster: SparkCluster, topic: str) -> None:
+    def __init__(self, cluster: SparkCluster, topic: str, name: str = "") -> None:
         self.options: WriteOptions = parse_write_options(
             {"bootstrap.servers": cluster.bootstrap_servers, "topic": topic, "delivery": "exactlyOnce"}
         )
-        self.name = f"app:{topic}"
+        self.name = name or f"app:{topic}"
         self._numbers = iter(range(1_000))
 
     def prepare(self, number: int, run: str, values: list[bytes]) -> Prepared:
@@ -248,6 +249,63 @@ def test_the_command_commits_what_is_decided_and_aborts_the_rest(
     assert f"1 transaction of version 1 of {writer.name} aborted" in done.out
     assert replog("transactions", "abort", "--query", writer.name, *at).out == f"{writer.name} has left nothing open\n"
     assert committed(spark_cluster, topic) == [b"0", b"1"]
+
+
+def test_whoever_writes_a_frame_carries_out_what_a_driver_that_is_gone_has_decided(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: of a write that nobody repeats: readers are not held back for good.  A driver that is still at work is left alone."""
+    writer = Writer(spark_cluster, topic, "save:" + new_run())
+    run = new_run()
+    attempt = writer.prepare(0, run, [b"0"])
+    dying(monkeypatch, "commit", is_behind=False)
+    with pytest.raises(DiedError):
+        writer.commit(0, run, attempt)
+    monkeypatch.undo()
+    servers = spark_cluster.bootstrap_servers
+    others.look_after(servers)
+    assert last_decision(servers, writer).attempts == (attempt,)
+    monkeypatch.setattr(others, "GONE_MS", 0)
+    others.look_after(servers)
+    assert last_decision(servers, writer).is_done
+    assert committed(spark_cluster, topic) == [b"0"]
+
+
+def test_records_of_a_write_without_a_name_go_after_a_while(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, unnamed = Writer(spark_cluster, topic), Writer(spark_cluster, topic, "save:" + new_run())
+    for writer in (named, unnamed):
+        run = new_run()
+        assert writer.commit(0, run, writer.prepare(0, run, [b"0"])) is Settled.WRITTEN
+    servers = spark_cluster.bootstrap_servers
+    others.look_after(servers)
+    assert last_decision(servers, unnamed).is_done
+    monkeypatch.setattr(others, "KEPT_MS", 0)
+    others.look_after(servers)
+    assert last_decision(servers, named).is_done
+    assert spark_cluster.run(read_standing(servers, unnamed.name)).last is None
+
+
+def last_decision(servers: str, writer: Writer) -> Decision:
+    found = asyncio.run(read_standing(servers, writer.name)).last
+    assert found is not None
+    return found
+
+
+def test_the_coordinator_of_what_is_prepared_dies_and_another_one_ends_it(
+    spark_cluster: SparkCluster, topic: str
+) -> None:
+    target = spark_cluster.topic(replication_factor=3, min_insync_replicas=2)
+    spark_cluster.admin.wait_until_in_sync(target)
+    writer = Writer(spark_cluster, target)
+    run = new_run()
+    winner, loser = writer.prepare(0, run, [b"0"]), writer.prepare(0, run, [b"loser"])
+    ids = [AttemptName(Version(writer.name, 0), run, each.number).transactional_id for each in (winner, loser)]
+    coordinator_id = spark_cluster.admin.describe_transactions(ids)[ids[0]].coordinator_id
+    with spark_cluster.killed(coordinator_id):
+        assert writer.commit(0, run, winner) is Settled.WRITTEN
+    assert committed(spark_cluster, target) == [b"0"]
 
 
 def test_a_task_that_fails_leaves_nothing_open(spark_cluster: SparkCluster, topic: str) -> None:

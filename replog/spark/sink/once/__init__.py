@@ -6,7 +6,7 @@ record is the commit point.  What follows may be repeated by anybody at any time
 others of the same version and of those before are aborted, and the decision is written once more, as done.
 
 `names` says what transactions and versions are called, `decisions` what a decision looks like, `settling` what the driver does,
-step by step, over `ledger`, which does it at brokers; `task` writes the rows of one task.
+step by step, over `ledger`, which does it at brokers; `task` writes the rows of one task, `others` looks after drivers that are gone.
 
 ============================== =====================================================================================
 the driver dies                what the next one finds, and does

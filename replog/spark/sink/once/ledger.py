@@ -36,7 +36,7 @@ from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
-from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer
+from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer, finish_last
 from replog.spark.worker_client import CLIENT_ID, ask_cluster, loop_thread
 from replog.waiting.asks import Asks
 
@@ -122,6 +122,11 @@ async def end_at_brokers(bootstrap_servers: str, writer: str) -> Ended:
     return await _settle(bootstrap_servers, writer, end_writer)
 
 
+async def finish_at_brokers(bootstrap_servers: str, writer: str) -> None:
+    """Carries out the last decision of a writer; see `finish_last`."""
+    await _settle(bootstrap_servers, writer, finish_last)
+
+
 async def _settle(bootstrap_servers: str, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
     async with AsyncExitStack() as stack:
         return await settle(await BrokerLedger.take_over(stack, bootstrap_servers, writer))
@@ -153,12 +158,10 @@ async def read_standing(bootstrap_servers: str | Sequence[str], writer: str, boo
                 is_marked = not bookmark
                 while not is_marked or consumer.position(partition) < end:
                     for record in await consumer.poll():
-                        if record.value is None:
-                            continue
                         if record.key == name:
-                            last = decisions.decode(name, record.value)
+                            last = None if record.value is None else decisions.decode(name, record.value)
                         elif record.key == given_up_key:
-                            given_up = decisions.decode_given_up(record.value)
+                            given_up = () if record.value is None else decisions.decode_given_up(record.value)
                         is_marked = is_marked or (record.key == bookmark_key and record.value == bookmark)
         except TimeoutError:
             raise RequestTimedOutError(

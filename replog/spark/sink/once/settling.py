@@ -95,7 +95,7 @@ async def commit_version(ledger: Ledger, version: Version, run: str, attempts: S
         ProducerFencedError: Another driver of the writer has come.
         ReplogError: A step has failed; the version may be decided, and may be not.  Or its run was given up: it is not.
     """
-    standing = await _finished(ledger)
+    standing = await finish_last(ledger)
     if standing.last is not None and standing.is_decided(version):
         await _sweep(ledger, standing.last, ())
         return Settled.WAS_WRITTEN
@@ -118,7 +118,7 @@ async def abort_version(ledger: Ledger, version: Version, run: str) -> Settled |
     Returns:
         How the version is there; None: it is not.
     """
-    standing = await _finished(ledger)
+    standing = await finish_last(ledger)
     last = standing.last
     if last is not None and standing.is_decided(version):
         is_ours = last.version == version and last.run == run
@@ -135,11 +135,8 @@ async def end_writer(ledger: Ledger) -> Ended:
 
     A driver that is at work all the same fails, and has nothing written: of what is given up it knows before it decides.
     """
-    standing = await ledger.read()
-    finished = None
-    if standing.last is not None and not standing.last.is_done:
-        await _finish(ledger, standing.last)
-        finished = standing.last.version
+    standing = await finish_last(ledger)
+    finished = None if standing.last is None or standing.last.is_done else standing.last.version
     open_now = await ledger.open_attempts()
     if open_now:
         await ledger.give_up(standing.giving_up({(each.version.number, each.run) for each in open_now}))
@@ -147,8 +144,8 @@ async def end_writer(ledger: Ledger) -> Ended:
     return Ended(finished, tuple(open_now))
 
 
-async def _finished(ledger: Ledger) -> Standing:
-    """Returns where the writer stands; its last decision has been carried out."""
+async def finish_last(ledger: Ledger) -> Standing:
+    """Carries out the last decision of the writer; returns where that stands."""
     standing = await ledger.read()
     if standing.last is not None and not standing.last.is_done:
         await _finish(ledger, standing.last)

@@ -51,6 +51,9 @@ class OnceWriter(DataSourceArrowWriter):
         self._version = version_of(once)
         self._run = new_run()
         self._is_written = False
+        from replog.spark.sink.once import others
+
+        others.look_after(options.bootstrap_servers)
         if once.application is not None or once.write_id is not None:
             from replog.spark.sink.once.ledger import is_written
 

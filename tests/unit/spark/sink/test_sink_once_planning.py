@@ -13,7 +13,7 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from replog.errors import ConfigError, ReplogError
 from replog.spark import worker_client
 from replog.spark.options.writing import OnceOptions, parse_write_options
-from replog.spark.sink.once import ledger, writer
+from replog.spark.sink.once import ledger, others, writer
 from replog.spark.sink.once.decisions import Prepared
 from replog.spark.sink.once.names import AttemptName, Version
 from replog.spark.sink.once.task import TaskPrepared
@@ -35,6 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     monkeypatch.setattr(worker_client, "require_topic", lambda _servers, topic: found.append(topic))
     monkeypatch.setattr(ledger, "require_ledger", lambda _servers: found.append("a ledger"))
+    monkeypatch.setattr(others, "look_after", lambda _servers: found.append("a look after others"))
     monkeypatch.setattr(ledger, "is_written", lambda _options, version: version.number == WRITTEN)
     return found
 
@@ -54,7 +55,7 @@ def test_the_options_of_a_write_that_is_there_once(asked: list[str]) -> None:
     assert parse_write_options({**ONCE, "writeId": "monday"}).once == OnceOptions(None, None, "monday", 900_000)
     assert isinstance(ReplogDataSource(ONCE).writer(SCHEMA, overwrite=False), OnceWriter)
     assert isinstance(ReplogDataSource(ONCE).streamWriter(SCHEMA, overwrite=False), OnceStreamWriter)
-    assert asked == ["t", "a ledger"] * 2
+    assert asked == ["t", "a ledger", "a look after others", "t", "a ledger"]
 
 
 @pytest.mark.parametrize(
