@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,3 +91,46 @@ def test_the_micro_batches_of_a_stream_are_there_once(
         (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
     run(300)
     assert values(read, topic) == list(range(100, 400))
+
+
+def test_a_batch_that_foreach_batch_runs_again_writes_nothing_again(
+    spark: Any, read: Read, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Goal: the function has written the batch, and fails before Spark knows that it is done; the query starts again."""
+    topic = spark_cluster.topic(partitions=2)
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "0.txt").write_text("".join(f"{number}\n" for number in range(100)))
+    calls: list[int] = []
+
+    def write(batch: Any, batch_id: int) -> None:
+        calls.append(batch_id)
+        save(batch, spark_cluster, topic, txnAppId=f"of-{topic}", txnVersion=batch_id)
+        if len(calls) == 1:
+            raise RuntimeError("the driver fails")
+
+    def run() -> None:
+        stream = spark.readStream.schema("value string").text(str(tmp_path / "source"))
+        writer = stream.writeStream.foreachBatch(write).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver fails"):
+        run()
+    run()
+    assert calls == [0, 0]
+    assert values(read, topic) == list(range(100))
+
+
+def test_a_checkpoint_that_is_deleted_begins_another_query(
+    spark: Any, read: Read, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Goal: it writes everything that it reads again, as the page says, and nothing of either query is in the way."""
+    topic = spark_cluster.topic()
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "0.txt").write_text("1\n2\n")
+    for _ in range(2):
+        stream = spark.readStream.schema("value string").text(str(tmp_path / "source")).coalesce(1)
+        writer = stream.writeStream.format("replog").option("bootstrap.servers", spark_cluster.bootstrap_servers)
+        writer = writer.option("topic", topic).option("delivery", "exactlyOnce").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        shutil.rmtree(tmp_path / "checkpoint")
+    assert values(read, topic) == [1, 1, 2, 2]
