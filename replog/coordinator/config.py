@@ -175,6 +175,7 @@ class TransactionsConfig(Struct, frozen=True):
         max_record_bytes: The bytes of the record of a transactional id: it has to fit into one change
             (`ShardConfig.max_batch_bytes`) beside what its end adds to it.
         visits_per_step: How many transactional ids are looked at in one step.
+        records_per_step: How many of them are changed in one step.
         bytes_per_step: How many bytes of records one step makes that looks at many transactional ids, unless one alone has more.
     """
 
@@ -187,6 +188,7 @@ class TransactionsConfig(Struct, frozen=True):
     max_id_bytes: int = 1_000
     max_record_bytes: int = 950_000
     visits_per_step: int = 1_000
+    records_per_step: int = 200
     bytes_per_step: int = 100_000
 
     def __post_init__(self) -> None:

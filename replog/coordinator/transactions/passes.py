@@ -83,6 +83,7 @@ class Passes:
             self._background.add(self._steps(timer, ids, self._abort if is_abort else self._removal), moment)
 
     def _steps(self, timer: AbortPass | ExpirationPass, ids: Collection[str], find: Find) -> Work:
+        config = self._config
         try:
             records: list[CoordinatorRecord] = []
             visits = size_bytes = 0
@@ -92,7 +93,11 @@ class Passes:
                 if record is not None:
                     records.append(record)
                     size_bytes += self._state.size_bytes(transactional_id)
-                if visits >= self._config.visits_per_step or size_bytes >= self._config.bytes_per_step:
+                if (
+                    visits >= config.visits_per_step
+                    or len(records) >= config.records_per_step
+                    or size_bytes >= config.bytes_per_step
+                ):
                     yield self._made(records)
                     records, visits, size_bytes = [], 0, 0
             yield self._made(records)

@@ -106,6 +106,20 @@ def test_many_are_aborted_in_steps_and_what_the_log_does_not_take_later(host: Tr
     assert sorted(each.transactional_id for each in host.write_markers()) == [f"t{n}" for n in range(8)]
 
 
+def test_what_a_step_writes_is_bounded_in_records() -> None:
+    host = TransactionHost(replace(CONFIG, visits_per_step=1_000, records_per_step=2))
+    host.lead()
+    for n in range(5):
+        host.ask(begun(host, name=f"t{n}").add())
+    before = len(host.appended)
+    host.pass_time(TIMEOUT_MS + 2 * CONFIG.abort_interval_ms)
+    assert [len(each.records) for each in host.appended[before:]] == [2, 2, 1]
+    host.write_markers()
+    gone = len(host.appended)
+    host.pass_time(CONFIG.id_expiration_ms + CONFIG.expiration_interval_ms)
+    assert [len(each.records) for each in host.appended[gone:]] == [2, 2, 1]
+
+
 def test_what_a_step_writes_is_bounded_in_bytes() -> None:
     config = replace(CONFIG, visits_per_step=1_000, bytes_per_step=5_000)
     host = TransactionHost(config, max_batch_bytes=10_000)
