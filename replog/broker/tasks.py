@@ -30,9 +30,9 @@ def watched_task(
 
 
 async def finished(work: asyncio.Future[T]) -> T:
-    """Returns what work in a thread gives; a caller that is cancelled meanwhile is cancelled once the work is over.
+    """Returns what work gives that cannot be cancelled; a caller that is cancelled meanwhile is cancelled once it is over.
 
-    Why: a thread cannot be cancelled.  Whoever goes on without it leaves open what it opens, or closes what it uses.
+    Why: a thread cannot be cancelled, nor what a shard is at.  Whoever goes on without it leaves open what it opens, or closes what it uses.
 
     Args:
         work: The work; its outcome can be asked for afterwards.

@@ -16,8 +16,14 @@ from replog.broker.coordinator.internal_topic import InternalTopic, partition_of
 from replog.broker.coordinator.kinds import CoordinatorKind
 from replog.broker.coordinator.shards import Shards
 from replog.broker.replicas.replica import ReplicaKey
+from replog.broker.tasks import finished
 from replog.coordinator.offsets.requests import ForgetTopics
-from replog.errors import CoordinatorNotAvailableError, NotCoordinatorError, ReplogError
+from replog.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+    ReplogError,
+)
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.metadata.persistent_map import difference
 from replog.metadata.records import NO_LEADER
@@ -60,6 +66,7 @@ class Coordinators:
         self._image = image
         self._topic = topic
         self._topics: Mapping[str, TopicImage] = {}  # of the image that was applied last
+        self._turn = asyncio.Lock()
 
     async def find(self, name: str) -> int:
         """Returns the id of the broker that coordinates a name.
@@ -137,12 +144,35 @@ class Coordinators:
         return await self.shards.submit(key, request, timeout_ms)
 
     async def submit_all(self, request: Any, timeout_ms: int) -> list[Any]:
-        """Returns the answers of all coordinators of this broker; arguments and errors as of `submit`."""
-        answers: list[Any] = []
-        for key in sorted(self.shards.hosts_of(self._kind.topic)):
-            with contextlib.suppress(NotCoordinatorError):  # they have moved meanwhile
-                answers.append(await self.shards.submit(key, request, timeout_ms))
-        return answers
+        """Returns the answers of all coordinators of this broker to a request for everything that they have.
+
+        One such request at a time: each copies names in its shard, and holds what it has found.  One whose client has gone is
+        over when its shard has answered.
+
+        Args:
+            request: The request.
+            timeout_ms: The time within which each coordinator has to answer, and those before this request.
+
+        Raises:
+            CoordinatorLoadInProgressError: Those before it take too long.
+            ReplogError: A coordinator refuses, as of `submit`.
+        """
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise CoordinatorLoadInProgressError(
+                f"broker {self._node_id} makes other lists of all that it coordinates; ask again a little later"
+            ) from None
+        try:
+            answers: list[Any] = []
+            for key in sorted(self.shards.hosts_of(self._kind.topic)):
+                asked = asyncio.ensure_future(self.shards.submit(key, request, timeout_ms))
+                with contextlib.suppress(NotCoordinatorError):  # they have moved meanwhile
+                    answers.append(await finished(asked))
+            return answers
+        finally:
+            self._turn.release()
 
     async def place_of(self, name: str) -> tuple[str, int]:
         """Returns the topic and the partition that a name belongs to, whoever leads it; errors as of `find`."""

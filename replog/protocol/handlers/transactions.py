@@ -29,7 +29,7 @@ from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id
-from replog.protocol.written_steps import Steps, WrittenElements
+from replog.protocol.written_steps import Steps, written_in_steps
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
@@ -272,7 +272,7 @@ async def _described(node: KafkaNode, name: str) -> _State:
     )
 
 
-async def list_transactions(node: KafkaNode, request: ListTransactionsRequest, _call: Call) -> Listed:
+async def list_transactions(node: KafkaNode, request: ListTransactionsRequest, call: Call) -> Listed:
     """Returns the transactional ids of this broker that are asked for."""
     require_few(len(request.state_filters) + len(request.producer_id_filters), "states and producers")
     wanted = frozenset(_STATUS_BY_NAME[name] for name in request.state_filters if name in _STATUS_BY_NAME)
@@ -286,12 +286,14 @@ async def list_transactions(node: KafkaNode, request: ListTransactionsRequest, _
         request.transactional_id_pattern or "",
     )
     answers: Sequence[ListTransactionsResponse] = await node.coordinate_all_transactions(asked, TIMEOUT_MS)
-    found = [
+    found = (
         Listed.TransactionState(each.transactional_id, each.producer_id, STATUS_NAMES[each.status])
         for answer in answers
         for each in answer.transactions
-    ]
-    return Listed(unknown_state_filters=unknown, transaction_states=found)
+    )
+    return Listed(
+        unknown_state_filters=unknown, transaction_states=await written_in_steps(found, call.version, Steps())
+    )
 
 
 def refuse_list_transactions(_request: ListTransactionsRequest, failure: Failure) -> Listed:

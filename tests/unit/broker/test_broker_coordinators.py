@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from broker_kit import TOPIC_ID, registered, server_config, topic
+from broker_kit import TOPIC_ID, registered, server_config, topic, wait_until
 
 from replog.broker.coordinator.coordinators import Coordinators, ImageTopics
 from replog.broker.coordinator.internal_topic import (
@@ -23,6 +23,7 @@ from replog.config.group_keys import MigrationPolicy
 from replog.controller.requests import CreateTopics, CreateTopicsResponse, TopicResult
 from replog.coordinator.offsets.requests import ForgetTopics
 from replog.errors import (
+    CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     ErrorCode,
     InvalidGroupIdError,
@@ -307,3 +308,35 @@ async def test_each_kind_has_a_topic_and_names_of_its_own() -> None:
     node.change(PartitionChangeRecord(0, TOPIC_ID, leader=2))
     with pytest.raises(NotCoordinatorError, match=f"broker 2 coordinates {OFFSETS_TOPIC}-0"):
         await node.coordinators.submit_to(0, "asked", 5)
+
+
+class HeldShards(FakeShards):
+    """Shards that answer when a test says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def submit(self, key: tuple[UUID, int], request: Any, timeout_ms: int | None) -> Any:
+        self.told.append(request)
+        await self.may_answer.wait()
+        return request
+
+
+async def test_lists_of_everything_are_made_one_after_the_other() -> None:
+    """Goal: a hundred clients that list a million names at once take no more memory than one."""
+    node, shards = Node(), HeldShards()
+    node.coordinators.shards = shards  # type: ignore[assignment]
+    lists = [asyncio.create_task(node.coordinators.submit_all(number, 60_000)) for number in range(3)]
+    await wait_until(lambda: shards.told == [0])
+    with pytest.raises(CoordinatorLoadInProgressError, match="broker 1 makes other lists"):
+        await node.coordinators.submit_all(3, 1)
+    assert shards.told == [0]
+    lists[0].cancel()  # its client has gone: the shard goes on with it all the same
+    await asyncio.sleep(0)
+    assert not lists[0].done()
+    assert shards.told == [0]
+    shards.may_answer.set()
+    assert await asyncio.gather(*lists[1:]) == [[1], [2]]
+    assert lists[0].cancelled()
+    assert shards.told == [0, 1, 2]

@@ -9,18 +9,22 @@ from typing import Any, TypeVar
 import pytest
 from kafka_node_kit import Served, batch, serving
 
+from replog.coordinator.transactions.records import TransactionStatus
+from replog.coordinator.transactions.requests import ListedTransaction, ListTransactionsResponse
 from replog.errors import ErrorCode
 from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog.protocol.handlers import transactions
-from replog.protocol.handlers.node import Failure
+from replog.protocol.handlers.node import Call, Failure
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse
 from replog.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from replog.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from replog.wire.messages.list_transactions import ListTransactionsRequest
+from replog.wire.messages.list_transactions import ListTransactionsResponse as Listed
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
+from replog.wire.primitives import Reader, Writer
 
 KEYS: dict[str, Any] = {"transaction_state_log_num_partitions": 2, "offsets_topic_num_partitions": 2}
 LATER = {
@@ -273,7 +277,7 @@ async def test_people_see_transactional_ids_and_filter_them() -> None:
         assert await producers["a-1"].produce() == 0
 
         async def listed(version: int = 2, **filters: Any) -> tuple[list[tuple[str, str]], list[str]]:
-            told = await it.ask(ListTransactionsRequest(**filters), version, ListTransactionsResponse)
+            told = await it.ask(ListTransactionsRequest(**filters), version, Listed)
             assert told.error_code == 0
             found = sorted((one.transactional_id, one.transaction_state) for one in told.transaction_states)
             return found, told.unknown_state_filters
@@ -339,3 +343,28 @@ async def test_a_request_that_names_too_much_is_refused() -> None:
         refused = await it.ask(asked, 3, AddPartitionsToTxnResponse)
         (one,) = refused.results_by_topic_v3_and_below
         assert {each.partition_error_code for each in one.results_by_partition} == {ErrorCode.INVALID_REQUEST}
+
+
+async def test_others_have_their_turn_while_a_long_list_is_written() -> None:
+    found = tuple(ListedTransaction(f"t{number}", number, TransactionStatus.EMPTY) for number in range(5_000))
+    turns = 0
+
+    class Broker:
+        async def coordinate_all_transactions(self, request: Any, timeout_ms: int) -> list[ListTransactionsResponse]:
+            return [ListTransactionsResponse(found[:2_500]), ListTransactionsResponse(found[2_500:])]
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    broker: Any = Broker()
+    listed = await transactions.list_transactions(broker, ListTransactionsRequest(), Call(1, ""))
+    counting.cancel()
+    assert turns > 10
+    written = Writer()
+    listed.write(written, 1)
+    told = Listed.read(Reader(memoryview(written.joined())), 1).transaction_states
+    assert [(each.transactional_id, each.producer_id) for each in told] == [(f"t{n}", n) for n in range(5_000)]
