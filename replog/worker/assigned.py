@@ -43,6 +43,10 @@ class Assigned:
         """Notes a record that was handed out; they come in order."""
         self._under_way.append(offset)
 
+    def is_first(self, offset: int) -> bool:
+        """Whether all records before this one are done with."""
+        return bool(self._under_way) and self._under_way[0] == offset
+
     def begin(self) -> None:
         """Notes that a handler begins to work on a record."""
         self._running_count += 1

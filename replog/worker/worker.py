@@ -55,10 +55,14 @@ BUFFER_RECORDS: Final = 500
 """Records that wait for a handler, beside those that the consumer has fetched ahead."""
 
 BUFFER_BYTES: Final = 32 << 20
-"""Bytes of them, above which no more are asked for: what came together may pass it."""
+"""Bytes of them and of results that are not committed, above which no more are asked for: what came together may pass it.  So many bytes
+of results let records wait that are not handled yet."""
 
 ENDING_S: Final = 1.0
 """How long handlers that are cancelled may put their things in order."""
+
+COMMITS_PAUSE_S: Final = 0.05
+"""How often a record looks whether there is room for its results again."""
 
 POLL_MS: Final = 200
 
@@ -264,7 +268,7 @@ class Worker(Generic[K, V]):
 
     async def _poll_until_stopped(self) -> None:
         while not self._stopping.is_set():
-            held_bytes = self._waiting_bytes + sum(each.held_bytes for each in self._assigned.values())
+            held_bytes = self._waiting_bytes + self._results_bytes
             room = BUFFER_RECORDS - self._waiting_count if held_bytes < BUFFER_BYTES else 0
             if room > 0:
                 self._take_all(await self._consumer.poll(room, POLL_MS))
@@ -380,6 +384,7 @@ class Worker(Generic[K, V]):
 
     async def _attempt(self, assigned: Assigned, record: ConsumerRecord) -> BaseException | None:
         """Calls the handler once there is a place for it; returns what it raised."""
+        await self._wait_for_commits(assigned, record.offset)
         async with self._slots:
             if assigned.is_gone.is_set():
                 return None
@@ -407,6 +412,20 @@ class Worker(Generic[K, V]):
             self._tell(self._observer.on_handled, record, time.monotonic() - begun_s)
             self._finish(assigned, record, sent)
             return None
+
+    @property
+    def _results_bytes(self) -> int:
+        """The bytes of results that are not committed."""
+        return sum(each.held_bytes for each in self._assigned.values())
+
+    async def _wait_for_commits(self, assigned: Assigned, offset: int) -> None:
+        """Waits while so many results are kept that no more may be made, unless none of them can be committed before this record."""
+        while self._results_bytes >= BUFFER_BYTES:
+            is_needed = assigned.is_first(offset) and not any(each.ready for each in self._assigned.values())
+            if is_needed or assigned.is_gone.is_set():
+                return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(assigned.is_gone.wait(), COMMITS_PAUSE_S)
 
     def _finish(self, assigned: Assigned, record: ConsumerRecord, results: Sequence[ResultRecord]) -> None:
         assigned.finish(record.offset, results)

@@ -23,11 +23,14 @@ from replog.errors import (
     TransactionOutcomeUnknownError,
     UnknownTopicOrPartitionError,
 )
+from replog.records import TimestampType
 from replog.worker import Results, Worker
 from replog.worker import commits as commits_module
+from replog.worker import worker as worker_module
 from replog.worker.assigned import Assigned
 from replog.worker.commits import TransactionCommits
 from replog.worker.results import RESULTS_BYTES_MAX, ResultRecord, result_of
+from tests.quiet import quiet_for
 
 PLACE = TopicPartition("t", 0)
 
@@ -77,6 +80,12 @@ class Log:
             if (waiting := self.end()) is not None:
                 await waiting
             self.committed.append((self.values, self.offsets))
+
+    async def partitions_for(self, _topic: str) -> list[int]:
+        return [0]
+
+    async def message_bytes_max(self, _topic: str) -> int:
+        return 64 << 20
 
     async def send(self, _topic: str, value: bytes | None, *_rest: object) -> None:
         self.values.append(value)
@@ -256,6 +265,43 @@ def two(_record: ConsumerRecord, _results: Results) -> None: ...
 
 
 def one(_record: ConsumerRecord) -> None: ...
+
+
+@pytest.mark.parametrize("order", ["partition", "key"])
+async def test_results_that_are_not_committed_let_records_wait(order: Any, log: Log) -> None:
+    """As long as no transaction succeeds, they would take 32 MiB for each record that the worker has taken."""
+    called: list[int] = []
+    large = bytes(4 << 20)
+
+    async def handle(record: ConsumerRecord, results: Results) -> None:
+        called.append(record.offset)
+        if record.offset == 3:
+            await is_free.wait()
+        results.send("out", large)
+
+    settings: dict[str, Any] = {"producer_settings": {"max_request_bytes": 8 << 20}}
+    worker = Worker(handle, "t", group="g", exactly_once=True, concurrency=3, order=order, **settings)
+    worker._commits.producer = log  # type: ignore[assignment]
+    worker._consumer = Member()  # type: ignore[assignment]
+    is_free = asyncio.Event()
+    if order == "partition":
+        is_free.set()
+    for offset in range(100):
+        record = ConsumerRecord("t", 0, offset, 0, TimestampType.CREATE_TIME, b"%d" % offset, b"", ())
+        worker._take_all([record])
+    await quiet_for(0.3)
+    bound = worker_module.BUFFER_BYTES // len(large)
+    assert bound <= len(called) <= bound + 3
+    is_free.set()
+    async with asyncio.timeout(60):
+        while len(called) < 100:  # each commit lets as many begin
+            before = len(called)
+            await worker._commit(worker._assigned.values())
+            await asyncio.sleep(0.01)
+            assert len(called) <= before + bound + 3
+    for task in worker._tasks:
+        task.cancel()
+    assert sorted(called) == list(range(100))
 
 
 @pytest.mark.parametrize(
