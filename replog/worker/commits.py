@@ -33,6 +33,7 @@ from replog.errors import (
     CommitStaleError,
     ConfigError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
@@ -69,6 +70,7 @@ _PASSING = (
     RetriableError,
     StaleMemberEpochError,
     InvalidProducerEpochError,
+    InvalidProducerIdMappingError,  # nothing was sent for so long that the transactional id has expired
     InvalidTxnStateError,
     OutOfOrderSequenceError,
 )

@@ -14,6 +14,7 @@ from replog.client.types import GroupMetadata, MemberOffset, MemberOffsets
 from replog.errors import (
     CommitStaleError,
     ConfigError,
+    InvalidProducerIdMappingError,
     InvalidRequestError,
     ProducerFencedError,
     RecordTooLargeError,
@@ -161,18 +162,19 @@ async def test_results_are_committed_once_with_their_offset(commits: Transaction
 
 
 @pytest.mark.parametrize(
-    "error",
+    ("error", "cause"),
     [
-        RequestTimedOutError("slow"),
-        TransactionAbortableError("aborted"),
-        CommitStaleError("moved"),
+        (RequestTimedOutError("slow"), None),
+        (TransactionAbortableError("aborted"), None),
+        (TransactionAbortableError("aborted"), InvalidProducerIdMappingError("expired in a week without records")),
+        (CommitStaleError("moved"), None),
     ],
 )
 async def test_what_was_aborted_is_committed_by_the_next_transaction(
-    commits: TransactionCommits, log: Log, error: ReplogError
+    commits: TransactionCommits, log: Log, error: ReplogError, cause: ReplogError | None
 ) -> None:
     assigned = done(0)
-    log.end = failing(error)
+    log.end = failing(error, cause)
     assert not await commits.commit(Member(), [assigned])
     assert commits.pause_s == commits_module.FAILURES_PAUSE_S
     assigned.take(1)
