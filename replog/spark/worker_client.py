@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from replog.client.cluster.view import ClusterView
@@ -79,6 +80,7 @@ class _Process:
         self.pid = os.getpid()
         self.thread = LoopThread.acquire(self)  # kept for good: the next task needs it
         self.clients: dict[str, RangeClient] = {}
+        self.views: dict[str, ClusterView] = {}
 
 
 _process: _Process | None = None
@@ -117,6 +119,28 @@ def client_for(bootstrap_servers: str, cluster_id: str) -> RangeClient:
         return client
 
 
+@asynccontextmanager
+async def kept_view(bootstrap_servers: str) -> AsyncIterator[ClusterView]:
+    """Lends this process's view of a cluster for short questions, made on first use; in the loop's thread.
+
+    One with which a question has failed is not kept: what a process remembers of a cluster may be of an earlier one.
+
+    Raises:
+        RequestTimedOutError: No broker answers.
+    """
+    views = _this_process().views
+    view = views.pop(bootstrap_servers, None) or ClusterView(bootstrap_servers, client_id=CLIENT_ID)
+    try:
+        await view.ready(CONNECT_TIMEOUT_MS)
+        yield view
+    except BaseException:
+        await view.close()
+        raise
+    former = views.setdefault(bootstrap_servers, view)
+    if former is not view:  # another question at the same time has made one
+        await view.close()
+
+
 def close_clients() -> None:
     """Closes all that was opened in this process; for tests and tools that clean up after themselves."""
     global _process  # noqa: PLW0603 -- see above
@@ -125,5 +149,7 @@ def close_clients() -> None:
             return
         for client in _process.clients.values():
             client.close()
+        for view in _process.views.values():
+            _process.thread.run(view.close)
         LoopThread.release(_process)
         _process = None

@@ -11,6 +11,8 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="the extra replog[spark] is not installed")
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
+from msgspec.structs import replace  # noqa: E402 -- after the checks for libraries
+
 from replog.cli.errors import WRONG_USAGE  # noqa: E402 -- after the checks for libraries
 from replog.client import SyncProducer  # noqa: E402
 from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
@@ -59,6 +61,13 @@ class Writer:
         )
         self.name = name or f"app:{topic}"
         self._numbers = iter(range(1_000))
+
+    def plan(self) -> None:
+        """Notes where the decisions end, as planning does."""
+        once = self.options.once
+        assert once is not None
+        ends = require_ledger(self.options.bootstrap_servers)
+        self.options = replace(self.options, once=replace(once, planned_ends=ends))
 
     def prepare(self, number: int, run: str, values: list[bytes]) -> Prepared:
         """Lets a task write that is in time."""
@@ -190,6 +199,26 @@ def test_an_attempt_that_is_stopped_in_its_transaction_is_aborted_with_its_batch
     else:
         assert writer.write(0, run, [b"held up"]) is None
     assert committed(spark_cluster, topic) == [b"0"]
+
+
+def test_an_attempt_reads_no_decisions_before_a_driver_has_come(
+    spark_cluster: SparkCluster, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: what was planned says where they ended; whoever comes to decide moves that, also where it has nothing to decide."""
+    writer = Writer(spark_cluster, topic)
+    writer.plan()
+    run = new_run()
+    with monkeypatch.context() as patch:
+        patch.setattr(once_task, "read_standing", None)
+        attempts = [writer.prepare(0, run, [b"%d" % number]) for number in range(2)]
+    assert writer.commit(0, run, *attempts) is Settled.WRITTEN
+    assert writer.write(0, run, [b"late"]) is None
+    writer.plan()
+    assert writer.commit(1, new_run()) is Settled.EMPTY
+    monkeypatch.setattr(once_task, "read_standing", None)
+    with pytest.raises(TypeError):
+        writer.write(1, run, [b"reads"])
+    assert committed(spark_cluster, topic) == [b"0", b"1"]
 
 
 def test_an_attempt_of_a_write_that_has_failed_holds_nobody_back(spark_cluster: SparkCluster, topic: str) -> None:

@@ -55,12 +55,14 @@ class OnceOptions(Struct, frozen=True):
         version: The number of the write; None as before.
         write_id: The name of this one write; None: it has none.
         timeout_ms: How long a task may write.
+        planned_ends: The end offset of each partition of the topic of decisions when the write was planned; (): not planned yet.
     """
 
     application: str | None
     version: int | None
     write_id: str | None
     timeout_ms: int
+    planned_ends: tuple[int, ...] = ()
 
 
 class WriteOptions(Struct, frozen=True):

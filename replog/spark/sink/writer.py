@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from replog.errors import ConfigError
 from replog.spark.options.writing import WriteOptions, parse_write_options
-from replog.spark.schema import SchemaField
+from replog.spark.schema import HEADERS, SchemaField
 from replog.spark.sink.outcome import aborted, committed, this_attempt
 
 if TYPE_CHECKING:
     import pyarrow as pa
-import difflib
-
-from replog.spark.schema import HEADERS
 
 
 def plan_write(
@@ -51,7 +50,8 @@ def plan_write(
     if parsed.once is not None:
         from replog.spark.sink.once.ledger import require_ledger
 
-        require_ledger(parsed.bootstrap_servers)
+        ends = require_ledger(parsed.bootstrap_servers)
+        return replace(parsed, once=replace(parsed.once, planned_ends=ends))
     return parsed
 
 

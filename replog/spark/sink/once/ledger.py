@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Final, Self, TypeVar
@@ -12,6 +12,7 @@ from typing import Final, Self, TypeVar
 from replog.client import Admin, Consumer, Producer, Transaction
 from replog.client.backoff import Backoff, retry
 from replog.client.cluster.addresses import address_of
+from replog.client.cluster.offsets import list_offsets
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.groups.coordinator import Coordinator
 from replog.client.protocol.questions.group_members import TRANSACTION
@@ -30,6 +31,7 @@ from replog.errors import (
     RetriableError,
     TopicExistsError,
 )
+from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.rpc.metadata_messages import BrokerInfo
 from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
@@ -37,7 +39,7 @@ from replog.spark.sink.once import decisions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, Standing
 from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
 from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer, finish_last
-from replog.spark.worker_client import CLIENT_ID, ask_cluster, loop_thread
+from replog.spark.worker_client import CLIENT_ID, ask_cluster, kept_view, loop_thread
 from replog.waiting.asks import Asks
 
 LIMIT_MS: Final = 60_000
@@ -60,15 +62,18 @@ _GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedErro
 T = TypeVar("T")
 
 
-def require_ledger(bootstrap_servers: str) -> None:
+def require_ledger(bootstrap_servers: str) -> tuple[int, ...]:
     """Looks whether the cluster can write once, and makes the topic of decisions where there is none.
+
+    Returns:
+        The end offset of each partition of that topic.
 
     Raises:
         ConfigError: Its brokers cannot, or none answers.
         ReplogError: The topic cannot be made.
     """
 
-    async def look(view: ClusterView) -> None:
+    async def look(view: ClusterView) -> tuple[int, ...]:
         await view.ready(CONNECT_TIMEOUT_MS)
         if not await view.call_any(OffersPreparing(), timeout_ms=LIMIT_MS, what="look at what brokers can do"):
             raise ConfigError(
@@ -80,8 +85,33 @@ def require_ledger(bootstrap_servers: str) -> None:
             )
         if DECISIONS_TOPIC not in view.image.topics:
             await _make_topic(bootstrap_servers, len(view.image.brokers))
+        return await _ends(view, range(decisions.PARTITIONS))
 
-    ask_cluster(bootstrap_servers, look)
+    return ask_cluster(bootstrap_servers, look)
+
+
+async def _ends(view: ClusterView, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Returns the end offsets of partitions of the topic of decisions: the first transaction that is open, or the end."""
+    partitions = [TopicPartition(DECISIONS_TOPIC, number) for number in numbers]
+    found = await list_offsets(view, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms=LIMIT_MS)
+    return tuple(found[each].offset for each in partitions)
+
+
+async def is_untouched(bootstrap_servers: str, writer: str, planned_ends: Sequence[int]) -> bool:
+    """Whether no driver of a writer has read its decisions since the write was planned, as each does before it decides or aborts.
+
+    Each leaves a record by which it knows how far it has read.  That this is the end also where it is not readable yet does not
+    matter: the driver waits for that before it does anything.
+    """
+    if not planned_ends:
+        return False
+    number = decisions.partition_of(writer)
+    try:
+        async with kept_view(bootstrap_servers) as view:
+            return await _ends(view, [number]) == (planned_ends[number],)
+    except ReplogError as error:
+        _log.info("the end of the decisions could not be asked for, and they are read: %s", error)
+        return False
 
 
 async def _make_topic(bootstrap_servers: str, brokers_count: int) -> None:

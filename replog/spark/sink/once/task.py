@@ -15,7 +15,7 @@ from replog.errors import ReplogError
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.columns import TopicRows
 from replog.spark.sink.once.decisions import Prepared
-from replog.spark.sink.once.ledger import read_standing
+from replog.spark.sink.once.ledger import is_untouched, read_standing
 from replog.spark.sink.once.names import AttemptName
 from replog.spark.sink.outcome import TaskAttempt
 from replog.spark.sink.task import Sending, send_rows
@@ -65,19 +65,22 @@ def write_once(
         sending = await PreparingSending.start(
             options, transactional_id=name.transactional_id, transaction_timeout_ms=timeout_ms
         )
-        sending.is_wanted = partial(_is_wanted, options.bootstrap_servers, name)
+        sending.is_wanted = partial(_is_wanted, options, name)
         return sending
 
     sending = send_rows(batches, options, attempt, start, ABORTED)
     return TaskPrepared(attempt, sending.sent_count, name, sending.prepared(name))
 
 
-async def _is_wanted(bootstrap_servers: str, name: AttemptName) -> bool:
+async def _is_wanted(options: WriteOptions, name: AttemptName) -> bool:
     """Whether an attempt may be decided for: its version is not decided, and its run not given up.
 
     Of another one nobody would end the transaction: whoever looked for it may have done so before it began.
     """
-    standing = await read_standing(bootstrap_servers, name.version.writer)
+    writer, servers = name.version.writer, options.bootstrap_servers
+    if options.once is not None and await is_untouched(servers, writer, options.once.planned_ends):
+        return True
+    standing = await read_standing(servers, writer)
     if standing.is_decided(name.version) or standing.is_given_up(name.version, name.run):
         _log.warning("%s is aborted: %s is there already, or was given up", name.transactional_id, name.version)
         return False

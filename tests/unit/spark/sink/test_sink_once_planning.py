@@ -23,6 +23,7 @@ from replog.spark.sink.writer import ReplogWriter
 from replog.spark.source import ReplogDataSource
 
 ONCE = {"bootstrap.servers": "127.0.0.1:1", "topic": "t", "delivery": "EXACTLYONCE"}
+ENDS = (5, 0, 7, 1)
 WRITTEN = 3
 """The version that has been written already."""
 
@@ -34,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a cluster was asked."""
     found: list[str] = []
     monkeypatch.setattr(worker_client, "require_topic", lambda _servers, topic: found.append(topic))
-    monkeypatch.setattr(ledger, "require_ledger", lambda _servers: found.append("a ledger"))
+    monkeypatch.setattr(ledger, "require_ledger", lambda _servers: found.append("a ledger") or ENDS)
     monkeypatch.setattr(others, "look_after", lambda _servers: found.append("a look after others"))
     monkeypatch.setattr(ledger, "is_written", lambda _options, version: version.number == WRITTEN)
     return found
@@ -84,6 +85,13 @@ def test_what_does_not_go_together_is_refused(options: dict[str, str], field: st
 def test_a_stream_has_names_already(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="whose batches have names"):
         ReplogDataSource({**ONCE, **options}).streamWriter(SCHEMA, overwrite=False)
+
+
+def test_what_is_planned_knows_where_the_decisions_ended() -> None:
+    made = ReplogDataSource(ONCE).streamWriter(SCHEMA, overwrite=False)
+    assert isinstance(made, OnceStreamWriter)
+    once = pickle.loads(pickle.dumps(made))._options.once
+    assert once.planned_ends == ENDS
 
 
 def test_a_write_without_a_name_is_another_one_each_time_and_the_same_for_all_its_tasks() -> None:
