@@ -25,6 +25,9 @@ GO = "go"
 GATE_TIMEOUT_S = 240
 STREAM_TIMEOUT_S = 240
 
+HELD = "replog-held"
+"""The name of a data source that holds a task up."""
+
 STARTS = 8
 TOO_BUSY = "Python worker failed to connect back"
 """What Spark says where the Python that plans a stream was not there ten seconds after it was started; no setting changes that."""
@@ -85,6 +88,35 @@ def write(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
+def write_held(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Writes as `write` does; the first attempt of task 0 is held up when it has written all, before Spark hears of it."""
+    from pyspark.sql.datasource import DataSourceArrowWriter
+
+    from pyspark_replog import DefaultSource
+
+    hold = partial(hold_first_attempt, **request.pop("gate"), go=GO, timeout_s=GATE_TIMEOUT_S)
+
+    class HeldWriter(DataSourceArrowWriter):
+        def __init__(self, writer: DataSourceArrowWriter) -> None:
+            self.writer, self.commit, self.abort = writer, writer.commit, writer.abort  # type: ignore[method-assign]
+
+        def write(self, iterator: Iterator[Any]) -> Any:
+            message = self.writer.write(iterator)
+            hold()
+            return message
+
+    class HeldSource(DefaultSource):
+        @classmethod
+        def name(cls) -> str:
+            return HELD
+
+        def writer(self, schema: Any, overwrite: bool) -> Any:
+            return HeldWriter(super().writer(schema, overwrite))  # type: ignore[arg-type]  # it takes Arrow batches
+
+    spark.dataSource.register(HeldSource)
+    return write(spark, {**request, "format": HELD})
+
+
 def copy(spark: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Streams from one topic into another until all is copied."""
     rows = gated(configured(spark.readStream, request).load().select("value"), request)
@@ -130,13 +162,14 @@ def register(spark: Any, _request: dict[str, Any]) -> dict[str, Any]:
 
 
 JOBS: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
-    function.__name__: function for function in (read, stream, write, copy, keep, count, executors, register)
+    function.__name__: function
+    for function in (read, stream, write, write_held, copy, keep, count, executors, register)
 }
 
 
 def configured(reader: Any, request: dict[str, Any]) -> Any:
     """Returns a reader or writer of the data source with the request's options."""
-    reader = reader.format("replog")
+    reader = reader.format(request.get("format", "replog"))
     for name, value in request["options"].items():
         reader = reader.option(name, value)
     return reader
@@ -184,8 +217,6 @@ def gated(frame: Any, request: dict[str, Any]) -> Any:
 
 def hold_up(batches: Iterator[Any], *, folder: str, rows: int, batch: str, go: str, timeout_s: float) -> Iterator[Any]:
     """Passes rows on; after some of them says so, and waits for the test."""
-    import os
-    import time
     from pathlib import Path
 
     from pyspark import TaskContext
@@ -200,12 +231,32 @@ def hold_up(batches: Iterator[Any], *, folder: str, rows: int, batch: str, go: s
         yield some
         passed += some.num_rows
         if passed >= rows and not mark.exists():
-            part = mark.with_suffix(".part")
-            part.write_text(str(os.getppid()))
-            part.replace(mark)
-            deadline = time.monotonic() + timeout_s
-            while not (Path(folder) / go).exists() and time.monotonic() < deadline:
-                time.sleep(0.02)
+            wait_at(mark, go, timeout_s)
+
+
+def hold_first_attempt(*, folder: str, go: str, timeout_s: float, **_more: Any) -> None:
+    """Says that an attempt of task 0 is here, and has the first one wait for the test."""
+    from pathlib import Path
+
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context.partitionId() == 0:
+        mark = Path(folder) / f"{context.partitionId()}-{context.attemptNumber()}"
+        wait_at(mark, go, timeout_s if context.attemptNumber() == 0 else 0)
+
+
+def wait_at(mark: Any, go: str, timeout_s: float) -> None:
+    """Writes the file that says that a task is here, and waits for the test."""
+    import os
+    import time
+
+    part = mark.with_suffix(".part")
+    part.write_text(str(os.getppid()))
+    part.replace(mark)
+    deadline = time.monotonic() + timeout_s
+    while not (mark.parent / go).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,14 @@ class Standalone:
         self._processes: list[subprocess.Popen[bytes]] = []
         folder.mkdir()
         try:
-            (self.url,) = self._start("master", "master.Master", [], environment, r"Starting Spark master at (\S+)")
+            at = ["--host", "127.0.0.1"]
+            (self.url,) = self._start("master", "master.Master", at, environment, r"Starting Spark master at (\S+)")
             for number in range(workers):
-                where = ["--cores", "2", "--memory", "2g", "--work-dir", str(folder / f"work-{number}"), self.url]
+                at = [
+                    "--host",
+                    f"127.0.0.{number + 1}",
+                ]  # Spark tries a task a second time at the same time on another host only
+                where = [*at, "--cores", "2", "--memory", "2g", "--work-dir", str(folder / f"work-{number}"), self.url]
                 self._start(f"worker-{number}", "worker.Worker", where, environment, r"Successfully registered (with)")
         except BaseException:
             self.close()
@@ -108,7 +113,7 @@ class Standalone:
         log = self.folder / f"{name}.log"
         command = [
             f"{DAEMON_ENVIRONMENT['SPARK_HOME']}/bin/spark-class", f"org.apache.spark.deploy.{java_class}",
-            "--host", "127.0.0.1", "--port", "0", "--webui-port", "0", *more,
+            "--port", "0", "--webui-port", "0", *more,
         ]  # fmt: skip
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -16,6 +16,15 @@ from tests.spark.spark_kit import SparkCluster, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster, pytest.mark.deploy]
 
+SPECULATION = {
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.1",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+"""A task that takes longer than the other one runs a second time beside itself."""
+
 EACH_ONCE = dict.fromkeys(range(WRITTEN), 1)
 
 
@@ -46,6 +55,33 @@ def test_an_executor_killed_in_the_middle_of_a_write_leaves_no_row_twice(
     gate.open()
     assert driver.answer() == {}
     assert gate.attempts() == ["0-0", "0-1", "1-0"]
+    assert committed_numbers(spark_cluster, topic) == EACH_ONCE
+
+
+def test_an_executor_killed_behind_a_task_leaves_no_row_twice(
+    driver: Driver, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Goal: a task has prepared its transaction, and its executor dies before Spark hears of it: the next attempt prepares another one."""
+    topic = spark_cluster.topic(partitions=2)
+    gate = Gate(tmp_path / "gate", 0)
+    driver.begin("write_held", **writing_once(spark_cluster, topic), gate=gate.request)
+    executors = gate.wait(driver, 1)
+    end_all([executors["0-0"]])
+    assert driver.answer() == {}
+    assert gate.attempts() == ["0-0", "0-1"]
+    assert committed_numbers(spark_cluster, topic) == EACH_ONCE
+
+
+def test_of_two_attempts_at_the_same_time_one_counts(
+    standalone: Standalone, spark_cluster: SparkCluster, tmp_path: Path
+) -> None:
+    """Goal: speculation: the first attempt has prepared and is held up, the second one comes in first."""
+    topic = spark_cluster.topic(partitions=2)
+    gate = Gate(tmp_path / "gate", 0)
+    with Driver(standalone.url, tmp_path / "driver", os.environ, SPECULATION) as driver:
+        driver.begin("write_held", **writing_once(spark_cluster, topic), gate=gate.request)
+        assert driver.answer() == {}
+    assert gate.attempts() == ["0-0", "0-1"]
     assert committed_numbers(spark_cluster, topic) == EACH_ONCE
 
 
