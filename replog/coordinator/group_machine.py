@@ -291,9 +291,10 @@ class GroupMachine:
         self._cleaner.start(moment)
 
     def was_taken_back(self, moment: Moment) -> None:
-        """Sets the timer to look at all groups once more: some may have been passed over as they were in between."""
+        """Sets the timer to look at all groups once more: some may have been passed over, or told, as they were in between."""
         self._timers.set_if_none(SecondLook(), moment.now_ms + SECOND_LOOK_MS)
         self._cleaner.was_taken_back(moment)
+        self._offset_manager.note_taken_back()
 
     def _take_up(self, *, is_again: bool) -> Work:
         """Takes up all groups in steps; a member that speaks before its group's turn has a session already.
@@ -342,6 +343,9 @@ class GroupMachine:
                 return self._background.answer(request_id, self._describer.list(request_id, request), moment)
             case ReadOffsets():
                 return self._background.answer(request_id, self._describer.read_offsets(request_id, request), moment)
+            case FetchOffsets(topics=None):
+                work = self._offset_manager.fetch_all(request_id, request)
+                return self._background.answer(request_id, work, moment)
             case GetCommitPermit() | CommitTransactionalOffsets() | CompleteTransaction():
                 return self._transactional.handle(request_id, request, moment)
             case WaitForGroupNews():

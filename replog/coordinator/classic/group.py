@@ -30,6 +30,9 @@ from replog.errors import (
 BYTES_BESIDE: Final = 64
 """The bytes that a member has at most in the record of its group beside names and what it wants and gets; the group itself, too."""
 
+TOLD_BYTES_MAX: Final = 1_000_000
+"""Of all members of a generation together; as much as any record has."""
+
 
 class ClassicMember(Struct, eq=False):
     """What a member has told, and which of its requests wait.
@@ -141,7 +144,8 @@ class ClassicGroup:
         self.delay_ms = 0
         self.delay_left_ms = 0
         self._supporters: dict[str, int] = {}  # protocol -> how many members support it
-        self._topics: frozenset[str] | None = None
+        self._topics: frozenset[bytes] | None = None
+        self._told: list[bytes] | None = None  # of which the topics have not been asked for
 
     # ---- members ----------------------------------------------------------------------------------------------------
 
@@ -246,11 +250,21 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__, default=None) if candidates else None
 
     def learn_topics(self) -> None:
-        """Finds out which topics the members read, where they are consumers."""
-        self._topics = None
+        """Takes in what the members of a generation tell of the topics that they read; it is read when somebody asks.
+
+        Of members who tell more than a group can keep nothing is known: their generation does not last.
+        """
+        self._topics = self._told = None
         if self.protocol_type == CONSUMER_PROTOCOL_TYPE:
-            protocol = self.protocol or ""
-            self._topics = topics_of_all(each.metadata(protocol) for each in self.members.values())
+            told = [each.metadata(self.protocol or "") for each in self.members.values()]
+            if sum(map(len, told)) <= TOLD_BYTES_MAX:
+                self._told = told
+
+    def _known_topics(self) -> frozenset[bytes] | None:
+        """Returns the topics that the members read, each in UTF-8; None where that cannot be told."""
+        if self._told is not None:
+            self._topics, self._told = topics_of_all(self._told), None
+        return self._topics
 
     # ---- generations ------------------------------------------------------------------------------------------------
 
@@ -367,9 +381,10 @@ class ClassicGroup:
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether a member reads the topic; consumers that do not tell what they read may."""
-        if self._topics is None:
+        topics = self._known_topics()
+        if topics is None:
             return bool(self.members) and self.protocol_type == CONSUMER_PROTOCOL_TYPE
-        return topic in self._topics
+        return topic.encode() in topics
 
     def retention_starts_ms(self, commit_timestamp_ms: int) -> int | None:
         """Returns when the retention of an offset began: when the group became empty, or, of what nobody reads, its commit.
@@ -379,5 +394,5 @@ class ClassicGroup:
         """
         if self.state is GroupState.EMPTY:
             return self.timestamp_ms if self.protocol_type and self.timestamp_ms >= 0 else commit_timestamp_ms
-        is_known = self.state is GroupState.STABLE and self._topics is not None
+        is_known = self.state is GroupState.STABLE and self._known_topics() is not None
         return commit_timestamp_ms if is_known else None

@@ -22,6 +22,8 @@ from replog.wire.primitives import Reader, Writer
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NEWEST_VERSION: Final = 3
 NO_GENERATION: Final = -1
+_TOPICS_AT: Final = 6
+"""Where the first topic begins, behind version and number."""
 _version = Struct(">h")
 _generation = Struct(">i")
 
@@ -124,14 +126,36 @@ def _read_partitions(reader: Reader) -> NamedPartitions:
     return tuple(found)
 
 
-def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """Returns the topics that a consumer reads; None where that cannot be told."""
-    reader = Reader(memoryview(metadata))
-    try:
-        reader.fixed(_version)
-        return frozenset(reader.text(flexible=False) for _ in range(reader.count(flexible=False, least_bytes=2)))
-    except (ReplogError, UnicodeDecodeError):
+def subscribed_topics(metadata: bytes) -> frozenset[bytes] | None:
+    """Returns the topics that a consumer reads, each in UTF-8; None where that cannot be told.
+
+    There may be a hundred thousand, so the bytes are taken as they are.
+    """
+    end = _end_of_topics(metadata)
+    if end is None:
         return None
+    found: set[bytes] = set()
+    at = _TOPICS_AT
+    while at < end:
+        first = at + 2
+        at = first + (metadata[at] << 8 | metadata[at + 1])
+        found.add(metadata[first:at])
+    return frozenset(found)
+
+
+def _end_of_topics(metadata: bytes) -> int | None:
+    """Returns where the topics end that a consumer reads; None where that cannot be told."""
+    if len(metadata) < _TOPICS_AT:
+        return None
+    (count,) = _generation.unpack_from(metadata, _version.size)
+    size, at = len(metadata), _TOPICS_AT
+    if not 0 <= count <= (size - at) // 2:
+        return None
+    for _ in range(count):
+        if at + 2 > size or metadata[at] & 0x80:
+            return None
+        at += 2 + (metadata[at] << 8 | metadata[at + 1])
+    return at if at <= size else None
 
 
 def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
@@ -144,12 +168,19 @@ def assigned_partitions(assignment: bytes) -> tuple[tuple[str, int], ...]:
         return ()
 
 
-def topics_of_all(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """Returns the topics that any of several consumers reads; None where that cannot be told of one."""
-    found: set[str] = set()
+def topics_of_all(metadata: Iterable[bytes]) -> frozenset[bytes] | None:
+    """Returns the topics that any of several consumers reads, each in UTF-8; None where that cannot be told of one.
+
+    What others have told in the same bytes is not read again: most tell the same, and something of their own behind it.
+    """
+    found: set[bytes] = set()
+    told = b""
     for each in metadata:
-        topics = subscribed_topics(each)
+        if told and each.startswith(told, _version.size):
+            continue
+        topics, end = subscribed_topics(each), _end_of_topics(each)
         if topics is None:
             return None
+        told = each[_version.size : end]
         found |= topics
     return frozenset(found)

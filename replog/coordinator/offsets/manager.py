@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable
 from typing import Final
 
 from replog.coordinator.config import OffsetsConfig
@@ -24,10 +24,12 @@ from replog.coordinator.offsets.requests import (
     TopicToCommit,
     TopicToFetch,
 )
-from replog.coordinator.offsets.state import GroupOffsets, OffsetState, TopicPartition, commit_record, removal_record
+from replog.coordinator.offsets.state import OffsetState, TopicPartition, commit_record, removal_record
 from replog.coordinator.offsets.transactions import CommitTransactionalOffsets
 from replog.coordinator.records import CoordinatorRecord
-from replog.coordinator.runtime.machine import Moment
+from replog.coordinator.runtime.background import Work
+from replog.coordinator.runtime.machine import Moment, Outcome
+from replog.coordinator.runtime.messages import Reply
 from replog.coordinator.topic_view import TopicView
 from replog.errors import (
     GroupIdNotFoundError,
@@ -52,6 +54,7 @@ class OffsetManager:
         self._owners = owners
         self._topics = topics
         self._config = config
+        self._taken_back_count = 0
 
     # ---- commit -----------------------------------------------------------------------------------------------------
 
@@ -156,32 +159,55 @@ class OffsetManager:
     # ---- fetch ------------------------------------------------------------------------------------------------------
 
     def fetch(self, request: FetchOffsets) -> FetchOffsetsResponse:
-        """Tells offsets; of a group that does not exist there is none.
+        """Tells the offsets of the partitions that are named; of a group that does not exist there is none.
 
         Raises:
             ReplogError: The caller says that it is a member, and is not, or is of another epoch.
         """
-        owner = self._owner(request.group_id)
-        if owner is not None:
-            owner.check_fetch(request.member_id, request.member_epoch)
+        self._check_fetch(request)
         kept = self._state.of_group(request.group_id)
         unstable: Container[TopicPartition] = ()
         if request.wants_stable:
             unstable = self._state.pending.partitions(request.group_id)
-        if request.topics is None:
-            return FetchOffsetsResponse(self._all(kept, unstable))
-        return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get, unstable) for topic in request.topics))
+        return FetchOffsetsResponse(tuple(_offsets_of(topic, kept.get, unstable) for topic in request.topics or ()))
 
-    def _all(self, kept: GroupOffsets, unstable: Container[TopicPartition]) -> tuple[TopicOffsets, ...]:
-        """Returns all committed offsets of a group; none of an earlier topic, where the name is another one's now."""
-        present = {name: self._topics.find(name) for name in {name for name, _ in kept}}
+    def _check_fetch(self, request: FetchOffsets) -> None:
+        owner = self._owner(request.group_id)
+        if owner is not None:
+            owner.check_fetch(request.member_id, request.member_epoch)
+
+    def fetch_all(self, request_id: int, request: FetchOffsets) -> Work:
+        """Tells all committed offsets of a group as they are at one moment, in steps; those of earlier topics are left out.
+
+        What the log takes back meanwhile is never told: all is read anew.
+
+        Raises:
+            ReplogError: The caller says that it is a member, and is not, or is of another epoch.
+        """
+        self._check_fetch(request)
+        taken_back_count = -1
         topics: dict[TopicToFetch, list[CommittedOffset]] = {}
-        for (name, partition), value in sorted(kept.items(), key=lambda each: each[0]):
-            found = present[name]
-            if found is None or value.topic_id in {NO_TOPIC_ID, found[0]}:
-                told = _unstable(partition) if (name, partition) in unstable else _told_value(partition, value)
-                topics.setdefault(TopicToFetch(name, value.topic_id, ()), []).append(told)
-        return tuple(TopicOffsets(each.topic, each.topic_id, tuple(found)) for each, found in topics.items())
+        while taken_back_count != self._taken_back_count:
+            taken_back_count = self._taken_back_count
+            topics.clear()
+            unstable = frozenset(self._state.pending.partitions(request.group_id) if request.wants_stable else ())
+            for number, ((name, partition), value) in enumerate(
+                self._state.of_group(request.group_id).copy().items(), 1
+            ):
+                found = self._topics.find(name)
+                if found is None or value.topic_id in {NO_TOPIC_ID, found[0]}:
+                    told = _unstable(partition) if (name, partition) in unstable else _told_value(partition, value)
+                    topics.setdefault(TopicToFetch(name, value.topic_id, ()), []).append(told)
+                if not number % self._config.visits_per_step:
+                    yield Outcome()
+        told_topics = (
+            TopicOffsets(each.topic, each.topic_id, _sorted(topics[each])) for each in sorted(topics, key=_name)
+        )
+        yield Outcome(answers=(Reply(request_id, FetchOffsetsResponse(tuple(told_topics))),))
+
+    def note_taken_back(self) -> None:
+        """Notes that the log has taken back changes, so that what has been read of them is not told."""
+        self._taken_back_count += 1
 
     # ---- delete -----------------------------------------------------------------------------------------------------
 
@@ -233,6 +259,14 @@ def _offsets_of(
         for each in topic.partitions
     )
     return TopicOffsets(topic.topic, topic.topic_id, found)
+
+
+def _sorted(offsets: Iterable[CommittedOffset]) -> tuple[CommittedOffset, ...]:
+    return tuple(sorted(offsets, key=lambda each: each.partition))
+
+
+def _name(topic: TopicToFetch) -> str:
+    return topic.topic
 
 
 def _told(topic: TopicToFetch, partition: int, value: OffsetCommitValue | None) -> CommittedOffset:

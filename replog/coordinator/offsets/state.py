@@ -36,6 +36,10 @@ class GroupOffsets(Mapping[TopicPartition, OffsetCommitValue]):
     def __init__(self, packed: Mapping[TopicPartition, bytes]) -> None:
         self._packed = packed
 
+    def copy(self) -> GroupOffsets:
+        """Returns the offsets as they are now, whatever becomes of the group."""
+        return GroupOffsets(dict(self._packed))
+
     def __getitem__(self, partition: TopicPartition) -> OffsetCommitValue:
         return unpack(self._packed[partition])
 

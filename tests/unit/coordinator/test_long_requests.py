@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from classic_kit import classic_host, joining, stable
 from shard_kit import FULL, WALL_MS, Host
@@ -11,9 +13,11 @@ from replog.coordinator.consumers.requests import ConsumerHeartbeat, DeleteGroup
 from replog.coordinator.describing import describer
 from replog.coordinator.describing.requests import ListGroups, ReadOffsets
 from replog.coordinator.group_machine import Deletions
+from replog.coordinator.offsets import manager
 from replog.coordinator.offsets.requests import (
     NO_TOPIC_ID,
     CommitOffsets,
+    CommittedOffset,
     FetchOffsets,
     OffsetToCommit,
     TopicToCommit,
@@ -21,7 +25,7 @@ from replog.coordinator.offsets.requests import (
 from replog.coordinator.runtime import background
 from replog.coordinator.runtime.background import PAUSE_MS, Background, Work
 from replog.coordinator.runtime.machine import Moment, Outcome, Timers
-from replog.coordinator.runtime.messages import Paused, Reply, ReplyError, Resigned, Resumed, Tick
+from replog.coordinator.runtime.messages import AppendRefused, Paused, Reply, ReplyError, Resigned, Resumed, Tick
 from replog.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
@@ -58,8 +62,64 @@ def steps(host: Host, count: int) -> None:
         host.commit()
 
 
+def fetched(host: Host) -> list[CommittedOffset]:
+    """All offsets of the group, however many steps that takes."""
+    request_id = host.submit(FetchOffsets("g"))
+    host.commit()
+    while request_id not in host.answers:
+        steps(host, 1)
+    return [offset for topic in host.response(request_id).topics for offset in topic.partitions]
+
+
 def left(host: Host) -> int:
-    return sum(len(topic.partitions) for topic in host.ask(FetchOffsets("g")).topics)
+    return len(fetched(host))
+
+
+# ---- fetches --------------------------------------------------------------------------------------------------------------
+
+
+def test_all_offsets_of_a_large_group_are_told_in_steps(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap: a request of thirty bytes for the 100,000 offsets of a group was one step of 210 ms."""
+    told: list[int] = [0]
+    tell = manager._told_value
+
+    def counted(*asked: Any) -> CommittedOffset:
+        told[-1] += 1
+        return tell(*asked)
+
+    step = host.shard.step
+
+    def stepped(*message: Any) -> Any:
+        told.append(0)
+        return step(*message)
+
+    commit_many(host)
+    monkeypatch.setattr(manager, "_told_value", counted)
+    monkeypatch.setattr(host.shard, "step", stepped)
+    assert [each.partition for each in fetched(host)] == list(range(OFFSETS))
+    assert (sum(told), max(told)) == (OFFSETS, 2_000)
+
+
+def test_offsets_are_told_as_they_were_at_one_moment(host: Host) -> None:
+    commit_many(host)
+    request_id = host.submit(FetchOffsets("g"))
+    host.ask(CommitOffsets("g", (TopicToCommit("t" * 249, NO_TOPIC_ID, (OffsetToCommit(OFFSETS - 1, 2),)),)))
+    steps(host, 10)
+    assert {each.offset for each in host.response(request_id).topics[0].partitions} == {1}
+    assert fetched(host)[-1].offset == 2
+
+
+def test_no_offset_is_told_that_the_log_has_taken_back(host: Host) -> None:
+    """Trap: what the first step has read of an append that is refused later would be told by the last one."""
+    commit_many(host)
+    base_offset = len(host.log)
+    refused = host.submit(CommitOffsets("g", (TopicToCommit("t" * 249, NO_TOPIC_ID, (OffsetToCommit(0, 2),)),)))
+    request_id = host.submit(FetchOffsets("g"))
+    del host.log[base_offset:]
+    host.step(AppendRefused(host.epoch, base_offset, FULL))
+    assert isinstance(host.answers[refused], ReplyError)
+    steps(host, 10)
+    assert {each.offset for each in host.response(request_id).topics[0].partitions} == {1}
 
 
 # ---- deletions ------------------------------------------------------------------------------------------------------------

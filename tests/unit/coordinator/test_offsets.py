@@ -38,7 +38,7 @@ from replog.coordinator.offsets.state import OffsetState, commit_record
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.background import PAUSE_MS
 from replog.coordinator.runtime.machine import Moment, Timers
-from replog.coordinator.runtime.messages import Tick
+from replog.coordinator.runtime.messages import Reply, Tick
 from replog.coordinator.runtime.shard import ShardState
 from replog.errors import (
     ConfigError,
@@ -81,7 +81,13 @@ def told(host: Host, group: str, name: str, *partitions: int, topic_id: UUID = N
 
 def everything(host: Host, group: str) -> dict[tuple[str, int], int]:
     """All offsets of a group."""
-    topics = host.ask(FetchOffsets(group)).topics
+    request_id = host.submit(FetchOffsets(group))
+    host.commit()
+    while request_id not in host.answers:
+        host.now_ms += PAUSE_MS
+        host.step(Tick())
+        host.commit()
+    topics = host.response(request_id).topics
     return {(each.topic, one.partition): one.offset for each in topics for one in each.partitions}
 
 
@@ -465,8 +471,12 @@ def test_a_group_decides_who_commits_and_who_is_told() -> None:
     with pytest.raises(UnknownMemberIdError):
         manager.commit(CommitOffsets("g", (), member_epoch=-1), Moment(0, 0))
     with pytest.raises(UnknownMemberIdError):
-        manager.fetch(FetchOffsets("g", member_id="m", member_epoch=2))
-    assert len(manager.fetch(FetchOffsets("g", member_id="m", member_epoch=3)).topics) == 2
+        next(manager.fetch_all(1, FetchOffsets("g", member_id="m", member_epoch=2)))
+    with pytest.raises(UnknownMemberIdError):
+        manager.fetch(FetchOffsets("g", (TopicToFetch("read", NO_ID, (0,)),), member_id="m", member_epoch=2))
+    (told,) = next(manager.fetch_all(1, FetchOffsets("g", member_id="m", member_epoch=3))).answers
+    assert isinstance(told, Reply)
+    assert len(told.response.topics) == 2
 
 
 def test_offsets_that_members_use_are_not_deleted() -> None:
@@ -542,7 +552,7 @@ def test_offsets_are_those_that_were_acknowledged_last_and_are_not_old(steps: li
                 case "forget":
                     host.refuses = None
                     host.ask(ForgetTopics(frozenset(values)))
-                    pass_time(host, host.now_ms)
+                    pass_time(host, host.now_ms + 10 * PAUSE_MS)  # little by little
                     model = {key: value for key, value in model.items() if key[1] not in values}
                 case "refuse":
                     host.refuses = ReplogError("the log is full") if values[0] else None
