@@ -21,6 +21,7 @@ from tests.sim.data_cluster_simulation import DataSimulation
 from tests.sim.group_simulation import GroupSimulation
 from tests.sim.metadata_cluster_simulation import Simulation as MetadataSimulation
 from tests.sim.shrinking import Case
+from tests.sim.transaction_simulation import TransactionSimulation
 
 
 def quorum(seeds: Iterable[int] = (7, 13, 21)) -> list[str]:
@@ -45,8 +46,7 @@ def metadata_cluster(seed: int) -> list[str]:
     return [f"{simulation.trace} {simulation.loop.steps}"]
 
 
-def groups() -> list[str]:
-    simulation = GroupSimulation(3)
+def whole_cluster(simulation: MetadataSimulation) -> list[str]:
     with _without_logs():
         campaign.run_seed(simulation, Counter())
     return [str(simulation.trace)]
@@ -72,7 +72,8 @@ TRACES: Mapping[str, Callable[[], list[str]]] = {
     "controller": controller,
     "metadata cluster, seed 2": lambda: metadata_cluster(2),
     "metadata cluster, seed 3": lambda: metadata_cluster(3),
-    "groups": groups,
+    "groups": lambda: whole_cluster(GroupSimulation(3)),
+    "transactions": lambda: whole_cluster(TransactionSimulation(16)),
     "data cluster": data_cluster,
 }
 

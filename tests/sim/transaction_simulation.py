@@ -77,6 +77,11 @@ STATE_PARTITIONS = 2
 LOOK_S = 0.05
 INPUT_INTERVAL_S = 0.15
 QUIET_WITHIN_S = 60.0
+ENDS_WITHIN_S = 5.0
+"""How long beyond its time-out a transaction may be open without faults: a pass comes, its markers are written."""
+CLOCKS_APART_S = 200.0
+"""So much a clock may be behind another one where they jump."""
+
 ABORT_INTERVAL_MS = 300
 
 TRANSACTION_SETTINGS = {
@@ -203,6 +208,10 @@ class TransactionSimulation(Simulation):
         """The transactional id that nobody succeeds; clocks that jump would let its last transaction be open for longer."""
         return "writer0" if self.shape.abandons and not self.swarm.wall_jump else ""
 
+    def _open_s(self) -> float:
+        """How long a transaction may be open once there are no faults."""
+        return self.shape.timeout_ms / 1000 + ENDS_WITHIN_S + (CLOCKS_APART_S if self.swarm.wall_jump else 0.0)
+
     # ---- the run ---------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -281,7 +290,7 @@ class TransactionSimulation(Simulation):
         await self._watch(CALM_S)
         await self._settle()
         await self._ended(lives)
-        await self._until(self._is_quiet, QUIET_WITHIN_S)
+        await self._until(self._is_quiet, self._open_s())
         self._is_stopping = True
         for reader in readers:
             reader.is_stopping = True
