@@ -20,8 +20,8 @@ from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.rpc.messages import LATEST_TIMESTAMP, ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse
 from replog.testing.history import History, SentRecord
 
-BURST_RECORDS = 8
-BURST_PAUSE_S = 0.01
+BURST_RECORDS = 16
+BURST_PAUSE_S = 0.02
 OUTSTANDING_MAX = 400
 PADDING = b"." * 80
 
