@@ -16,6 +16,7 @@ from itertools import chain, pairwise
 from replog.config.group_keys import GroupKeys
 from replog.config.keys import Key, nearest_name
 from replog.config.log_keys import LogKeys
+from replog.config.security_keys import SecurityKeys, TlsKeys
 from replog.config.server_keys import KEYS, ServerKeys
 from replog.config.transaction_keys import TransactionKeys
 from replog.errors import ConfigError
@@ -28,13 +29,13 @@ from replog.metadata.config_keys import (
     shortened,
 )
 
-_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys)
+_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, SecurityKeys, TlsKeys)
 
 INTRODUCTION = """\
 # Configuration of a node
 
-<!-- Made by `make docs` from replog/config/server_keys.py, log_keys.py, group_keys.py
-and transaction_keys.py; change it there. -->
+<!-- Made by `make docs` from replog/config/server_keys.py, log_keys.py, group_keys.py,
+transaction_keys.py and security_keys.py; change it there. -->
 
 `replog server start --config server.toml` reads one TOML file. Keys carry Kafka's names, quoted or as tables. An
 unknown key, a value out of range and values that contradict each other are refused before anything is opened.

@@ -20,6 +20,8 @@ from replog.config.kinds import Kind, Paths
 from replog.errors import ConfigError
 
 _PATHS = Paths("list of folders")
+_FILES = ("ssl.keystore.location", "ssl.truststore.location")
+"""Ends of the keys whose values are names of files."""
 
 NEAR_ENOUGH = 0.6
 """Similarity (0 to 1, `difflib`) from which a known name is worth suggesting."""
@@ -131,7 +133,7 @@ def flatten(tables: Mapping[str, object]) -> dict[str, object]:
 
 
 def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str, object]:
-    """Returns the values of a file with relative folder names counted from the folder that the file is in.
+    """Returns the values of a file with relative names of folders and files counted from the folder that the file is in.
 
     Why: a node that finds other folders when it is started from elsewhere would be another node.
 
@@ -145,6 +147,9 @@ def with_absolute_paths(values: Mapping[str, object], folder: Path) -> dict[str,
         found["log.dirs"] = [os.path.normpath(base / item) for item in _PATHS.names(found["log.dirs"])]
     with contextlib.suppress(ValueError, KeyError):
         found["log.dir"] = os.path.normpath(base / _PATHS.parse_item(found["log.dir"]))
+    for name, value in values.items():
+        if name.endswith(_FILES) and isinstance(value, str) and value.strip():
+            found[name] = os.path.normpath(base / value)
     return found
 
 

@@ -425,6 +425,20 @@ class Paths(ListOf):
         return raw
 
 
+class FilePath(Kind):
+    """One file.  A relative name counts from the working directory of now, as in `Paths`; an empty string means not set."""
+
+    type_name = "string"
+
+    def parse(self, raw: object) -> str | None:
+        if not isinstance(raw, str) or "\0" in raw or not _is_utf8(raw):
+            raise ValueError("is not the name of a file")
+        return os.path.abspath(raw) if raw.strip() else None  # noqa: PTH100 -- `Path` keeps ".."
+
+    def describe_range(self) -> str:
+        return "name of a file"
+
+
 def _is_utf8(text: str) -> bool:
     """Whether UTF-8 can hold a name: no file of ours could hold one that the system gave as undecodable bytes."""
     return not any("\ud800" <= character <= "\udfff" for character in text)

@@ -21,12 +21,22 @@ from msgspec.structs import force_setattr
 
 from replog.config.keys import flatten, unknown_key, with_absolute_paths
 from replog.config.kinds import Endpoint, NamedEndpoint, VoterAddress
+from replog.config.security_keys import LISTENER_PREFIX
 from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import SecurityProtocol
+from replog.tcp.certificates import ClientAuth
 
 PORT_MAX = 65_535
+
+SERVED_PROTOCOLS = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
+
+OTHER_WAYS = {
+    "listeners": "let its clients show certificates (listener.security.protocol.map NAME:SSL, ssl.client.auth = required), ",
+    "inter.broker.listener": "",
+}
+"""What else makes a listener safe to reach, by its key."""
 
 
 def check_together(config: ServerKeys) -> None:
@@ -78,17 +88,39 @@ def _check_client_listener(config: ServerKeys, listener: NamedEndpoint) -> None:
             name,
             f"listener.security.protocol.map lacks the listener {name}. Say how clients speak there: {name}:PLAINTEXT",
         )
-    if protocol is not SecurityProtocol.PLAINTEXT:
+    if protocol not in SERVED_PROTOCOLS:
         raise ConfigError(
             "listener.security.protocol.map",
             protocol.name,
-            f"listener {name} is said to speak {protocol.name}, which replog does not serve. Map it to PLAINTEXT",
+            f"listener {name} is said to speak {protocol.name}, which replog does not serve. Map it to PLAINTEXT or SSL",
         )
-    _check_bound(config, "listeners", listener.endpoint)
+    if protocol is SecurityProtocol.SSL:
+        _check_tls(config, name)
+    if not config.asks_who_they_are(name):
+        _check_bound(config, "listeners", listener.endpoint)
     advertised = next((each.endpoint for each in config.advertised_listeners if each.name == name), None)
     _check_told(
         "advertised.listeners", listener.endpoint, advertised, f"the clients of listener {name} reach this node"
     )
+
+
+def _check_tls(config: ServerKeys, name: str) -> None:
+    tls, own = config.tls_of(name), f"{LISTENER_PREFIX}{name.lower()}."
+    if tls.ssl_keystore_location is None:
+        raise ConfigError(
+            "ssl.keystore.location",
+            None,
+            f"ssl.keystore.location is missing: listener {name} speaks SSL, and proves itself by a certificate. Set it, or"
+            f" {own}ssl.keystore.location, to a PEM file with a private key and its certificates",
+        )
+    if tls.ssl_client_auth is not ClientAuth.NONE and tls.ssl_truststore_location is None:
+        raise ConfigError(
+            "ssl.truststore.location",
+            None,
+            f"ssl.truststore.location is missing: clients of listener {name} show certificates (ssl.client.auth ="
+            f' "{tls.ssl_client_auth.value}"). Set it, or {own}ssl.truststore.location, to a PEM file with the certificates of'
+            " the authorities that sign them",
+        )
 
 
 def _check_names(config: ServerKeys) -> None:
@@ -113,8 +145,8 @@ def _check_bound(config: ServerKeys, key: str, listener: Endpoint) -> None:
         raise ConfigError(
             key,
             str(listener),
-            f'{key} = "{listener}" can be reached from other machines, and replog has no TLS and no authentication'
-            " yet. Listen on 127.0.0.1, or set allow.insecure = true if you trust everybody on that network",
+            f'{key} = "{listener}" can be reached from other machines, and asks nobody who they are. Listen on 127.0.0.1,'
+            f" {OTHER_WAYS[key]}or set allow.insecure = true if you trust everybody on that network",
         )
 
 
@@ -150,6 +182,12 @@ def _check_console(config: ServerKeys) -> None:
     listener = config.console_listener
     if listener is None:
         return
+    if config.protocol_of(config.listeners[0].name) is not SecurityProtocol.PLAINTEXT:
+        raise ConfigError(
+            "console.listener",
+            str(listener),
+            "console.listener needs a first one of listeners that speaks PLAINTEXT, on loopback: by it the console comes",
+        )
     if not listener.is_loopback:
         raise ConfigError(
             "console.listener",
@@ -305,6 +343,8 @@ class ServerConfig(ServerKeys, frozen=True, kw_only=True):
         for name, value in (overrides or {}).items():
             key = KEYS.get(name)
             given[name] = key.kind.from_text(value) if key is not None and isinstance(value, str) else value
+        if own := [name for name in given if name.startswith(LISTENER_PREFIX)]:
+            given["listener.name"] = {name.removeprefix(LISTENER_PREFIX): given.pop(name) for name in own}
         for name, value in given.items():
             if name not in KEYS:
                 raise unknown_key(name, value, KEYS)

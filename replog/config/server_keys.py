@@ -42,6 +42,7 @@ from replog.config.log_keys import LogKeys
 from replog.config.log_output import LoggingFormat
 from replog.metadata.config_keys import MessageTimestampType
 from replog.metadata.records import CLIENT_LISTENER, SecurityProtocol
+from replog.tcp.certificates import ClientAuth
 
 LISTENERS_MAX = 16
 """The most listeners of a node: as many endpoints as a registration may have."""
@@ -135,13 +136,13 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     ] = (NamedEndpoint(CLIENT_LISTENER, Endpoint("127.0.0.1", 9092)),)
     """The addresses at which clients are served, over TCP: our own, and Kafka's in Kafka's protocol.  host:port alone is that of the
     listener PLAINTEXT.  A client is told the addresses of the listener by which it came.  Port 0 takes a free port, which the log
-    tells.  The first one is where this node's own tools come.  Anything but loopback needs allow.insecure."""
+    tells.  The console comes by the first one.  Anything but loopback needs SSL with ssl.client.auth = required, or allow.insecure."""
 
     listener_security_protocol_map: Annotated[
         tuple[tuple[str, SecurityProtocol], ...],
-        ListenerProtocols("list of NAME:PROTOCOL, a protocol PLAINTEXT", count_max=LISTENERS_MAX),
+        ListenerProtocols("list of NAME:PROTOCOL, a protocol PLAINTEXT or SSL", count_max=LISTENERS_MAX),
     ] = tuple((protocol.name, protocol) for protocol in SecurityProtocol)
-    """How clients speak at each listener of `listeners`."""
+    """How clients speak at each listener of `listeners`: PLAINTEXT, or TLS (SSL), where a certificate may say who they are."""
 
     advertised_listeners: Annotated[
         tuple[NamedEndpoint, ...],
@@ -197,8 +198,8 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     reads them without the broker where the file permissions let it.  false: all records are fetched."""
 
     allow_insecure: Annotated[bool, Flag(), Differs("no such key", "a safety catch of ours")] = False
-    """true: listeners may be reachable from other machines, in plain text and without authentication.  Any client that can
-    connect can then read, write and delete everything."""
+    """true: listeners that ask nobody who they are may be reachable from other machines: in plain text, over TLS without ssl.client.auth =
+    required, or for other nodes.  Whoever can connect can then read, write and delete everything."""
 
     # ---- topics -----------------------------------------------------------------------------------------------------
 
@@ -444,6 +445,11 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
             return self.inter_broker_listener
         listener = self.client_listener
         return Endpoint(listener.host, listener.port + 1 if listener.port else 0)
+
+    def asks_who_they_are(self, name: str) -> bool:
+        """Whether whoever comes by the listener of a name has to show an identity."""
+        is_tls = self.protocol_of(name) is SecurityProtocol.SSL
+        return is_tls and self.tls_of(name).ssl_client_auth is ClientAuth.REQUIRED
 
     def told_client_listener(self, listener: NamedEndpoint, port: int) -> Endpoint:
         """Returns the address that the clients of a listener are told.

@@ -2,13 +2,12 @@
 
 from typing import Annotated
 
-from msgspec import Struct
-
 from replog.config.keys import Differs
 from replog.config.kinds import DAY_MS, HOUR_MS, INT_MAX, MIB, Number, milliseconds, size_bytes
+from replog.config.security_keys import SecurityKeys
 
 
-class TransactionKeys(Struct, frozen=True, kw_only=True):
+class TransactionKeys(SecurityKeys, frozen=True, kw_only=True):
     """The keys as fields, in the order of the page."""
 
     # ---- the topic of transactions ----------------------------------------------------------------------------------

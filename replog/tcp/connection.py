@@ -28,6 +28,7 @@ from msgspec import Struct
 from replog.errors import MalformedFrameError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
+from replog.tcp.principals import ANONYMOUS, Principal
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog.waiting.unread_answers import UnreadAnswer
@@ -85,24 +86,30 @@ class Caller:
     """The client of one connection: the same object for all requests that come over it.
 
     Attributes:
+        principal: Who the client is.
         listener: The name of the listener by which it came.
         address: The address of the client; "" where it is not known.
         closed: The future that is done when the connection has ended; None: it has no end.
         in_order: The lock of a request that is taken up in several turns of the loop, and must not be overtaken meanwhile.
     """
 
-    __slots__ = ("address", "closed", "in_order", "listener")
+    __slots__ = ("address", "closed", "in_order", "listener", "principal")
 
     def __init__(
-        self, address: str = "", closed: asyncio.Future[None] | None = None, listener: str = CLIENT_LISTENER
+        self,
+        principal: Principal,
+        address: str = "",
+        closed: asyncio.Future[None] | None = None,
+        listener: str = CLIENT_LISTENER,
     ) -> None:
+        self.principal = principal
         self.listener = listener
         self.address = address
         self.closed = closed
         self.in_order = asyncio.Lock()
 
 
-NOBODY: Final = Caller()
+NOBODY: Final = Caller(ANONYMOUS)
 """Who asks without a connection."""
 
 
@@ -165,8 +172,16 @@ class ConnectionOwner(Protocol):
         """Takes in a new connection; returns why it has to end at once, or ""."""
         ...
 
+    def note_known(self, connection: ServerConnection) -> None:
+        """Hears that it is known who the client of a connection is."""
+        ...
+
     def tell(self, address: str, reason: str) -> None:
         """Hears why a connection ended, where it was not the client that closed it."""
+        ...
+
+    def tell_refused(self, listener: str, address: str, reason: str) -> None:
+        """Hears why a client's identity was not believed."""
         ...
 
 
@@ -200,6 +215,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         writing_room: The bytes of large answers that have not left, but for those of records.
         spares: The buffers that they share.
         listener: The name of the listener by which the client comes.
+        shows_identity: Whether the client has yet to show who it is (`identify`); until then nothing of it is a request.
 
     Attributes:
         closed: The future that is done when the connection has ended, and no task of it is left.
@@ -216,6 +232,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         writing_room: TransferRoom,
         spares: SpareBuffers,
         listener: str,
+        *,
+        shows_identity: bool = False,
     ) -> None:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
@@ -249,7 +267,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._unheard_bytes = 0  # that came since `_heard_s`
         self._written_bytes = self._drained_bytes = 0
         self.closed: asyncio.Future[None] = self._loop.create_future()
-        self._caller = Caller("", self.closed, listener)
+        self._listener = listener
+        self._address = "an unknown address"
+        self._caller = None if shows_identity else Caller(ANONYMOUS, "", self.closed, listener)
 
     # ---- what asyncio calls ----------------------------------------------------------------------------------------------
 
@@ -257,11 +277,31 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Begins."""
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
-        self._caller.address = str(peer[0]) if peer else "an unknown address"
-        if reason := self._owner.admit(self, self._caller.address):
+        if peer:
+            self._address = str(peer[0])
+        if self._caller is not None:
+            self._caller.address = self._address
+        if reason := self._owner.admit(self, self._address):
             self.end(reason)
             return
         self._look_later()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether it is known who the client is."""
+        return self._caller is not None
+
+    def identify(self, principal: Principal) -> None:
+        """Takes in who the client is: from here on its requests are taken up."""
+        self._caller = Caller(principal, self._address, self.closed, self._listener)
+        self._owner.note_known(self)
+
+    def refuse_identity(self, reason: str) -> None:
+        """Ends the connection of a client whose identity is not believed."""
+        self._is_ending = True
+        self._owner.tell_refused(self._listener, self._address, reason)
+        if self._transport is not None:
+            self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
         """Returns where the next bytes go."""
@@ -467,8 +507,12 @@ class ServerConnection(asyncio.BufferedProtocol):
     # ---- answering -------------------------------------------------------------------------------------------------------
 
     async def _serve(self, number: int, frame: memoryview) -> None:
+        caller = self._caller
+        if caller is None:
+            self._end_after_answers(number, "a request came before it was known who the client is")
+            return
         try:
-            answer = await self._server.serve(frame, self._caller)
+            answer = await self._server.serve(frame, caller)
         except MalformedFrameError as error:
             self._end_after_answers(number, str(error))
         except Exception:  # noqa: BLE001 -- one client's connection ends, and nothing else
@@ -557,7 +601,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._check.cancel()
         self._is_ending = True
         self._set_reading(is_reading=True)
-        successor = becomes(self._caller.address)
+        successor = becomes(self._address)
         transport.set_protocol(successor.stream)
         successor.stream.connection_made(transport)
         successor.closed.add_done_callback(lambda _: self.connection_lost(None))
@@ -592,7 +636,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         self._is_ending = True
         if reason:
-            self._owner.tell(self._caller.address, reason)
+            self._owner.tell(self._address, reason)
         self._transport.abort()
         if self._successor is not None:
             self._successor.cancel()
@@ -600,7 +644,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _end_after_answers(self, number: int, reason: str) -> None:
         """Ends the connection in the place of an answer: those before it are written."""
         if not self._is_ending:
-            self._owner.tell(self._caller.address, reason)
+            self._owner.tell(self._address, reason)
         self._is_ending = True
         self._arrived.clear()
         for ready in self._answers.finish(number, Answer(is_last=True)):

@@ -6,14 +6,17 @@ import asyncio
 import logging
 import math
 from collections import Counter
+from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct, field
 
 from replog.metadata.records import CLIENT_LISTENER
+from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
+from replog.tcp.tls import ReceiveBuffer, TlsTransport
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 
@@ -38,11 +41,13 @@ class ListenerLimits(Struct, frozen=True):
     Attributes:
         connections_max: All of them.
         connections_per_address_max: Those from one address.
+        unknown_max: Those of clients that have yet to show who they are; half of them may come from one address.
         connection: The limits of each of them.
     """
 
     connections_max: int = 10_000
     connections_per_address_max: int = 2_000
+    unknown_max: int = 1_000
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -59,6 +64,7 @@ class Listener:
     Attributes:
         accepted_count: The connections that were taken in since the start.
         ended_count: The connections that were ended from this side, for any reason.
+        refused_counts: The connections whose client was not believed, by the name of the listener.
     """
 
     def __init__(
@@ -79,28 +85,33 @@ class Listener:
         self._spares = SpareBuffers()
         self._connections: dict[ServerConnection, str] = {}
         self._by_address: Counter[str] = Counter()
+        self._unknown: dict[ServerConnection, str] = {}
+        self._unknown_by_address: Counter[str] = Counter()
+        self._received = ReceiveBuffer()
         self._told_s: dict[str, float] = {}
         self._ports: list[Port] = []
         self._is_stopping = False
         self.accepted_count = 0
         self.ended_count = 0
+        self.refused_counts: Counter[str] = Counter()
 
     def __len__(self) -> int:
         return len(self._connections)
 
-    async def start(self, port: Port, name: str = CLIENT_LISTENER) -> None:
+    async def start(self, port: Port, name: str = CLIENT_LISTENER, certificates: Certificates | None = None) -> None:
         """Accepts connections of one more port from here on.
 
         Args:
             port: The port; it is the listener's from here on.
-            name: The name that the configuration gives those who come there.
+            name: The name that the configuration gives the listener there.
+            certificates: What it proves, and whom it believes; None: it speaks plain text, and believes nobody.
 
         Raises:
             ConfigError: Another process began to listen there after it was bound.
         """
         self._ports.append(port)
         try:
-            await port.listen(partial(self._accept, name))
+            await port.listen(partial(self._accept, name, certificates))
         except OSError as error:
             port.close()
             raise cannot_listen(self._key, port.host, port.port, error) from None
@@ -119,15 +130,30 @@ class Listener:
 
     def admit(self, connection: ServerConnection, address: str) -> str:
         """Takes in a new connection; returns why it has to end at once, or ""."""
-        if reason := self._why_full(address):
+        if reason := self._why_full(address) or ("" if connection.is_known else self._why_unknown(address)):
             return reason
+        if not connection.is_known:
+            self._unknown[connection] = address
+            self._unknown_by_address[address] += 1
         self.accepted_count += 1
         self._connections[connection] = address
         self._by_address[address] += 1
         connection.closed.add_done_callback(partial(self._drop, connection))
         return ""
 
-    def tell(self, address: str, reason: str) -> None:
+    def note_known(self, connection: ServerConnection) -> None:
+        """Counts a connection no more among those whose client is not known."""
+        address = self._unknown.pop(connection, None)
+        if address is not None:
+            _count_down(self._unknown_by_address, address)
+
+    def tell_refused(self, listener: str, address: str, reason: str) -> None:
+        """Counts a client that was not believed, and says why: one line an address and minute."""
+        self.refused_counts[listener] += 1
+        parts = {"event": "authentication_failed", "listener": listener, "address": address, "reason": reason}
+        self.tell(address, f"listener {listener} does not know who it is: {reason}", parts)
+
+    def tell(self, address: str, reason: str, parts: Mapping[str, object] | None = None) -> None:
         """Says in the log why a connection ended: one line an address and minute."""
         self.ended_count += 1
         now_s = asyncio.get_running_loop().time()
@@ -137,14 +163,18 @@ class Listener:
         if len(self._told_s) >= TOLD_MAX:
             del self._told_s[next(iter(self._told_s))]
         self._told_s[address] = now_s
-        _log.warning("a connection from %s was ended: %s", address, reason)
+        _log.warning("a connection from %s was ended: %s", address, reason, extra=parts)
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _accept(self, name: str) -> ServerConnection:
+    def _accept(self, name: str, certificates: Certificates | None = None) -> asyncio.BufferedProtocol:
         limits = self._limits.connection
         rooms = (self._request_bytes, self._small_bytes, self._reading_room, self._writing_room)
-        return ServerConnection(self, self._request_server, limits, *rooms, self._spares, name)
+        shows_identity = certificates is not None
+        connection = ServerConnection(
+            self, self._request_server, limits, *rooms, self._spares, name, shows_identity=shows_identity
+        )
+        return connection if certificates is None else TlsTransport(connection, certificates, self._received)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:
@@ -155,8 +185,22 @@ class Listener:
             return f"it has {self._limits.connections_per_address_max} connections already, the most from one address"
         return ""
 
+    def _why_unknown(self, address: str) -> str:
+        """Returns why no more clients may come that have yet to show who they are; "" if they may."""
+        most = self._limits.unknown_max
+        if len(self._unknown) >= most:
+            return f"there are {most} connections already whose clients have not shown who they are"
+        if self._unknown_by_address[address] >= most // 2:
+            return f"it has {most // 2} connections already in which it has not shown who it is"
+        return ""
+
     def _drop(self, connection: ServerConnection, _closed: asyncio.Future[None]) -> None:
-        address = self._connections.pop(connection)
-        self._by_address[address] -= 1
-        if not self._by_address[address]:
-            del self._by_address[address]
+        self.note_known(connection)
+        _count_down(self._by_address, self._connections.pop(connection))
+
+
+def _count_down(counts: Counter[str], address: str) -> None:
+    """Counts one connection of an address less, and forgets an address that has none."""
+    counts[address] -= 1
+    if not counts[address]:
+        del counts[address]

@@ -253,6 +253,12 @@ def _kafka(kafka: KafkaReading) -> Iterator[Metric]:
         ("replog_kafka_failures", "Requests that were answered with an error because of a bug.", counts.failures),
     ):
         yield CounterMetricFamily(name, text, value=value)
+    refused = CounterMetricFamily(
+        "replog_client_authentications_failed", "Connections whose client was not believed.", labels=("listener",)
+    )
+    for listener, count in dict(kafka.refused).items():
+        refused.add_metric((listener,), count)
+    yield refused
     requests = CounterMetricFamily("replog_kafka_requests", "Requests of Kafka's clients.", labels=("api", "version"))
     for (api, version), count in counts.requests.copy().items():
         requests.add_metric((api, str(version)), count)

@@ -88,12 +88,14 @@ class KafkaReading(Struct, frozen=True):
         connections: The connections that there are.
         accepted: The connections that there were.
         ended: The connections that were ended from this side.
+        refused: Those whose client was not believed to be who it is, by the name of the listener.
         counts: The counts of their requests.
     """
 
     connections: int
     accepted: int
     ended: int
+    refused: Mapping[str, int]
     counts: RequestCounts
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ from typing import TYPE_CHECKING
 from replog.broker.process import descriptor_limit
 from replog.config.kinds import Endpoint, NamedEndpoint
 from replog.config.server import ServerConfig
-from replog.metadata.records import BrokerEndpoint
+from replog.metadata.records import BrokerEndpoint, SecurityProtocol
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
+from replog.tcp.certificates import Certificates, TlsSettings
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
@@ -32,7 +34,11 @@ def limits_within(descriptors_max: int) -> ListenerLimits:
     """Returns how many connections there may be where a process may open so many descriptors: half are left for the logs."""
     most = ListenerLimits()
     connections_max = max(1, min(most.connections_max, descriptors_max // 2))
-    return ListenerLimits(connections_max, min(most.connections_per_address_max, connections_max))
+    return ListenerLimits(
+        connections_max,
+        min(most.connections_per_address_max, connections_max),
+        min(most.unknown_max, max(1, connections_max // 2)),  # strangers leave room for others
+    )
 
 
 class ClientPorts:
@@ -41,6 +47,9 @@ class ClientPorts:
     Args:
         config: The configuration of the node.
         ports: The ports that are bound, each for the listener in its place of `listeners`.
+
+    Raises:
+        ConfigError: A certificate cannot be used.
 
     Attributes:
         endpoints: The addresses that clients are told.
@@ -56,6 +65,7 @@ class ClientPorts:
         host = ("::1" if ":" in bound.host else "127.0.0.1") if bound.is_wildcard else bound.host
         self.local_address = str(Endpoint(host, ports[0].port))
         self._bound = list(ports)
+        self._certificates = [_certificates(config, each.name) for each in config.listeners]
         self._server: KafkaServer | None = None
         self._listener: Listener | None = None
 
@@ -77,8 +87,8 @@ class ClientPorts:
         reading_room = TransferRoom(READING_BYTES)
         requests = RequestServer(server.serve, server.may_overlap, server.carries_records)
         self._listener = Listener(requests, limits, request_bytes, reading_room)
-        for endpoint in self.endpoints:
-            await self._listener.start(self._bound.pop(0), endpoint.name)
+        for endpoint, certificates in zip(self.endpoints, self._certificates, strict=True):
+            await self._listener.start(self._bound.pop(0), endpoint.name, certificates)
 
     def read(self) -> KafkaReading:
         """Returns what its clients do and did, for the metrics."""
@@ -89,6 +99,7 @@ class ClientPorts:
             connections=0 if listener is None else len(listener),
             accepted=0 if listener is None else listener.accepted_count,
             ended=0 if listener is None else listener.ended_count,
+            refused=Counter() if listener is None else listener.refused_counts,
             counts=RequestCounts() if server is None else server.counts,
         )
 
@@ -98,6 +109,25 @@ class ClientPorts:
             self._bound.pop().close()
         if self._listener is not None:
             await self._listener.stop()
+
+
+def _certificates(config: ServerConfig, name: str) -> Certificates | None:
+    """Returns what a listener proves, and whom it believes; None: it speaks plain text.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+    tls = config.tls_of(name)
+    if config.protocol_of(name) is not SecurityProtocol.SSL or tls.ssl_keystore_location is None:
+        return None
+    settings = TlsSettings(
+        tls.ssl_keystore_location,
+        tls.ssl_truststore_location or "",
+        tls.ssl_client_auth,
+        tls.ssl_enabled_protocols,
+        tls.ssl_principal_mapping_rules,
+    )
+    return Certificates(settings, name)
 
 
 def _endpoint(config: ServerConfig, listener: NamedEndpoint, port: Port) -> BrokerEndpoint:

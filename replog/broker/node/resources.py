@@ -142,7 +142,7 @@ def open_client_ports(config: ServerConfig, environment: NodeEnvironment) -> Cli
     """Takes the ports for clients: all or none.
 
     Raises:
-        ConfigError: One cannot be bound.
+        ConfigError: One cannot be bound, or its certificate cannot be used.
     """
     with contextlib.ExitStack() as taken:
         ports = []
@@ -150,8 +150,9 @@ def open_client_ports(config: ServerConfig, environment: NodeEnvironment) -> Cli
             port = environment.bind_tcp(each.endpoint.host, each.endpoint.port)
             taken.callback(port.close)
             ports.append(port)
+        found = ClientPorts(config, ports)
         taken.pop_all()
-    return ClientPorts(config, ports)
+    return found
 
 
 def open_metrics(config: ServerConfig) -> MetricsService | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
-from replog.config.kinds import parse_endpoint
+from replog.config.kinds import parse_endpoint, quoted
 from replog.config.server import Endpoint, ServerConfig
 from replog.errors import ConfigError
 from replog.metadata.records import SecurityProtocol
+from replog.tcp.certificates import ClientAuth
 from tests.unit.config.minimal_config import MINIMAL, refused
 
 A_IS_PLAIN = {"listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT"}
@@ -187,3 +189,61 @@ def test_the_console_is_of_brokers() -> None:
     values = {"console.listener": "127.0.0.1:0", "process.roles": ["controller"]}
     with pytest.raises(ConfigError, match="is of brokers"):
         ServerConfig.from_mapping(MINIMAL | values | {"controller.quorum.voters": ["1@127.0.0.1:9093"]})
+
+
+TLS = {
+    "listeners": ["SSL://127.0.0.1:0"],
+    "ssl.keystore.location": "/broker.pem",
+    "ssl.truststore.location": "/authority.pem",
+    "ssl.client.auth": "required",
+}
+
+
+def test_a_listener_that_knows_its_clients_needs_no_permission() -> None:
+    outside = {"listeners": ["SSL://0.0.0.0:9092"], "advertised.listeners": ["SSL://b1:9092"]}
+    nodes = {"inter.broker.listener": "127.0.0.1:9093"}
+    assert ServerConfig.from_mapping(MINIMAL | TLS | outside | nodes).asks_who_they_are("SSL")
+    assert refused(TLS | outside).field == "inter.broker.listener", "the port for nodes asks nobody"
+    for auth in ("none", "requested"):
+        error = refused(TLS | outside | nodes | {"ssl.client.auth": auth})
+        assert error.field == "listeners"
+        assert "ssl.client.auth = required" in str(error)
+    plain = refused(TLS | outside | nodes | {"listener.security.protocol.map": "SSL:PLAINTEXT"})
+    assert plain.field == "listeners", "the name of a listener proves nothing"
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "reason"),
+    [
+        ({"ssl.keystore.location": ""}, "ssl.keystore.location", "is missing"),
+        ({"ssl.truststore.location": ""}, "ssl.truststore.location", "is missing"),
+        ({"ssl.keystore.type": "JKS"}, "ssl.keystore.type", '"PEM"'),
+        ({"ssl.client.auth": "want"}, "ssl.client.auth", "is none of the choices"),
+        ({"ssl.enabled.protocols": ["TLSv1.1"]}, "ssl.enabled.protocols", "is none of the choices"),
+        ({"ssl.principal.mapping.rules": "RULE:(/x/"}, "ssl.principal.mapping.rules", "which is none"),
+        ({"listener.security.protocol.map": "SSL:SASL_SSL"}, "listener.security.protocol.map", "does not serve"),
+        ({"listener.name.ssl.ssl.client.aut": "none"}, "listener.name", "no key of a listener"),
+        ({"listener.name.ssl.ssl.client.auth": "want"}, "ssl.client.auth", "is none of the choices"),
+        ({"console.listener": "127.0.0.1:0"}, "console.listener", "PLAINTEXT"),
+    ],
+)
+def test_tls_that_cannot_be_is_refused(values: dict[str, object], field: str, reason: str) -> None:
+    error = refused(TLS | values)
+    assert error.field == field
+    assert reason in str(error)
+
+
+def test_a_listener_may_have_values_of_its_own(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    own = 'name.inside.ssl."client.auth" = "none"\nname.inside."ssl.keystore.location" = "inside.pem"\n'
+    shared = "".join(f'"{key}" = {quoted(str(value))}\n' for key, value in TLS.items() if key != "listeners")
+    file.write_text(
+        f'"node.id" = 1\n"log.dirs" = ["data"]\n"listeners" = ["INSIDE://127.0.0.1:1", "SSL://127.0.0.1:7"]\n{shared}'
+        f'"listener.security.protocol.map" = "INSIDE:SSL,SSL:SSL"\n[listener]\n{own}'
+    )
+    config = ServerConfig.from_toml(file)
+    inside, outside = config.tls_of("INSIDE"), config.tls_of("SSL")
+    assert (inside.ssl_client_auth, inside.ssl_keystore_location) == (ClientAuth.NONE, str(tmp_path / "inside.pem"))
+    assert (outside.ssl_client_auth, outside.ssl_keystore_location) == (ClientAuth.REQUIRED, "/broker.pem")
+    assert (config.asks_who_they_are("INSIDE"), config.asks_who_they_are("SSL")) == (False, True)
+    assert ServerConfig.from_mapping(tomllib.loads(config.to_toml())) == config

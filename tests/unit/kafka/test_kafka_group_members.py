@@ -29,6 +29,7 @@ from replog.protocol.handlers.groups import consumer_groups, group_members, grou
 from replog.protocol.handlers.metadata import NOT_ASKED
 from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller
+from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from replog.wire.messages.heartbeat import HeartbeatRequest
@@ -66,7 +67,7 @@ async def told(node: Node, handle: Any, request: Any, version: int) -> Any:
     sent, written = Writer(), Writer()
     request.write(sent, version)
     received = type(request).read(Reader(memoryview(sent.joined())), version)
-    response = await handle(node, received, Call(version, "client", caller=Caller("10.0.0.9")))
+    response = await handle(node, received, Call(version, "client", caller=Caller(ANONYMOUS, "10.0.0.9")))
     response.write(written, version)
     return type(response).read(Reader(memoryview(written.joined())), version)
 

@@ -144,6 +144,7 @@ def test_connections_leave_descriptors_to_the_logs(
     found = limits_within(descriptors)
     assert found.connections_max == (together or most.connections_max)
     assert found.connections_per_address_max == (by_address or most.connections_per_address_max)
+    assert found.unknown_max <= max(1, found.connections_max // 2), "strangers leave room for others"
 
 
 async def test_the_kernel_asks_whether_silent_clients_are_there() -> None:

@@ -1,0 +1,167 @@
+"""The certificates of a listener: read from PEM files, and read again when these change, while connections go on.
+
+Files are looked at when a client connects, at most every few seconds.  One that cannot be used is told in the log once, and what was
+read before goes on: replace a file by renaming another into its place, so that nobody reads half of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable
+from enum import Enum
+from pathlib import Path
+from time import monotonic
+
+from msgspec import Struct
+
+from replog.errors import ConfigError
+from replog.tcp.principals import DEFAULT_RULES, parse_rules
+
+LOOK_EVERY_S = 2.0
+"""How often the files are looked at, at most."""
+
+_log = logging.getLogger(__name__)
+
+
+class ClientAuth(Enum):
+    """Whether clients show a certificate (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+class TlsVersion(Enum):
+    """The versions of TLS (`ssl.enabled.protocols`)."""
+
+    TLS_1_2 = "TLSv1.2"
+    TLS_1_3 = "TLSv1.3"
+
+
+class TlsSettings(Struct, frozen=True):
+    """What a listener proves, and whom it believes.
+
+    Attributes:
+        keystore: The path of a PEM file with the private key, its certificate and those between it and the authority.
+        truststore: The path of a PEM file with the certificates of the authorities that clients' are signed by; "": none.
+        client_auth: Whether clients show one.
+        versions: The versions of TLS that are spoken.
+        mapping_rules: The rules that make the names of clients.
+    """
+
+    keystore: str
+    truststore: str = ""
+    client_auth: ClientAuth = ClientAuth.NONE
+    versions: tuple[TlsVersion, ...] = tuple(TlsVersion)
+    mapping_rules: str = DEFAULT_RULES
+
+
+_VERIFY = {
+    ClientAuth.NONE: ssl.CERT_NONE,
+    ClientAuth.REQUESTED: ssl.CERT_OPTIONAL,
+    ClientAuth.REQUIRED: ssl.CERT_REQUIRED,
+}
+_VERSIONS = {TlsVersion.TLS_1_2: ssl.TLSVersion.TLSv1_2, TlsVersion.TLS_1_3: ssl.TLSVersion.TLSv1_3}
+
+_Stamp = tuple[tuple[int, int, int], ...]
+
+
+class Certificates:
+    """Gives each new connection what was read last.  Of one event loop.
+
+    Args:
+        settings: The files, and what is done with them.
+        listener: The name of the listener, for errors.
+        now_s: The function that returns seconds of a clock that never goes back.
+
+    Attributes:
+        rules: The rules that make the names of clients.
+
+    Raises:
+        ConfigError: A file cannot be used.
+    """
+
+    def __init__(self, settings: TlsSettings, listener: str, now_s: Callable[[], float] = monotonic) -> None:
+        self._settings = settings
+        self._listener = listener
+        self._now_s = now_s
+        self.rules = parse_rules(settings.mapping_rules)
+        self._looked_s = now_s()
+        self._told = ""
+        self._stamp = self._stamped()
+        self._context = self._read()
+
+    def context(self) -> ssl.SSLContext:
+        """Returns what the next connection is served with."""
+        if self._now_s() - self._looked_s >= LOOK_EVERY_S:
+            self._looked_s = self._now_s()
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        """Reads the files again if they have changed."""
+        try:
+            stamp = self._stamped()
+            if stamp == self._stamp:
+                return
+            self._stamp = stamp
+            self._context = self._read()
+        except ConfigError as error:
+            if self._told != str(error):
+                self._told = str(error)
+                _log.error("%s. The certificates that were read before go on", error)
+        else:
+            self._told = ""
+            _log.info("listener %s has new certificates: %s", self._listener, self._settings.keystore)
+
+    def _stamped(self) -> _Stamp:
+        """Returns what tells a file from the one before it."""
+        found = []
+        for path in filter(None, (self._settings.keystore, self._settings.truststore)):
+            try:
+                state = Path(path).stat()
+            except OSError as error:
+                raise self._unusable(path, error.strerror or str(error)) from None
+            found.append((state.st_ino, state.st_size, state.st_mtime_ns))
+        return tuple(found)
+
+    def _read(self) -> ssl.SSLContext:
+        settings = self._settings
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        versions = [_VERSIONS[version] for version in settings.versions]
+        context.minimum_version, context.maximum_version = min(versions), max(versions)
+        # no connection goes on with the session of an earlier one: each certificate is verified as of now
+        context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+        context.num_tickets = 0
+        try:
+            context.load_cert_chain(settings.keystore, password=_no_password)
+        except (OSError, ValueError) as error:  # SSLError is an OSError
+            raise self._unusable(settings.keystore, _reason(error)) from None
+        if settings.truststore:
+            try:
+                context.load_verify_locations(settings.truststore)
+            except OSError as error:
+                raise self._unusable(settings.truststore, _reason(error)) from None
+        context.verify_mode = _VERIFY[settings.client_auth]
+        return context
+
+    def _unusable(self, path: str, reason: str) -> ConfigError:
+        is_own = path == self._settings.keystore
+        key = f"ssl.{'keystore' if is_own else 'truststore'}.location"
+        holds = "a private key without a password, its certificate and the chain" if is_own else "certificates"
+        return ConfigError(
+            key,
+            path,
+            f"{key} of listener {self._listener}: {path} cannot be used: {reason}. It is a PEM file with {holds}",
+        )
+
+
+def _no_password() -> str:
+    raise ValueError("its private key has a password; keep the file readable for the broker alone instead")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).replace("_", " ").lower()
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,205 @@
+"""Who is at the other end of a connection: principals, and the name that a certificate gives its holder.
+
+A certificate's holder has the name of its subject as RFC 2253 writes it, most significant part last:
+
+    CN=billing,OU=Services,O=Example
+
+`ssl.principal.mapping.rules` makes shorter names of it.  The first rule applies that fits the whole name:
+
+    RULE:pattern/replacement/[LU]   the name with what the pattern finds replaced; L and U: in small letters, in capitals
+    DEFAULT                         the name as it is
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+
+class Principal(Struct, frozen=True):
+    """An identity, as Kafka writes it: `User:name`."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return f"User:{self.name}"
+
+
+ANONYMOUS: Final = Principal("ANONYMOUS")
+"""Who has shown no identity."""
+
+# ---- the subject of a certificate ------------------------------------------------------------------------------------
+
+_KEYWORDS: Final = {
+    "2.5.4.3": "CN",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.9": "STREET",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+}
+"""The attributes that RFC 2253 has a word for; others stand as their number and the bytes of their value."""
+
+_ENCODINGS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1B: "ascii"}
+"""The types of texts in DER that are read alike everywhere."""
+
+_ESCAPED: Final = ',=+<>#;"\\'
+_SEQUENCE, _SET, _VERSION = 0x30, 0x31, 0xA0
+_BEFORE_SUBJECT = 4
+"""Fields of a certificate between its version and its subject: serial number, algorithm, issuer, validity."""
+
+
+class _Value(NamedTuple):
+    """A value in DER: its tag, its content, and both with the length as they stand."""
+
+    tag: int
+    content: bytes
+    whole: bytes
+
+
+def subject_name(certificate: bytes) -> str:
+    """Returns the name of a certificate's subject in the form of RFC 2253, as Java's `X500Principal.getName` does.
+
+    Args:
+        certificate: The certificate in DER.
+
+    Raises:
+        ValueError: The bytes are no certificate.
+    """
+    outer = next(_values(certificate))
+    fields = list(_values(next(_values(outer.content)).content))
+    has_version = fields[0].tag == _VERSION
+    subject = fields[_BEFORE_SUBJECT + has_version]
+    return ",".join(
+        "+".join(map(_attribute, _values(part.content))) for part in reversed(list(_values(subject.content)))
+    )
+
+
+def _values(data: bytes) -> Iterator[_Value]:
+    """Yields the values that stand one behind another."""
+    at = 0
+    while at < len(data):
+        if at + 2 > len(data):
+            raise ValueError("a certificate that ends within a value")
+        length, begin = data[at + 1], at + 2
+        if length & 0x80:
+            begin += length & 0x7F
+            length = int.from_bytes(data[at + 2 : begin])
+        end = begin + length
+        if end > len(data):
+            raise ValueError("a certificate that ends within a value")
+        yield _Value(data[at], data[begin:end], data[at:end])
+        at = end
+
+
+def _attribute(pair: _Value) -> str:
+    kind, value = _values(pair.content)
+    number = _object_id(kind.content)
+    keyword, encoding = _KEYWORDS.get(number), _ENCODINGS.get(value.tag)
+    if keyword is None or encoding is None:
+        return f"{keyword or number}=#{value.whole.hex()}"
+    return f"{keyword}={_escaped(value.content.decode(encoding))}"
+
+
+def _object_id(content: bytes) -> str:
+    numbers = [0]
+    for byte in content:
+        numbers[-1] = numbers[-1] << 7 | byte & 0x7F
+        if not byte & 0x80:
+            numbers.append(0)
+    first = min(numbers[0] // 40, 2)
+    return ".".join(map(str, (first, numbers[0] - 40 * first, *numbers[1:-1])))
+
+
+def _escaped(text: str) -> str:
+    inner = text.strip(" ")
+    before = len(text) - len(text.lstrip(" "))
+    after = len(text) - before - len(inner)
+    marked = "".join("\\00" if one == "\0" else f"\\{one}" if one in _ESCAPED else one for one in inner)
+    return "\\ " * before + marked + "\\ " * after
+
+
+# ---- rules -----------------------------------------------------------------------------------------------------------
+
+DEFAULT_RULES = "DEFAULT"
+
+_RULE: Final = re.compile(
+    r"\s*(?:(?P<same>DEFAULT)|RULE:(?P<find>(?:\\.|[^\\/])*)/(?P<put>(?:\\.|[^\\/])*)/(?P<case>[LU]?))?\s*(?:,|$)"
+)
+_REFERENCE: Final = re.compile(r"\\(.)|\$([0-9]+)", re.DOTALL)
+
+Rule = Callable[[str], "str | None"]
+
+
+def parse_rules(text: str) -> Sequence[Rule]:
+    """Returns rules that make names of subjects; see the head of the module.
+
+    Raises:
+        ValueError: One is no rule, or its pattern is none; the half sentence behind the value says which.
+    """
+    rules: list[Rule] = []
+    at = 0
+    while at < len(text):
+        found = _RULE.match(text, at)
+        if found is None or found.end() == at:
+            raise ValueError(f"has no rule in {text[at:].strip()!r}; write DEFAULT or RULE:pattern/replacement/[LU]")
+        at = found.end()
+        if found["same"]:
+            rules.append(lambda name: name)
+        elif found["find"] is not None:
+            rules.append(_rule(found["find"], found["put"], found["case"]))
+    if not rules:
+        raise ValueError("is empty; DEFAULT leaves names as they are")
+    return rules
+
+
+def _rule(find: str, put: str, case: str) -> Rule:
+    try:
+        pattern = re.compile(find)
+    except re.error as error:
+        raise ValueError(f"has the pattern {find!r}, which is none: {error}") from None
+    return partial(_applied, pattern, put, case)
+
+
+def _applied(pattern: re.Pattern[str], put: str, case: str, name: str) -> str | None:
+    if pattern.fullmatch(name) is None:
+        return None
+    made = pattern.sub(lambda found: _REFERENCE.sub(partial(_put, found), put), name)
+    return made.lower() if case == "L" else made.upper() if case == "U" else made
+
+
+def _put(found: re.Match[str], reference: re.Match[str]) -> str:
+    r"""Returns what stands for `\c` or `$12` in a replacement; as many digits count as there are groups for."""
+    if (literal := reference[1]) is not None:
+        return str(literal)
+    digits: str = reference[2]
+    for length in range(len(digits), 0, -1):
+        if int(digits[:length]) <= found.re.groups:
+            return (found[int(digits[:length])] or "") + digits[length:]
+    return f"${digits}"
+
+
+def certificate_principal(certificate: bytes | None, rules: Sequence[Rule]) -> Principal:
+    """Returns the identity of who showed a certificate.
+
+    Args:
+        certificate: The certificate in DER, which was verified; None: none was shown.
+        rules: The rules that make its name.
+
+    Raises:
+        ValueError: No rule fits the name, or the bytes are no certificate.
+    """
+    if not certificate:
+        return ANONYMOUS
+    name = subject_name(certificate)
+    made = next((made for rule in rules if (made := rule(name)) is not None), None)
+    if made is None:
+        raise ValueError(f"no rule of ssl.principal.mapping.rules fits the certificate's subject {name}")
+    return Principal(made)

@@ -1,0 +1,321 @@
+"""TLS between the bytes of a connection and the protocol that reads requests: `asyncio`'s own would hide what is held.
+
+| what a client does | what happens |
+|---|---|
+| connects and says nothing, or half a hello | it counts as a connection from the first moment, and the time for the first request runs |
+| sends no hello, shows no certificate that is believed | the connection ends, and the log says why |
+| sends a long hello | it ends at `HANDSHAKE_BYTES_MAX` |
+| reads slowly | what is not with the kernel stays as it is, uncounted by nobody: it is encrypted in pieces, as the kernel takes them |
+| asks for new keys again and again, and reads none of them | it ends at `UNREAD_BYTES_MAX` |
+
+With `asyncio`'s, a protocol hears of a connection when the handshake is over, and all of a large answer is encrypted into a buffer
+that `get_write_buffer_size` does not tell of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections import deque
+from typing import Any, Protocol, cast
+
+from replog.tcp.certificates import Certificates
+from replog.tcp.principals import Principal, certificate_principal
+
+HANDSHAKE_BYTES_MAX = 128 << 10
+"""The most that a client sends before it is known; a chain of certificates has some thousand bytes."""
+
+RECORD_BYTES = 16 << 10
+"""What one record of TLS holds at most."""
+
+PIECE_BYTES = 64 << 10
+"""How much is encrypted before it is handed to the kernel."""
+
+TURN_BYTES = 1 << 20
+"""How much is encrypted before others have their turn: a millisecond or two."""
+
+UNREAD_BYTES_MAX = 1 << 20
+"""The most that waits for the kernel, beyond pieces of answers."""
+
+_HANDSHAKE = 0x16
+"""The first byte of a hello."""
+
+
+class TlsUser(Protocol):
+    """What is served over TLS: a buffered protocol that hears who the client is before any byte of it."""
+
+    def identify(self, principal: Principal) -> None:
+        """Hears who the client is."""
+        ...
+
+    def refuse_identity(self, reason: str) -> None:
+        """Hears why the client cannot be known, and ends the connection."""
+        ...
+
+
+class ReceiveBuffer:
+    """The buffer that bytes of all connections come into: one has it from the kernel's call until they are decrypted."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(PIECE_BYTES))
+
+
+class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+    """One connection: the protocol of its bytes, and the transport of what is in them.
+
+    Args:
+        user: The protocol that is served, also a `TlsUser`.
+        certificates: What the listener proves, and whom it believes.
+        received: The buffer that connections share.
+    """
+
+    def __init__(self, user: asyncio.BufferedProtocol, certificates: Certificates, received: ReceiveBuffer) -> None:
+        super().__init__()
+        self._user = user
+        self._certificates = certificates
+        self._received = received
+        self._loop = asyncio.get_running_loop()
+        self._below: asyncio.Transport | None = None
+        self._tls: ssl.SSLObject | None = None
+        self._incoming = ssl.MemoryBIO()
+        self._outgoing = ssl.MemoryBIO()
+        self._is_known = False
+        self._handshake_bytes = 0
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._turn: asyncio.Handle | None = None
+        self._reading_on: asyncio.Handle | None = None
+        self._is_below_full = False
+        self._is_user_paused = False
+        self._is_reading = True
+        self._is_taking_in = False
+        self._is_closing = False
+
+    # ---- the protocol of the bytes ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._below = cast("asyncio.Transport", transport)
+        self._user.connection_made(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
+        return self._received.view
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_closing or self._below is None:
+            return
+        came = self._received.view[:nbytes]
+        if self._tls is None:
+            if came[0] != _HANDSHAKE:
+                self._refuse("its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL")
+                return
+            self._tls = self._certificates.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._incoming.write(came)
+        if not self._is_known:
+            self._handshake_bytes += nbytes
+            self._shake_hands(self._tls)
+        if self._is_known:
+            self._take_in()
+
+    def eof_received(self) -> bool:
+        self._user.eof_received()
+        return False
+
+    def pause_writing(self) -> None:
+        self._is_below_full = True
+
+    def resume_writing(self) -> None:
+        self._is_below_full = False
+        self._send_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self._below = None
+        self._drop()
+        self._user.connection_lost(exc)
+
+    # ---- the transport of what is in them --------------------------------------------------------------------------------
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return default if self._below is None else self._below.get_extra_info(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._user = cast("asyncio.BufferedProtocol", protocol)
+
+    def is_closing(self) -> bool:
+        return self._is_closing or self._below is None or self._below.is_closing()
+
+    def is_reading(self) -> bool:
+        return self._is_reading
+
+    def pause_reading(self) -> None:
+        self._is_reading = False
+        if self._below is not None and self._is_known:
+            self._below.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._is_reading = True
+        if self._below is None or self._is_closing:
+            return
+        self._below.resume_reading()
+        if not self._is_taking_in and self._reading_on is None:  # the rest of what came before is here already
+            self._reading_on = self._loop.call_soon(self._read_on)
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes + (0 if self._below is None else self._below.get_write_buffer_size())
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_closing or self._below is None or not data:
+            return
+        view = memoryview(data).cast("B")
+        self._unsent.append(view)
+        self._unsent_bytes += len(view)
+        if self._turn is None:
+            self._send_on()
+
+    def close(self) -> None:
+        """Ends the connection behind what was written."""
+        if self._is_closing or self._below is None:
+            return
+        self._is_closing = True
+        if not self._unsent:
+            self._say_goodbye()
+
+    def abort(self) -> None:
+        self._is_closing = True
+        self._drop()
+        if self._below is not None:
+            self._below.abort()
+
+    # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _shake_hands(self, tls: ssl.SSLObject) -> None:
+        try:
+            tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._send_records()
+            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+                self._refuse(f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes")
+            return
+        except ssl.SSLError as error:
+            self._send_records()  # the alert, which tells the client
+            self._refuse(_described(error))
+            return
+        self._send_records()
+        try:
+            principal = certificate_principal(tls.getpeercert(binary_form=True), self._certificates.rules)
+        except (ValueError, IndexError, StopIteration) as error:
+            self._refuse(str(error) or "its certificate cannot be read")
+            return
+        self._is_known = True
+        cast("TlsUser", self._user).identify(principal)
+
+    def _refuse(self, reason: str) -> None:
+        cast("TlsUser", self._user).refuse_identity(reason)
+
+    def _take_in(self) -> None:
+        """Hands over what has come, as long as it is taken."""
+        tls = self._tls
+        if tls is None or self._is_taking_in:
+            return
+        self._is_taking_in = True
+        try:
+            while self._is_reading and not self._is_closing:
+                buffer = memoryview(self._user.get_buffer(-1))
+                try:
+                    count = cast("int", tls.read(len(buffer), cast("bytearray", buffer)))  # a number, with a buffer
+                except ssl.SSLWantReadError:
+                    break
+                except ssl.SSLError:
+                    self.abort()
+                    return
+                if not count:
+                    self._user.eof_received()
+                    self.close()
+                    return
+                self._user.buffer_updated(count)
+        finally:
+            self._is_taking_in = False
+        self._send_records()
+        if self._below is not None and self._below.get_write_buffer_size() > UNREAD_BYTES_MAX:
+            self.abort()
+
+    def _read_on(self) -> None:
+        self._reading_on = None
+        if self._is_known and not self._is_closing:
+            self._take_in()
+
+    def _send_on(self) -> None:
+        """Encrypts what waits, as much as the kernel takes and one turn may have."""
+        self._turn = None
+        if self._below is None:
+            return
+        left = TURN_BYTES
+        try:
+            while self._unsent and not self._is_below_full and left > 0:
+                left -= self._send_piece()
+        except ssl.SSLError:
+            self.abort()
+            return
+        if self._unsent and not self._is_below_full and self._turn is None:
+            self._turn = self._loop.call_soon(self._send_on)
+        self._tell_user()
+
+    def _send_piece(self) -> int:
+        """Encrypts one piece and hands it to the kernel; returns its size."""
+        tls = cast("ssl.SSLObject", self._tls)
+        size = 0
+        while self._unsent and size < PIECE_BYTES:
+            count = tls.write(self._unsent[0][:RECORD_BYTES])
+            size += count
+            self._unsent_bytes -= count
+            if count == len(self._unsent[0]):
+                self._unsent.popleft()
+            else:
+                self._unsent[0] = self._unsent[0][count:]
+        self._send_records()
+        return size
+
+    def _send_records(self) -> None:
+        if self._outgoing.pending and self._below is not None:
+            self._below.write(self._outgoing.read())
+
+    def _tell_user(self) -> None:
+        """Says whether more may be written, where that has changed; ends the connection behind the last byte."""
+        is_full = bool(self._unsent) or self._is_below_full
+        if self._is_closing:
+            if not self._unsent:
+                self._say_goodbye()
+        elif is_full and not self._is_user_paused:
+            self._is_user_paused = True
+            self._user.pause_writing()
+        elif self._is_user_paused and not is_full:
+            self._is_user_paused = False
+            self._user.resume_writing()
+
+    def _say_goodbye(self) -> None:
+        """Says that no more comes, and ends the connection; the other side's goodbye is not waited for."""
+        below = self._below
+        if below is None or below.is_closing():
+            return
+        if self._tls is not None and self._is_known:
+            with contextlib.suppress(ssl.SSLError):  # the other side's goodbye, which is not waited for
+                self._tls.unwrap()
+            self._send_records()
+        below.close()
+
+    def _drop(self) -> None:
+        """Forgets what waits."""
+        self._unsent.clear()
+        self._unsent_bytes = 0
+        for handle in (self._turn, self._reading_on):
+            if handle is not None:
+                handle.cancel()
+
+
+def _described(error: ssl.SSLError) -> str:
+    """Says in words why a handshake failed."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not believed: {error.verify_message}"
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    return f"the TLS handshake failed: {reason}"
