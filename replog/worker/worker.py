@@ -234,6 +234,7 @@ class Worker(Generic[K, V]):
                 await self._failed.start(self._commits.producer)
                 await self._consumer.subscribe(self._topics, listener=_Listener(self))
                 committing = asyncio.create_task(self._commit_now_and_then())
+                committing.add_done_callback(self._ended)
                 try:
                     await self._poll_until_stopped()
                 except asyncio.CancelledError:

@@ -25,6 +25,7 @@ from replog.client.groups.coordinator import Coordinator
 from replog.coordinator.consumers.requests import ConsumerHeartbeat
 from replog.errors import GroupIdNotFoundError, InvalidRecordError, ProducerFencedError, TransactionAbortableError
 from replog.worker import DeadLetter, Results
+from replog.worker.commits import TransactionCommits
 from tests.lint import page_examples
 
 pytestmark = pytest.mark.cluster
@@ -185,6 +186,24 @@ async def test_a_result_that_its_topic_does_not_take_ends_the_worker(servers: st
         while consumer.position(("keyed", 0)) <= end.offset:
             found += await consumer.poll()
     assert len(found) - 1 == sum((await committed(servers)).values())
+
+
+async def test_a_commit_that_breaks_ends_the_worker(servers: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it raises: the worker would handle on, and commit nothing any more."""
+
+    is_broken = True
+
+    async def broken(*_: object) -> bool:
+        nonlocal is_broken
+        if is_broken:
+            is_broken = False  # the last commit, at the end, says nothing
+            raise ZeroDivisionError("of ours, or of a library")
+        return False
+
+    monkeypatch.setattr(TransactionCommits, "commit", broken)
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(ZeroDivisionError):
+            await worker(servers, copying).run()
 
 
 async def test_a_worker_whose_transactional_id_another_has_ends(servers: str) -> None:
