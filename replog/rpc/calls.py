@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from replog.controller import requests as controller
 from replog.controller.requests import ControllerRequest, ControllerResponse
-from replog.errors import MalformedFrameError, NotLeaderOrFollowerError
+from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, UnsupportedVersionError
 from replog.errors.from_code import error_code_of, error_from_number
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc.convert import from_proto, to_proto, unsendable
@@ -124,8 +124,8 @@ def _encode(value: Struct, message: Message, kinds: _Kinds, side: int) -> bytes:
 
 def _decode(message: Any, oneof: str, kinds: _Kinds, side: int) -> Any:
     name = message.WhichOneof(oneof)
-    if name is None:
-        raise MalformedFrameError(
+    if name not in kinds:
+        raise UnsupportedVersionError(
             f"a {type(message).__name__} of a kind this version does not know. Use the same replog version on both sides."
         )
     return from_proto(kinds[name][side], getattr(message, name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from cluster_kit import PATIENCE_S, QUICK, Cluster, StartCluster, until
 from replog.broker.coordinator.internal_topic import partition_of
 from replog.client import Admin, Consumer, GroupMetadata, Producer
 from replog.client.producer.transaction import PreparedTransaction
-from replog.errors import FeatureUpdateFailedError
+from replog.cluster import NodePlace
+from replog.errors import FeatureUpdateFailedError, TransactionalIdNotFoundError
 from replog.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from replog_chaos.faults import FAULTS
 from replog_chaos.scenes import prepared
@@ -238,3 +240,56 @@ async def test_a_coordinator_is_moved_to_other_brokers_while_a_transaction_is_op
                     await cluster.leader_other_than(before.leader, TRANSACTIONS_TOPIC, number)
             await cluster.leader_other_than(before.leader, TRANSACTIONS_TOPIC, number)
     assert await committed(cluster, "t", 4) == [b"0", b"1", b"2", b"3"]
+
+
+OLDER = """
+from pathlib import Path
+from replog.rpc import calls
+
+LATER = {"write_markers", "join_transaction"}
+decode = calls._decode
+
+def decode_as_older(message, oneof, kinds, side):
+    known = {name: each for name, each in kinds.items() if oneof != "request" or name not in LATER}
+    return decode(message, oneof, known, side)
+
+if Path(__file__).with_name("older").exists():
+    calls._decode = decode_as_older
+"""
+"""What a node runs first that does not know what brokers ask one another about transactions."""
+
+
+async def test_brokers_are_upgraded_one_after_the_other(start_cluster: StartCluster, tmp_path: Path) -> None:
+    """What an older broker does not know waits for its upgrade, and its operator is told; nothing fails, nothing is lost."""
+    (tmp_path / "sitecustomize.py").write_text(OLDER, encoding="utf-8")
+    is_older = tmp_path / "older"
+    is_older.touch()
+    older = NodePlace(environment={"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])})
+    cluster = await start_cluster(places={3: older}, **KEYS)
+    await cluster.admin.create_topic("old", assignments=[[3]])
+    await cluster.admin.create_topic("new", assignments=[[1, 2]])
+    with pytest.raises(TransactionalIdNotFoundError):
+        await cluster.admin.describe_transactions(["none"])  # which makes the topic
+    homes = {f"pay-{n}": await coordinator(cluster, TRANSACTIONS_TOPIC, f"pay-{n}") for n in range(30)}
+    here, there = (next(name for name, home in homes.items() if (home == 3) is is_there) for is_there in (False, True))
+    async with producing(cluster, here) as one, producing(cluster, there) as other:
+
+        async def pay(producer: Producer, topic: str) -> None:
+            async with producer.transaction():
+                await producer.send(topic, b"paid")
+
+        await pay(one, "new")
+        marked, joining = asyncio.create_task(pay(one, "old")), asyncio.create_task(pay(other, "new"))
+
+        async def told() -> bool:
+            text = "broker 3 takes no part in transactions until it has the version of this one"
+            return any(text in cluster.log_text(node_id) for node_id in (1, 2))
+
+        await until(told, "an operator is told which broker is older")
+        await marked  # it is decided, and read once the broker is upgraded
+        assert not joining.done()
+        is_older.unlink()
+        await restart(cluster, 3)
+        await joining
+    assert await committed(cluster, "old", 1) == [b"paid"]
+    assert await committed(cluster, "new", 2) == [b"paid"] * 2

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
-from replog.errors import RetriableError
+from replog.errors import RetriableError, UnsupportedVersionError
 from replog.rpc.messages import Hello
 from replog.rpc.node_requests import NodeRequest
 from replog.rpc.transport import ConnectionLostError, PeerConnection, PeerTransport
@@ -17,6 +18,8 @@ AT_ONCE_MAX: Final = 100
 """Calls that are under way to one broker; others wait for their turn, within their time."""
 
 R = TypeVar("R")
+
+_log = logging.getLogger(__name__)
 
 
 class _Way(Struct):
@@ -44,6 +47,7 @@ class BrokerCalls:
         self._transport = transport
         self._address_of = address_of
         self._ways: dict[int, _Way] = {}
+        self._older: set[int] = set()
 
     async def call(self, broker_id: int, request: NodeRequest, answer: type[R], timeout_ms: int) -> R:
         """Returns the answer of another broker.
@@ -56,7 +60,7 @@ class BrokerCalls:
 
         Raises:
             ConnectionLostError: The broker cannot be reached, or does not answer in time.
-            RetriableError: The answer is none to this request: a broker of another version.
+            RetriableError: The broker is of another version, and does not know the request, or its answer.
             ReplogError: The broker refuses.
         """
         try:
@@ -66,9 +70,20 @@ class BrokerCalls:
                     told = await way.connection.call(request, timeout_ms=timeout_ms, cluster_id=self._hello.cluster_id)
         except TimeoutError:
             raise ConnectionLostError(f"broker {broker_id} did not answer within {timeout_ms} ms") from None
+        except UnsupportedVersionError as error:
+            raise self._is_older(broker_id, str(error)) from error
         if not isinstance(told, answer):
-            raise RetriableError(f"broker {broker_id} answered with {type(told).__name__}, wanted is {answer.__name__}")
+            raise self._is_older(broker_id, f"it answered with {type(told).__name__}, wanted is {answer.__name__}")
+        self._older.discard(broker_id)
         return told
+
+    def _is_older(self, broker_id: int, reason: str) -> RetriableError:
+        """Returns the error of a broker that does not know a call; says so once, until it does."""
+        text = f"broker {broker_id} takes no part in transactions until it has the version of this one: {reason}"
+        if broker_id not in self._older:
+            self._older.add(broker_id)
+            _log.warning("%s", text)
+        return RetriableError(text)
 
     async def _way(self, broker_id: int) -> _Way:
         """Returns the way to where a broker is reached now.

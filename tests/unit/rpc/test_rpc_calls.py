@@ -18,6 +18,7 @@ from replog.errors import (
     NotLeaderOrFollowerError,
     ReplogError,
     TopicExistsError,
+    UnsupportedVersionError,
 )
 from replog.pb.v1 import controller_pb2, data_pb2
 from replog.rpc import calls
@@ -116,8 +117,8 @@ def test_an_error_of_a_newer_version_keeps_its_number_and_text() -> None:
         calls.decode_controller_response,
     ],
 )
-def test_nothing_and_nonsense_are_malformed(decode: Any) -> None:
-    with pytest.raises(MalformedFrameError, match="a kind this version does not know"):
+def test_nothing_is_of_another_version_and_nonsense_is_malformed(decode: Any) -> None:
+    with pytest.raises(UnsupportedVersionError, match="a kind this version does not know"):
         decode(b"")
     with pytest.raises(MalformedFrameError, match="not a"):
         decode(b"\xff\xff")
