@@ -94,7 +94,7 @@ async def run_node(config: ServerConfig) -> int:
         "node %d of cluster %s listens on %s for clients, on %s for other nodes",
         config.node_id,
         node.cluster_id,
-        node.address,
+        ", ".join(node.client_addresses),
         node.peer_address,
     )
     closed = asyncio.ensure_future(node.wait_closed())

@@ -16,7 +16,7 @@ from replog.tcp.certificates import Certificates
 from replog.tcp.connection import ConnectionLimits, RequestServer, ServerConnection
 from replog.tcp.frames import SpareBuffers
 from replog.tcp.port import CLIENTS_KEY, Port, cannot_listen
-from replog.tcp.tls import ReceiveBuffer, TlsTransport
+from replog.tcp.tls import TlsTransport, TlsTurns
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 
@@ -87,7 +87,7 @@ class Listener:
         self._by_address: Counter[str] = Counter()
         self._unknown: dict[ServerConnection, str] = {}
         self._unknown_by_address: Counter[str] = Counter()
-        self._received = ReceiveBuffer()
+        self._tls_turns = TlsTurns()
         self._told_s: dict[str, float] = {}
         self._ports: list[Port] = []
         self._is_stopping = False
@@ -174,7 +174,7 @@ class Listener:
         connection = ServerConnection(
             self, self._request_server, limits, *rooms, self._spares, name, shows_identity=shows_identity
         )
-        return connection if certificates is None else TlsTransport(connection, certificates, self._received)
+        return connection if certificates is None else TlsTransport(connection, certificates, self._tls_turns)
 
     def _why_full(self, address: str) -> str:
         if self._is_stopping:

@@ -10,6 +10,10 @@ from typing import Final, Protocol
 from replog.errors import ConfigError
 
 BACKLOG = 512
+"""How many connections the kernel keeps that have not been accepted."""
+
+ACCEPTS_PER_TURN = 32
+"""How many are accepted before others have their turn: a millisecond or two."""
 
 KEEP_ALIVE_S = 30
 """The silence after which the kernel asks whether the other side's machine is there."""
@@ -77,8 +81,9 @@ class SocketPort:
     async def listen(self, accept: Callable[[], asyncio.BaseProtocol]) -> None:
         loop = asyncio.get_running_loop()
         # known before it listens: after a cancellation in between, `close` ends it
-        self._server = await loop.create_server(accept, sock=self.socket, backlog=BACKLOG, start_serving=False)
+        self._server = await loop.create_server(accept, sock=self.socket, backlog=ACCEPTS_PER_TURN, start_serving=False)
         await self._server.start_serving()
+        self.socket.listen(BACKLOG)  # asyncio accepts as many in one turn as it was told that may wait
 
     def close(self) -> None:
         if self._server is not None:

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import ssl
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Protocol, cast
 
 from replog.tcp.certificates import Certificates
@@ -28,6 +29,9 @@ HANDSHAKE_BYTES_MAX = 128 << 10
 
 RECORD_BYTES = 16 << 10
 """What one record of TLS holds at most."""
+
+HANDSHAKES_PER_TURN = 8
+"""How many handshakes go on before others have their turn: one takes one or two milliseconds with a key of P-256 or RSA 2048."""
 
 PIECE_BYTES = 64 << 10
 """How much is encrypted before it is handed to the kernel."""
@@ -54,11 +58,35 @@ class TlsUser(Protocol):
         ...
 
 
-class ReceiveBuffer:
-    """The buffer that bytes of all connections come into: one has it from the kernel's call until they are decrypted."""
+class TlsTurns:
+    """What the connections of a listener share: a buffer, and how many handshakes go on in one turn of the loop.
+
+    When thousands connect at once, as after a restart, their handshakes would be one turn of a second.
+
+    Attributes:
+        received: The buffer that bytes come into: a connection has it from the kernel's call until they are decrypted.
+    """
 
     def __init__(self) -> None:
-        self.view = memoryview(bytearray(PIECE_BYTES))
+        self.received = memoryview(bytearray(PIECE_BYTES))
+        self._loop = asyncio.get_running_loop()
+        self._begun = 0  # in this turn
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def run(self, step: Callable[[], None]) -> None:
+        """Runs a step of a handshake: now, or in a later turn if this one has had enough, in the order of the calls."""
+        if not self._begun:
+            self._loop.call_soon(self._next_turn)
+        if self._begun >= HANDSHAKES_PER_TURN:
+            self._waiting.append(step)
+            return
+        self._begun += 1
+        step()
+
+    def _next_turn(self) -> None:
+        self._begun = 0
+        for _ in range(min(HANDSHAKES_PER_TURN, len(self._waiting))):
+            self.run(self._waiting.popleft())
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
@@ -67,14 +95,14 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     Args:
         user: The protocol that is served, also a `TlsUser`.
         certificates: What the listener proves, and whom it believes.
-        received: The buffer that connections share.
+        turns: What it shares with others.
     """
 
-    def __init__(self, user: asyncio.BufferedProtocol, certificates: Certificates, received: ReceiveBuffer) -> None:
+    def __init__(self, user: asyncio.BufferedProtocol, certificates: Certificates, turns: TlsTurns) -> None:
         super().__init__()
         self._user = user
         self._certificates = certificates
-        self._received = received
+        self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._below: asyncio.Transport | None = None
         self._tls: ssl.SSLObject | None = None
@@ -82,6 +110,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._outgoing = ssl.MemoryBIO()
         self._is_known = False
         self._handshake_bytes = 0
+        self._is_in_line = False
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
         self._turn: asyncio.Handle | None = None
@@ -99,23 +128,25 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._user.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
-        return self._received.view
+        return self._turns.received
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._is_closing or self._below is None:
             return
-        came = self._received.view[:nbytes]
-        if self._tls is None:
-            if came[0] != _HANDSHAKE:
-                self._refuse("its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL")
-                return
-            self._tls = self._certificates.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
+        came = self._turns.received[:nbytes]
         self._incoming.write(came)
-        if not self._is_known:
-            self._handshake_bytes += nbytes
-            self._shake_hands(self._tls)
         if self._is_known:
             self._take_in()
+            return
+        if not self._handshake_bytes and came[0] != _HANDSHAKE:
+            self._refuse("its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL")
+            return
+        self._handshake_bytes += nbytes
+        if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
+            self._refuse(f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes")
+        elif not self._is_in_line:
+            self._is_in_line = True
+            self._turns.run(self._shake_hands)
 
     def eof_received(self) -> bool:
         self._user.eof_received()
@@ -189,13 +220,18 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
 
-    def _shake_hands(self, tls: ssl.SSLObject) -> None:
+    def _shake_hands(self) -> None:
+        """Goes on with the handshake, and, behind it, takes in what has come."""
+        self._is_in_line = False
+        if self._is_closing or self._below is None:
+            return
+        tls = self._tls
+        if tls is None:
+            tls = self._tls = self._certificates.context().wrap_bio(self._incoming, self._outgoing, server_side=True)
         try:
             tls.do_handshake()
         except ssl.SSLWantReadError:
             self._send_records()
-            if self._handshake_bytes > HANDSHAKE_BYTES_MAX:
-                self._refuse(f"its handshake has more than {HANDSHAKE_BYTES_MAX} bytes")
             return
         except ssl.SSLError as error:
             self._send_records()  # the alert, which tells the client
@@ -209,6 +245,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             return
         self._is_known = True
         cast("TlsUser", self._user).identify(principal)
+        self._take_in()
 
     def _refuse(self, reason: str) -> None:
         cast("TlsUser", self._user).refuse_identity(reason)

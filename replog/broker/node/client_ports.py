@@ -54,6 +54,7 @@ class ClientPorts:
     Attributes:
         endpoints: The addresses that clients are told.
         address: That of the first listener, as host:port.
+        addresses: Those of all listeners, as NAME://host:port.
         local_address: The host:port at which processes of this machine reach it, whatever clients are told.
     """
 
@@ -61,6 +62,7 @@ class ClientPorts:
         self.endpoints = tuple(map(partial(_endpoint, config), config.listeners, ports))
         first = self.endpoints[0]
         self.address = str(Endpoint(first.host, first.port))
+        self.addresses = tuple(str(NamedEndpoint(each.name, Endpoint(each.host, each.port))) for each in self.endpoints)
         bound = config.client_listener
         host = ("::1" if ":" in bound.host else "127.0.0.1") if bound.is_wildcard else bound.host
         self.local_address = str(Endpoint(host, ports[0].port))

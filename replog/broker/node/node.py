@@ -172,6 +172,11 @@ class Node:
         return self._clients.address
 
     @property
+    def client_addresses(self) -> tuple[str, ...]:
+        """What the clients of each listener use: NAME://host:port, without the name for that of PLAINTEXT."""
+        return () if self._clients is None else self._clients.addresses
+
+    @property
     def peer_address(self) -> str:
         """host:port that other nodes use."""
         if self._server is None:

@@ -46,6 +46,7 @@ async def test_a_client_is_told_the_addresses_of_its_listener() -> None:
         inside, outside = told(it, "PLAINTEXT"), told(it, "OUTSIDE")
         assert (inside.host, outside.host) == ("127.0.0.1", "localhost")
         assert inside.port != outside.port
+        assert it.node.client_addresses == (f"127.0.0.1:{inside.port}", f"OUTSIDE://localhost:{outside.port}")
         for endpoint in (inside, outside, inside):  # the answers to one are not the other's, though all are kept
             heard = await asyncio.to_thread(addresses, endpoint)
             assert heard == [(endpoint.host, endpoint.port)] * 3

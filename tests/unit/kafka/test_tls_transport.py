@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from replog.tcp import tls
 from replog.tcp.certificates import Certificates, ClientAuth, TlsSettings
 from replog.tcp.principals import ANONYMOUS, Principal
-from replog.tcp.tls import PIECE_BYTES, TURN_BYTES, ReceiveBuffer, TlsTransport
+from replog.tcp.tls import HANDSHAKES_PER_TURN, PIECE_BYTES, TURN_BYTES, TlsTransport, TlsTurns
 from tests.unit.kafka.tls_kit import TlsFiles
 
 FULL_BYTES = 64 << 10
@@ -107,10 +108,16 @@ class User(asyncio.BufferedProtocol):
 class Pair:
     """A client's TLS in memory, and a server's connection."""
 
-    def __init__(self, files: TlsFiles, own: Path | None = None, auth: ClientAuth = ClientAuth.NONE) -> None:
+    def __init__(
+        self,
+        files: TlsFiles,
+        own: Path | None = None,
+        auth: ClientAuth = ClientAuth.NONE,
+        turns: TlsTurns | None = None,
+    ) -> None:
         settings = TlsSettings(str(files.broker), str(files.authority.path), auth)
         self.user, self.below = User(), Below()
-        self.server = TlsTransport(self.user, Certificates(settings, "SSL"), ReceiveBuffer())
+        self.server = TlsTransport(self.user, Certificates(settings, "SSL"), turns or TlsTurns())
         self.below.user = self.server
         self.server.connection_made(self.below)
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -284,8 +291,43 @@ async def test_a_trickled_handshake_is_one(files: TlsFiles) -> None:
     pair = Pair(files)
     feed = pair.feed
     pair.feed = lambda data: [feed(data[at : at + 1]) for at in range(len(data))]  # type: ignore[method-assign, assignment, return-value]
-    pair.shake_hands()
+    for _ in range(3):
+        with contextlib.suppress(ssl.SSLWantReadError):
+            pair.client.do_handshake()
+        pair.exchange()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
     assert pair.user.told == [ANONYMOUS]
+
+
+async def test_handshakes_of_many_are_spread_over_turns(files: TlsFiles) -> None:
+    """Goal: who connects again at once after a restart, a thousand clients, does not hold the loop."""
+    turns = TlsTurns()
+    pairs = [Pair(files, turns=turns) for _ in range(5 * HANDSHAKES_PER_TURN)]
+    for pair in pairs:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            pair.client.do_handshake()
+        pair.exchange()
+    for turn in range(1, 6):
+        answered = [bool(pair.below.sent) for pair in pairs]
+        count = turn * HANDSHAKES_PER_TURN
+        assert answered == [True] * count + [False] * (len(pairs) - count), "in the order in which they came"
+        await asyncio.sleep(0)
+    pairs[0].shake_hands()
+    assert pairs[0].user.told == [ANONYMOUS]
+
+
+async def test_who_has_gone_while_its_handshake_waited_costs_nothing(files: TlsFiles) -> None:
+    turns = TlsTurns()
+    for _ in range(HANDSHAKES_PER_TURN):
+        Pair(files, turns=turns).shake_hands()
+    gone = Pair(files, turns=turns)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        gone.client.do_handshake()
+    gone.exchange()
+    gone.server.connection_lost(None)
+    await asyncio.sleep(0)
+    assert not gone.below.sent
 
 
 async def test_damaged_records_end_the_connection(files: TlsFiles) -> None:
