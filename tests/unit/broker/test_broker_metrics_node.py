@@ -6,6 +6,7 @@ import asyncio
 import struct
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from broker_kit import batch, wait_until
@@ -20,6 +21,7 @@ from replog.testing import SimulatedFileSystem
 from replog.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.kafka.raw_client import raw_client
+from tests.unit.kafka.tls_kit import TlsFiles, connected, is_ended, serving_tls
 
 
 async def test_a_node_is_scraped_while_it_works() -> None:
@@ -61,6 +63,19 @@ async def test_kafkas_clients_are_counted() -> None:
         assert found['replog_kafka_clients_total{software="a-client",version="1"}'] == 2
         assert found["replog_kafka_malformed_requests_total"] == 1
         assert found["replog_kafka_failures_total"] == 0
+
+
+async def test_clients_that_are_not_believed_are_counted(tmp_path: Path) -> None:
+    files = TlsFiles(tmp_path)
+    async with serving_tls(files, metrics_listener="127.0.0.1:0") as it:
+        address = it.node.metrics_address
+        assert address is not None
+        for _ in range(2):
+            with await asyncio.to_thread(connected, it.node.address, files.context()) as client:
+                assert await asyncio.to_thread(is_ended, client)
+        found = parsed((await asyncio.to_thread(scrape, address))[1])
+        assert found['replog_client_authentications_failed_total{listener="SSL"}'] == 2
+        assert found["replog_client_connections_ended_total"] == 2
 
 
 def ask_and_babble(port: str) -> None:

@@ -22,10 +22,17 @@ from replog.metadata.records import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from replog.protocol.handlers.cluster import describe_cluster
 from replog.protocol.handlers.metadata import metadata, reachable
 from replog.protocol.handlers.node import Call
+from replog.protocol.handlers.partitions import endpoints
+from replog.tcp.connection import Caller
+from replog.tcp.principals import ANONYMOUS
+from replog.wire.messages.describe_cluster import DescribeClusterRequest
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.primitives import Reader, Writer
+
+OUTSIDER = Caller(ANONYMOUS, listener="OUTSIDE")
 
 
 def at(port: int) -> BrokerEndpoint:
@@ -76,6 +83,18 @@ def test_brokers_are_named_that_serve_kafkas_clients_and_are_not_fenced() -> Non
 def test_a_node_names_itself_before_the_metadata_do() -> None:
     assert reachable(node(image_of(registered(1), registered(2)), at(1)), CLIENT_LISTENER) == {1: at(1)}
     assert reachable(node(image_of(registered(1, at(7), fenced=True)), at(1)), CLIENT_LISTENER) == {1: at(1)}
+
+
+def test_each_listener_has_the_brokers_that_have_it() -> None:
+    outside = BrokerEndpoint("OUTSIDE", "b2.example", 19)
+    it = node(image_of(registered(1, at(1)), registered(2, at(2), outside), registered(3, outside, fenced=True)), at(1))
+    assert reachable(it, "OUTSIDE") == {2: outside}, "1 has none, 3 is fenced"
+    assert list(endpoints(it, [1, 2, 3], "OUTSIDE")) == [(2, "b2.example", 19, None)], "the leaders beside a refusal"
+    asked = describe_cluster(it, DescribeClusterRequest(include_fenced_brokers=True), Call(2, "c", caller=OUTSIDER))
+    assert [(broker.broker_id, broker.host) for broker in asyncio.run(asked).brokers] == [
+        (2, "b2.example"),
+        (3, "b2.example"),
+    ]
 
 
 @pytest.mark.parametrize(("version", "code"), [(5, ErrorCode.LEADER_NOT_AVAILABLE), (6, ErrorCode.LISTENER_NOT_FOUND)])
