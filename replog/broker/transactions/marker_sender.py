@@ -32,6 +32,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -40,6 +41,7 @@ from replog.broker.replicas.replica import ReplicaKey
 from replog.broker.tasks import watched_task
 from replog.broker.transactions.broker_calls import BrokerCalls
 from replog.coordinator.transactions.requests import (
+    MarkedEnd,
     MarkersWritten,
     TransactionEnd,
     TransactionPartition,
@@ -70,6 +72,9 @@ REQUEST_TIMEOUT_MS: Final = 5_000
 PAUSE_MS: Final = 100
 """After how long a partition is tried again whose leader did not take a marker, and a coordinator that did not answer."""
 
+TOLD_TOGETHER: Final = 100
+"""Shares that a coordinator is told of with one request."""
+
 TELL_TIMEOUT_MS: Final = 5_000
 """How long a coordinator may take to note what is done."""
 
@@ -98,11 +103,15 @@ class _Leadership:
         key: The partition of the topic of transactions.
         is_over: Whether it has ended.
         task: What asks the shard for ends.
+        marked: What the shard has not noted.
+        is_telling: Whether it is being told.
     """
 
     def __init__(self, key: ReplicaKey) -> None:
         self.key = key
         self.is_over = False
+        self.marked: deque[MarkedEnd] = deque()
+        self.is_telling = False
         self.task: asyncio.Task[None] | None = None
 
 
@@ -329,20 +338,33 @@ class MarkerSender:
     # ---- coordinators -------------------------------------------------------------------------------------------------
 
     def _tell(self, share: _Share, done: tuple[TransactionPartition, ...]) -> None:
-        self._started(self._told(share, done), "markers-written")
+        leadership = share.leadership
+        leadership.marked.append(MarkedEnd(share.end, done))
+        if not leadership.is_telling:
+            leadership.is_telling = True
+            self._started(self._tell_all(leadership), "markers-written")
 
-    async def _told(self, share: _Share, done: tuple[TransactionPartition, ...]) -> None:
-        """Tells a coordinator which partitions are done, until it has noted that or does not lead any more."""
-        written = MarkersWritten(share.end, done)
-        while not share.leadership.is_over:
-            try:
-                await self._shards.submit(share.leadership.key, written, TELL_TIMEOUT_MS)
-            except (BrokerClosedError, NotCoordinatorError):
-                return
-            except ReplogError:
-                await asyncio.sleep(PAUSE_MS / 1000)
-            else:
-                return
+    async def _tell_all(self, leadership: _Leadership) -> None:
+        """Tells a coordinator which partitions are done, until it has noted all of them or does not lead any more.
+
+        What comes while it notes some goes together: it is one change for the coordinator, and one request again and again
+        where it notes nothing just now.
+        """
+        marked = leadership.marked
+        try:
+            while marked and not leadership.is_over:
+                some = tuple(islice(marked, TOLD_TOGETHER))
+                try:
+                    await self._shards.submit(leadership.key, MarkersWritten(some), TELL_TIMEOUT_MS)
+                except (BrokerClosedError, NotCoordinatorError):
+                    return
+                except ReplogError:
+                    await asyncio.sleep(PAUSE_MS / 1000)
+                else:
+                    for _ in some:
+                        marked.popleft()
+        finally:
+            leadership.is_telling = False
 
 
 def _pieces(share: _Share) -> Iterator[_Share]:

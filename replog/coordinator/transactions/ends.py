@@ -22,7 +22,7 @@ from replog.coordinator.runtime.messages import Reply
 from replog.coordinator.transactions.packed import Glance
 from replog.coordinator.transactions.records import WrittenTransaction
 from replog.coordinator.transactions.requests import (
-    MarkersWritten,
+    MarkedEnd,
     TransactionEnd,
     TransactionPartition,
     WaitForEndsResponse,
@@ -236,16 +236,16 @@ class Ends:
                     self._pending[end.transactional_id] = None
         self.look_soon(moment)
 
-    def note_markers(self, request: MarkersWritten) -> bool:
+    def note_markers(self, marked: MarkedEnd) -> bool:
         """Notes that partitions have their marker; what is late, of an end that is complete, changes nothing.
 
         Returns:
             Whether all partitions have it, and it is not known yet that the transaction is complete.
         """
-        if not self._is_handed(request.end):
+        if not self._is_handed(marked.end):
             return False
-        end, left = request.end, self._handed[request.end.transactional_id].left
-        left.difference_update(request.partitions)
+        end, left = marked.end, self._handed[marked.end.transactional_id].left
+        left.difference_update(marked.partitions)
         if left:
             return False
         self._note_marked(end.transactional_id, end.number)

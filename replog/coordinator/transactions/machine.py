@@ -246,13 +246,15 @@ class TransactionMachine:
         return Outcome((removal_record(request.transactional_id),), answers)
 
     def _note_markers(self, request_id: int, request: MarkersWritten, moment: Moment) -> Outcome:
-        answers = (Reply(request_id, MarkersWrittenResponse()),)
-        value = self._state.find(request.end.transactional_id)
-        if value is None or not self._ends.note_markers(request):
-            return Outcome(answers=answers)
-        done = completed(value, moment.wall_ms)
-        self._held.wake(request.end.transactional_id, moment)
-        return Outcome(self._written(request.end.transactional_id, done), answers)
+        complete: dict[str, WrittenTransaction] = {}
+        for each in request.ends:
+            transactional_id = each.end.transactional_id
+            value = self._state.find(transactional_id)
+            if value is not None and self._ends.note_markers(each):
+                complete[transactional_id] = completed(value, moment.wall_ms)
+                self._held.wake(transactional_id, moment)
+        records = tuple(record for one, value in complete.items() for record in self._written(one, value))
+        return Outcome(records, (Reply(request_id, MarkersWrittenResponse()),))
 
     def _known(self, transactional_id: str) -> WrittenTransaction:
         """Returns what the log says of a transactional id.

@@ -208,7 +208,7 @@ class WaitForEndsResponse(Struct, frozen=True):
     ends: tuple[TransactionEnd, ...]
 
 
-class MarkersWritten(Asks["MarkersWrittenResponse"], frozen=True):
+class MarkedEnd(Struct, frozen=True):
     """Partitions have the marker of a transaction, or are gone.
 
     Attributes:
@@ -218,6 +218,12 @@ class MarkersWritten(Asks["MarkersWrittenResponse"], frozen=True):
 
     end: TransactionEnd
     partitions: tuple[TransactionPartition, ...]
+
+
+class MarkersWritten(Asks["MarkersWrittenResponse"], frozen=True):
+    """Partitions of some transactions are done; a transaction may be named more than once."""
+
+    ends: tuple[MarkedEnd, ...]
 
 
 class MarkersWrittenResponse(Struct, frozen=True):

@@ -54,6 +54,8 @@ class World:
         self.change(*(PartitionRecord(number, TOPIC, (1, 2), (1, 2), 1 + number % 2, 0, 0) for number in range(4)))
         self.ends: asyncio.Queue[TransactionEnd] = asyncio.Queue()
         self.told: list[tuple[str, tuple[int, ...]]] = []
+        self.requests_count = 0
+        self.notes_nothing = False
         self.sent: list[tuple[int, WriteMarkersRequest]] = []
         self.errors: dict[int, Errors] = {}
         self.lost: set[int] = set()
@@ -78,7 +80,12 @@ class World:
         if isinstance(request, WaitForEnds):
             return WaitForEndsResponse((await self.ends.get(),))
         assert isinstance(request, MarkersWritten)
-        self.told.append((request.end.transactional_id, tuple(sorted(each.partition for each in request.partitions))))
+        self.requests_count += 1
+        if self.notes_nothing:
+            raise CoordinatorNotAvailableError("not now")
+        self.told += [
+            (one.end.transactional_id, tuple(sorted(each.partition for each in one.partitions))) for one in request.ends
+        ]
         return MarkersWrittenResponse()
 
     # ---- the brokers
@@ -265,6 +272,24 @@ async def test_a_coordinator_that_cannot_note_it_is_told_again(monkeypatch: pyte
         it.refusals = [CoordinatorNotAvailableError("not now"), CoordinatorNotAvailableError("not yet")]
         it.ends.put_nowait(end(0))
         await wait_until(lambda: it.done() == {("t", 0)})
+
+
+async def test_a_coordinator_that_notes_nothing_is_asked_no_more_often_for_more_transactions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Goal: a broker that may not serve for a while is not kept from its heartbeats by what it cannot note."""
+    async with sending(monkeypatch) as it:
+        await wait_until(lambda: bool(it.ends._getters))  # type: ignore[attr-defined]
+        it.notes_nothing = True
+        for number in range(300):
+            it.ends.put_nowait(end(0, name=f"t{number}"))
+        await wait_until(lambda: len(it.sent) > 0 and not it.ends.qsize() and not it.sender.waiting)
+        before = it.requests_count
+        await wait_until(lambda: it.requests_count > before)
+        assert it.requests_count < before + 100
+        it.notes_nothing = False
+        await wait_until(lambda: len(it.done()) == 300)
+        assert it.requests_count < before + 200
 
 
 async def test_a_coordinator_that_reads_its_log_is_asked_until_it_has(monkeypatch: pytest.MonkeyPatch) -> None:

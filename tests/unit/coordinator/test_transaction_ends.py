@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from shard_kit import FULL
-from transaction_kit import A0, A1, B0, SPARE, Producer, TransactionHost, begun
+from transaction_kit import A0, A1, B0, SPARE, Producer, TransactionHost, begun, marked
 
 from replog.coordinator.runtime.messages import HighWatermarkMoved, Paused, Resigned, Resumed, Tick
 from replog.coordinator.runtime.shard import TIMER_RETRY_MS
@@ -18,7 +18,13 @@ from replog.coordinator.transactions.records import (
     WrittenTransaction,
     transaction_record,
 )
-from replog.coordinator.transactions.requests import MarkersWritten, TransactionEnd, TransactionPartition, WaitForEnds
+from replog.coordinator.transactions.requests import (
+    MarkedEnd,
+    MarkersWritten,
+    TransactionEnd,
+    TransactionPartition,
+    WaitForEnds,
+)
 from replog.errors import CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
 from tests.work_counts import calls_of, instructions_of
 
@@ -72,12 +78,12 @@ def test_it_is_complete_with_the_last_partition(host: TransactionHost) -> None:
     (end,) = ends_of(host, waiting)
     appended_count = len(host.log)
     for partitions in ((A1,), (A1, B0), ()):
-        host.ask(MarkersWritten(end, partitions))
+        host.ask(marked(end, *partitions))
         assert host.describe().partitions == (A0,)
         assert len(host.log) == appended_count, "which partitions have a marker is written"
-    host.ask(MarkersWritten(end, (A0,)))
+    host.ask(marked(end, A0))
     assert host.status() is TransactionStatus.COMPLETE_COMMIT
-    host.ask(MarkersWritten(end, (A0,)))
+    host.ask(marked(end, A0))
     assert len(host.log) == appended_count + 1
 
 
@@ -90,9 +96,9 @@ def test_what_is_late_of_one_end_does_not_count_for_the_next_one(host: Transacti
     host.ask(producer.commit())
     (second,) = ends_of(host, host.submit(WaitForEnds()))
     assert replace(first, number=0) == replace(second, number=0)
-    host.ask(MarkersWritten(first, (A0, A1)))
+    host.ask(marked(first, A0, A1))
     assert host.status() is TransactionStatus.PREPARE_COMMIT
-    host.ask(MarkersWritten(second, (A0, A1)))
+    host.ask(marked(second, A0, A1))
     assert host.status() is TransactionStatus.COMPLETE_COMMIT
 
 
@@ -100,13 +106,13 @@ def test_another_leader_hands_over_all_of_it_again(host: TransactionHost) -> Non
     deciding(host)
     host.commit()
     (end,) = ends_of(host, host.submit(WaitForEnds()))
-    host.ask(MarkersWritten(end, (A0,)))
+    host.ask(marked(end, A0))
     host.change_leader()
     (again,) = ends_of(host, host.submit(WaitForEnds()))
     assert again == replace(end, coordinator_epoch=host.epoch, number=again.number)
-    host.ask(MarkersWritten(end, (A0, A1)))
+    host.ask(marked(end, A0, A1))
     assert host.status() is TransactionStatus.PREPARE_COMMIT, "an end of the leadership before counts"
-    host.ask(MarkersWritten(again, (A0, A1)))
+    host.ask(marked(again, A0, A1))
     assert host.status() is TransactionStatus.COMPLETE_COMMIT
 
 
@@ -121,7 +127,7 @@ def test_an_answer_that_the_log_takes_back_is_given_to_the_next_one(host: Transa
         with pytest.raises(CoordinatorNotAvailableError):
             host.response(request_id)
     (end,) = ends_of(host, host.submit(WaitForEnds()))
-    host.ask(MarkersWritten(end, end.partitions))
+    host.ask(marked(end, *end.partitions))
     assert host.ask(producer.commit()).producer.producer_epoch == 1
 
 
@@ -137,7 +143,7 @@ def test_an_answer_that_waits_too_long_is_given_to_the_next_one(host: Transactio
     third = host.submit(WaitForEnds())
     host.pass_time(60_000)
     assert third not in host.answers
-    host.ask(MarkersWritten(end, end.partitions))
+    host.ask(marked(end, *end.partitions))
     assert host.status() is TransactionStatus.COMPLETE_COMMIT
 
 
@@ -165,7 +171,7 @@ def test_a_completion_that_is_taken_back_is_written_again_without_new_markers(ho
     host.commit()
     (end,) = ends_of(host, host.submit(WaitForEnds()))
     base = len(host.log)
-    host.submit(MarkersWritten(end, end.partitions))
+    host.submit(marked(end, *end.partitions))
     host.submit(producer.add())
     host.lose(base)
     waiting = host.submit(WaitForEnds())
@@ -186,7 +192,7 @@ def test_a_log_that_refuses_is_not_asked_all_the_time(host: TransactionHost) -> 
         ends += ends_of(host, host.submit(WaitForEnds()))
     host.refuses = FULL
     for end in ends:
-        host.submit(MarkersWritten(end, end.partitions))
+        host.submit(marked(end, *end.partitions))
     end_ms, steps = host.now_ms + 2 * TIMER_RETRY_MS, 0
     while (deadline_ms := host.shard.next_deadline_ms()) is not None and deadline_ms <= end_ms and steps < 100:
         host.now_ms = max(host.now_ms, deadline_ms)
@@ -203,7 +209,7 @@ def test_a_transaction_that_stays_in_the_log_gets_its_own_markers(host: Transact
     producer = deciding(host)
     host.commit()
     (end,) = ends_of(host, host.submit(WaitForEnds()))
-    host.submit(MarkersWritten(end, end.partitions))
+    host.submit(marked(end, *end.partitions))
     next_one = replace(producer, at=end.producer)
     host.submit(next_one.add(A0, B0))
     host.submit(next_one.commit())
@@ -243,6 +249,24 @@ def test_an_abort_of_nothing_that_the_log_takes_in_half_is_completed_later(host:
     host.lose(base + 2)
     host.pass_time(TIMER_RETRY_MS)
     assert len(host.log) == base + 2
+
+
+def test_what_is_complete_together_is_one_change(host: TransactionHost) -> None:
+    for name in ("a", "b", "c"):
+        deciding(host, name)
+    host.commit()
+    ends = ends_of(host, host.submit(WaitForEnds()))
+    changes, records = len(host.appended), len(host.log)
+    halves = [MarkedEnd(each, (one,)) for each in ends for one in (A0, A1)][:-1]
+    host.ask(MarkersWritten((*halves, halves[0])))
+    assert (len(host.appended) - changes, len(host.log) - records) == (1, 2)
+    assert [host.status(each) for each in "abc"] == [
+        TransactionStatus.COMPLETE_COMMIT,
+        TransactionStatus.COMPLETE_COMMIT,
+        TransactionStatus.PREPARE_COMMIT,
+    ]
+    host.ask(marked(ends[-1], A1))
+    assert host.status("c") is TransactionStatus.COMPLETE_COMMIT
 
 
 def test_a_hand_over_is_bounded(host: TransactionHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,8 +311,8 @@ def test_what_is_said_of_unknown_ends_is_noted_and_changes_nothing(host: Transac
     deciding(host)
     host.commit()
     (end,) = ends_of(host, host.submit(WaitForEnds()))
-    host.ask(MarkersWritten(replace(end, transactional_id="none"), (A0, A1)))
-    host.ask(MarkersWritten(replace(end, number=end.number + 1), (A0, A1)))
+    host.ask(marked(replace(end, transactional_id="none"), A0, A1))
+    host.ask(marked(replace(end, number=end.number + 1), A0, A1))
     assert host.describe().partitions == (A0, A1)
 
 
@@ -304,7 +328,7 @@ def test_a_step_that_commits_and_hands_over_at_once(host: TransactionHost) -> No
     host.pass_time(10_000)
     assert other not in host.answers, "it is handed over twice"
     host.step(HighWatermarkMoved(base))
-    answer: Any = host.ask(MarkersWritten(end, end.partitions))
+    answer: Any = host.ask(marked(end, *end.partitions))
     assert answer is not None
 
 

@@ -23,6 +23,7 @@ from replog.coordinator.transactions.requests import (
     EndTransaction,
     Incarnation,
     InitProducer,
+    MarkedEnd,
     MarkersWritten,
     TransactionDescription,
     TransactionEnd,
@@ -104,7 +105,7 @@ class TransactionHost(Host):
             return []
         ends: list[TransactionEnd] = list(self.response(waiting).ends)
         for end in ends:
-            self.ask(MarkersWritten(end, end.partitions))
+            self.ask(marked(end, *end.partitions))
         return ends
 
     def change_leader(self) -> None:
@@ -119,6 +120,11 @@ def decoded(log: list[EncodedRecord]) -> list[tuple[str, WrittenTransaction | No
         record: Any = TRANSACTION_RECORDS.decode(*encoded)
         found.append((record.key.transactional_id, record.value))
     return found
+
+
+def marked(end: TransactionEnd, *partitions: TransactionPartition) -> MarkersWritten:
+    """Says that partitions of an end have their markers."""
+    return MarkersWritten((MarkedEnd(end, partitions),))
 
 
 def compacted(log: list[EncodedRecord]) -> list[EncodedRecord]:

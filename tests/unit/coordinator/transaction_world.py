@@ -21,6 +21,7 @@ from replog.coordinator.transactions.requests import (
     EndTransaction,
     Incarnation,
     InitProducer,
+    MarkedEnd,
     MarkersWritten,
     TransactionEnd,
     TransactionPartition,
@@ -325,7 +326,7 @@ class World:
         for partition in sorted(left)[: 1 + choice % 2]:
             self.partitions[partition].mark(end)
             left.discard(partition)
-            self._note(MarkersWritten(end, (partition,)), choice)
+            self._note(MarkersWritten((MarkedEnd(end, (partition,)),)), choice)
         if not left:
             self.ends.remove((end, left))
 
