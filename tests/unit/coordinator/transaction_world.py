@@ -183,8 +183,11 @@ class World:
                 self.change_leader(choice)
             case "upgrade":
                 host.cluster.transaction_version = choice % 3
-            case "sleep" | "age":
-                self.pass_time(10_000 * choice if action == "sleep" else 3_600_000, commits=not self.is_held)
+            case "sleep":
+                self.pass_time(10_000 * choice, commits=not self.is_held)
+            case "age":  # in an hour of a log that takes nothing, the same is tried again ten thousand times
+                takes_nothing = self.is_held or host.refuses is not None
+                self.pass_time(100_000 if takes_nothing else 3_600_000, commits=not self.is_held)
             case "hold" | "commit":
                 self.is_held = action == "hold"
         if not self.is_held:
