@@ -93,7 +93,7 @@ lint:
 	.venv/bin/ruff check .
 	.venv/bin/mypy
 	.venv/bin/mypy tools/check_wheel.py tools/install.py tools/generate.py tools/quorum_roles.py tools/spark_options.py \
-		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
+		tools/pictures.py tools/site_pages.py tools/stream_soak.py tools/once_soak.py tools/kafka_messages.py tools/oldest_spark.py tools/spark_memory.py tools/kafka_clients.py
 	.venv/bin/mypy tests/typing/client_outcomes.py
 	.venv/bin/lint-imports --no-logo
 	.venv/bin/python -m tests.lint
