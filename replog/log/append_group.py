@@ -126,7 +126,8 @@ class AppendGroup:
 
     def undo(self) -> None:
         """Restores the former state of the producers, because the bytes were not written."""
-        self._producers.restore(self._saved)
+        if self._saved:
+            self._producers.restore(self._saved, self._batches[0].base_offset)
 
     def _note(self, staged: _Staged) -> None:
         self._noted += 1

@@ -300,8 +300,8 @@ class ProducerStateManager:
         saved.batches = entry.batches.copy()
         return saved
 
-    def restore(self, saved: Mapping[int, ProducerEntry | None]) -> None:
-        """Takes back every change to these producers since they were saved."""
+    def restore(self, saved: Mapping[int, ProducerEntry | None], end_offset: int) -> None:
+        """Takes back every change to these producers since they were saved, when the log ended at `end_offset`."""
         firsts: dict[int, int | None] = {}
         for producer_id, entry in saved.items():
             firsts[producer_id] = None
@@ -311,7 +311,7 @@ class ProducerStateManager:
             self._producers[producer_id] = entry
             if entry.current_transaction_first_offset != NONE:
                 firsts[producer_id] = entry.current_transaction_first_offset
-        self._undecided.put_back(firsts)
+        self._undecided.put_back(firsts, end_offset)
 
     def clear(self) -> None:
         """Forgets everything."""

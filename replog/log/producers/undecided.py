@@ -69,8 +69,15 @@ class UndecidedTransactions:
             return first_ended if first_open is None else first_open
         return min(first_open, first_ended)
 
-    def put_back(self, firsts: Mapping[int, int | None]) -> None:
-        """Undoes beginnings and ends: these producers have transactions open again from their offsets on, or none (None)."""
+    def put_back(self, firsts: Mapping[int, int | None], end_offset: int) -> None:
+        """Undoes beginnings and ends: these producers have transactions open again from their offsets on, or none (None).
+
+        Args:
+            firsts: Producer id -> the offset.
+            end_offset: The end of the log: markers from there on were not written, and what is written there later is not theirs.
+        """
+        while self._ended and self._ended[-1][1] >= end_offset:
+            self._ended.pop()
         found = dict(self._open)
         for producer_id, first_offset in firsts.items():
             found.pop(producer_id, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from log_test_kit import T0, TINY, batch, open_log, read_file, write_file
 
-from replog.errors import CorruptIndexError, CorruptRecordError
+from replog.errors import CorruptIndexError, CorruptRecordError, DiskFullError
 from replog.log import Log, LogConfig
 from replog.log.segments.transaction_index import AbortedTransaction, TransactionIndex
 from replog.records import encode_batch, encode_end_transaction_marker
@@ -219,6 +219,20 @@ def test_an_ended_transaction_is_unstable_until_its_end_is_replicated() -> None:
     write(log, data(1, 1))
     log.set_log_start_offset(3)
     assert log.last_stable_offset(5) == 4
+
+
+def test_a_transaction_that_did_not_fit_on_the_disk_holds_nothing_up() -> None:
+    """Begun and ended in a group that was not written: readers would stop at its offset until another record came."""
+    fs = SimulatedFileSystem()
+    log = open_log(fs, config=BIG)
+    write(log, batch(b"plain"))
+    fs.capacity_bytes = fs.used_bytes() + 30
+    group = [data(1, 0), marker(1, commit=False), data(2, 0), data(1, 1)]
+    outcomes = log.append_all_as_leader(group, leader_epoch=0, now_ms=T0)
+    assert all(isinstance(outcome, DiskFullError) for outcome in outcomes)
+    fs.capacity_bytes = None
+    write(log, batch(b"plain"))
+    assert log.last_stable_offset(2) == 2
 
 
 def test_a_long_transaction_costs_readers_no_object_for_each_that_was_aborted_meanwhile() -> None:

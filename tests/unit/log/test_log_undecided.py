@@ -46,6 +46,6 @@ def test_what_is_put_back_is_in_its_place_again() -> None:
     undecided = UndecidedTransactions([(3, 30), (1, 10), (2, 20)])
     undecided.end(1, 40)
     undecided.begin(4, 41)
-    undecided.put_back({1: 10, 4: None})
+    undecided.put_back({1: 10, 4: None}, 40)
     assert list(undecided.open_transactions) == [1, 2, 3]
     assert undecided.first_open_offset == 10
