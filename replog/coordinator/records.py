@@ -23,6 +23,10 @@ _prefix = Struct(">h")
 KEY_VERSION = 0
 
 
+EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
+"""Key and value."""
+
+
 class CoordinatorRecord(NamedTuple):
     """One record.
 
@@ -30,15 +34,13 @@ class CoordinatorRecord(NamedTuple):
         key: The key.
         value: The value; None where what the key names is gone.
         version: The version in which the value is written.
+        packed: The bytes of the record, where they have been made beside the loop; None: not yet.
     """
 
     key: RecordPart
     value: RecordPart | None
     version: int = 0
-
-
-EncodedRecord: TypeAlias = tuple[bytes, bytes | None]
-"""Key and value."""
+    packed: EncodedRecord | None = None
 
 
 FastWrite: TypeAlias = Callable[[RecordPart, RecordPart, int], EncodedRecord | None]
@@ -70,6 +72,8 @@ class RecordCodec:
             InvariantViolationError: The record is of a type that this topic does not have.
             ValueError: A text is longer than its field can hold.
         """
+        if record.packed is not None:
+            return record.packed
         key, value = record.key, record.value
         if key.RECORD_TYPE not in self._types or (value is not None and value.RECORD_TYPE != key.RECORD_TYPE):
             raise InvariantViolationError(f"no record of this topic: {record!r}")

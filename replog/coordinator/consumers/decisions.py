@@ -35,7 +35,7 @@ from replog.coordinator.consumers.targets import (
     places_of,
     targets_bytes_max,
 )
-from replog.coordinator.group_records import size_of_records
+from replog.coordinator.group_records import GROUP_RECORDS, size_of_records
 from replog.coordinator.rebalance_reasons import RebalanceCounts, RebalanceReason
 from replog.coordinator.records import CoordinatorRecord
 from replog.coordinator.runtime.machine import Beside, Moment, Outcome, Timers
@@ -74,7 +74,8 @@ class Decided(Struct, frozen=True):
     Attributes:
         question: What it was made of.
         targets: The targets of all members.
-        records: The records of those that are others than before, and of the epoch in which they were decided.
+        records: The records of those that are others than before, and of the epoch in which they were decided, with their bytes:
+            to write a megabyte of them is most of the work.
     """
 
     question: Question
@@ -322,7 +323,8 @@ def _target_records(
 def _decided(group_id: str, question: Question, assignors: Mapping[str, Assignor]) -> Decided:
     """Decides; needs only its arguments, so that any thread may."""
     targets = decide_targets(question, assignors)
-    return Decided(question, targets, _target_records(group_id, question.targets, targets, question.epoch))
+    records = _target_records(group_id, question.targets, targets, question.epoch)
+    return Decided(question, targets, tuple(each._replace(packed=GROUP_RECORDS.encode(each)) for each in records))
 
 
 def _wishes(
