@@ -167,7 +167,7 @@ def decode(key: bytes, value: bytes) -> Decision:
     """
     read = _decoded(value, _values)
     attempts = None if read.attempts is None else tuple(Prepared(*each) for each in read.attempts)
-    return Decision(Version(key.decode(), read.version), read.run, attempts)
+    return Decision(Version(_writer(key), read.version), read.run, attempts)
 
 
 def encode_given_up(runs: Collection[tuple[int, str]]) -> bytes:
@@ -184,6 +184,13 @@ def decode_given_up(value: bytes) -> tuple[tuple[int, str], ...]:
     return tuple(_decoded(value, _given_up).runs)
 
 
+def _writer(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError as error:
+        raise _no_decision(error) from error
+
+
 def _decoded(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     try:
         found = _formats.decode(value).format
@@ -194,6 +201,10 @@ def _decoded(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
             )
         return decoder.decode(value)
     except msgspec.DecodeError as error:
-        raise InvalidRecordError(
-            f"topic {DECISIONS_TOPIC} has a record that is no decision ({error}): only Spark's writes may write to that topic"
-        ) from error
+        raise _no_decision(error) from error
+
+
+def _no_decision(error: ValueError) -> InvalidRecordError:
+    return InvalidRecordError(
+        f"topic {DECISIONS_TOPIC} has a record that is no decision ({error}): only Spark's writes may write to that topic"
+    )

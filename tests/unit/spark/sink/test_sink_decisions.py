@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 from replog.errors import InvalidRecordError, RecordTooLargeError
-from replog.spark.sink.once.decisions import Decision, Prepared, decode, encode, partition_of
+from replog.spark.sink.once.decisions import (
+    GIVEN_UP_MAX,
+    Decision,
+    Prepared,
+    Standing,
+    decode,
+    decode_given_up,
+    encode,
+    encode_given_up,
+    partition_of,
+)
 from replog.spark.sink.once.names import (
     AttemptName,
     Version,
@@ -60,6 +70,24 @@ def test_the_bytes_of_a_decision_stay_as_they_are() -> None:
 def test_what_is_no_decision_is_refused(value: bytes, reason: str) -> None:
     with pytest.raises(InvalidRecordError, match=reason):
         decode(b"app:etl", value)
+    with pytest.raises(InvalidRecordError, match=reason):
+        decode_given_up(value)
+
+
+def test_a_key_that_is_no_text_is_no_decision() -> None:
+    _, value = encode(Decision(Version("app:etl", 7), RUN, None))
+    with pytest.raises(InvalidRecordError, match="is no decision"):
+        decode(b"\xff", value)
+
+
+def test_what_is_given_up_is_known_until_its_version_is_decided() -> None:
+    standing = Standing(Decision(Version("app:etl", 7), RUN, None), ((7, "a"), (8, "b")))
+    given_up = standing.giving_up({(8, "c"), (9, "a")})
+    assert given_up == ((8, "b"), (8, "c"), (9, "a"))
+    assert encode_given_up(given_up) == b'{"format":1,"runs":[[8,"b"],[8,"c"],[9,"a"]]}'
+    assert decode_given_up(encode_given_up(given_up)) == given_up
+    many = standing.giving_up({(8, f"{number:04}") for number in range(GIVEN_UP_MAX)})
+    assert (len(many), many[-1]) == (GIVEN_UP_MAX, (8, f"{GIVEN_UP_MAX - 1:04}"))
 
 
 def test_a_decision_has_a_bound() -> None:
