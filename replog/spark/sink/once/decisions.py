@@ -204,7 +204,7 @@ def _decoded(value: bytes, decoder: msgspec.json.Decoder[T]) -> T:
         raise _no_decision(error) from error
 
 
-def _no_decision(error: ValueError) -> InvalidRecordError:
+def _no_decision(error: Exception) -> InvalidRecordError:
     return InvalidRecordError(
         f"topic {DECISIONS_TOPIC} has a record that is no decision ({error}): only Spark's writes may write to that topic"
     )
