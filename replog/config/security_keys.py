@@ -12,8 +12,8 @@ from msgspec.structs import fields, replace
 
 from replog.config.keys import Differs, Key, keys_of
 from replog.config.kinds import Choice, Choices, FilePath, Kind, quoted
-from replog.tcp.certificates import ClientAuth, TlsVersion
 from replog.tcp.principals import DEFAULT_RULES, parse_rules
+from replog.tcp.tls_settings import ClientAuth, TlsVersion
 
 LISTENER_PREFIX = "listener.name."
 

@@ -26,7 +26,7 @@ from replog.config.server_keys import KEYS, ProcessRole, ServerKeys
 from replog.errors import ConfigError
 from replog.metadata.config_keys import FlushPolicy
 from replog.metadata.records import SecurityProtocol
-from replog.tcp.certificates import ClientAuth
+from replog.tcp.tls_settings import ClientAuth
 
 PORT_MAX = 65_535
 

@@ -42,7 +42,7 @@ from replog.config.log_keys import LogKeys
 from replog.config.log_output import LoggingFormat
 from replog.metadata.config_keys import MessageTimestampType
 from replog.metadata.records import CLIENT_LISTENER, SecurityProtocol
-from replog.tcp.certificates import ClientAuth
+from replog.tcp.tls_settings import ClientAuth
 
 LISTENERS_MAX = 16
 """The most listeners of a node: as many endpoints as a registration may have."""

@@ -70,7 +70,7 @@ def pure_python(servers: str, files: TlsFiles, own: Path | None) -> list[bytes |
         "t", group_id="python", auto_offset_reset="earliest", consumer_timeout_ms=TIMEOUT_S * 1000, **shared
     )
     try:
-        return [message.value for message, _ in zip(consumer, VALUES, strict=False)]
+        return [message.value for _, message in zip(VALUES, consumer, strict=False)]
     finally:
         consumer.close()
 

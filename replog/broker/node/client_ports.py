@@ -14,10 +14,11 @@ from replog.config.server import ServerConfig
 from replog.metadata.records import BrokerEndpoint, SecurityProtocol
 from replog.protocol.handlers.node import KafkaNode
 from replog.protocol.server import KafkaServer, RequestCounts
-from replog.tcp.certificates import Certificates, TlsSettings
+from replog.tcp.certificates import Certificates
 from replog.tcp.connection import RequestServer
 from replog.tcp.listener import Listener, ListenerLimits
 from replog.tcp.port import Port
+from replog.tcp.tls_settings import TlsSettings
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 

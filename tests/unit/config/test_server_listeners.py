@@ -11,7 +11,7 @@ from replog.config.kinds import parse_endpoint, quoted
 from replog.config.server import Endpoint, ServerConfig
 from replog.errors import ConfigError
 from replog.metadata.records import SecurityProtocol
-from replog.tcp.certificates import ClientAuth
+from replog.tcp.tls_settings import ClientAuth
 from tests.unit.config.minimal_config import MINIMAL, refused
 
 A_IS_PLAIN = {"listener.security.protocol.map": "A:PLAINTEXT,PLAINTEXT:PLAINTEXT"}

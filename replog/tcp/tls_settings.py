@@ -1,0 +1,42 @@
+"""What a listener that speaks TLS is told; apart from the rest, so that who reads a configuration does not load OpenSSL."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from msgspec import Struct
+
+from replog.tcp.principals import DEFAULT_RULES
+
+
+class ClientAuth(Enum):
+    """Whether clients show a certificate (`ssl.client.auth`)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    REQUIRED = "required"
+
+
+class TlsVersion(Enum):
+    """The versions of TLS (`ssl.enabled.protocols`)."""
+
+    TLS_1_2 = "TLSv1.2"
+    TLS_1_3 = "TLSv1.3"
+
+
+class TlsSettings(Struct, frozen=True):
+    """What a listener proves, and whom it believes.
+
+    Attributes:
+        keystore: The path of a PEM file with the private key, its certificate and those between it and the authority.
+        truststore: The path of a PEM file with the certificates of the authorities that clients' are signed by; "": none.
+        client_auth: Whether clients show one.
+        versions: The versions of TLS that are spoken.
+        mapping_rules: The rules that make the names of clients.
+    """
+
+    keystore: str
+    truststore: str = ""
+    client_auth: ClientAuth = ClientAuth.NONE
+    versions: tuple[TlsVersion, ...] = tuple(TlsVersion)
+    mapping_rules: str = DEFAULT_RULES
