@@ -242,6 +242,30 @@ async def test_a_coordinator_is_moved_to_other_brokers_while_a_transaction_is_op
     assert await committed(cluster, "t", 4) == [b"0", b"1", b"2", b"3"]
 
 
+async def test_topics_that_are_deleted_keep_no_transaction_open(start_cluster: StartCluster) -> None:
+    """Neither one that is open, nor one that is decided and whose marker cannot be written."""
+    cluster = await start_cluster(**KEYS)
+    await cluster.admin.create_topic("kept", 1, 3)
+    async with producing(cluster, "pay") as producer:
+        async with producer.transaction():
+            await producer.send("kept", b"0")
+        home = await coordinator(cluster, TRANSACTIONS_TOPIC, "pay")
+        away = next(each for each in cluster.node_ids if each != home)
+        await cluster.admin.create_topic("open", 2, 3)
+        await cluster.admin.create_topic("decided", assignments=[[away]])
+        async with producer.transaction():
+            for topic in ("open", "kept", "decided"):
+                await producer.send_and_wait(topic, b"1")
+            await cluster.admin.delete_topics(["open"])
+            await cluster.local.kill(away)
+        await status_is(cluster, "pay", "PrepareCommit")
+        await cluster.admin.delete_topics(["decided"])
+        await status_is(cluster, "pay", "CompleteCommit")
+        async with producer.transaction():
+            await producer.send("kept", b"2")
+    assert await committed(cluster, "kept", 3) == [b"0", b"1", b"2"]
+
+
 OLDER = """
 from pathlib import Path
 from replog.rpc import calls
