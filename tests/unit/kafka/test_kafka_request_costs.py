@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import importlib
 import struct
 import sys
@@ -29,6 +30,7 @@ from replog.metadata.topic_names import OFFSETS_TOPIC
 from replog.protocol.private import PRIVATE_APIS, PrivateApi, PrivateRequest
 from replog.protocol.served import SERVED
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from replog.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from replog.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from tests.kafka.raw_client import RawClient
@@ -125,6 +127,8 @@ def value(kind: Any, wide: Path | None, count: int, naming: str, path: Path = ()
         return kind(
             **{each: value(of, wide, count, naming, (*path, each), number) for each, of in fields(kind).items()}
         )
+    if issubclass(kind, enum.Enum):
+        return next(iter(kind))
     number = number if naming == "names" else 0
     if kind is int:
         return _number(name, number)
@@ -182,7 +186,8 @@ def title(kind: str, path: Path | None, naming: str, count: int) -> str:
 
 @contextlib.asynccontextmanager
 async def node() -> AsyncIterator[Served]:
-    async with serving(auto_create_topics_enable=False, offsets_topic_num_partitions=2) as it:
+    few = {"offsets_topic_num_partitions": 2, "transaction_state_log_num_partitions": 2}
+    async with serving(auto_create_topics_enable=False, **few) as it:
         await it.create("t", partitions=20)
         await _begin_transaction(it)
         yield it
@@ -190,12 +195,11 @@ async def node() -> AsyncIterator[Served]:
 
 async def _begin_transaction(it: Served) -> None:
     """Opens a transaction of producer 1 under the id "t", and keeps an offset of the group "t"."""
+    for key_type in range(2):  # groups and transactional ids; their topics are made with the first request
+        await it.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["t"]), 4, FindCoordinatorResponse)
     for transactional_id, producer_id in ((None, 0), ("t", 1)):
-        answer: InitProducerIdResponse | None = None
-        while answer is None or answer.error_code:  # the topic of coordinators is made with the first request
-            request = InitProducerIdRequest(transactional_id, 60_000)
-            answer = await it.ask(request, 4, InitProducerIdResponse)
-        assert (answer.producer_id, answer.producer_epoch) == (producer_id, 0)
+        told = await _without_error(it, InitProducerIdRequest(transactional_id, 60_000), 4, InitProducerIdResponse)
+        assert (told.producer_id, told.producer_epoch) == (producer_id, 0)
     added = await it.ask(
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id="t",
@@ -208,10 +212,17 @@ async def _begin_transaction(it: Served) -> None:
     assert {each.partition_error_code for each in added.results_by_topic_v3_and_below[0].results_by_partition} == {0}
     partition = OffsetCommitRequest.OffsetCommitRequestPartition(0, 1)
     topics = [OffsetCommitRequest.OffsetCommitRequestTopic("t", partitions=[partition])]
-    code = -1
-    while code:
-        told = await it.ask(OffsetCommitRequest("t", topics=topics), 9, OffsetCommitResponse)
-        code = told.topics[0].partitions[0].error_code
+    await _without_error(it, OffsetCommitRequest("t", topics=topics), 9, OffsetCommitResponse)
+
+
+async def _without_error(it: Served, request: Any, version: int, answer: type[Any]) -> Any:
+    """The answer to a request, as soon as it is none that says that a coordinator reads its log."""
+    async with asyncio.timeout(20):
+        while True:
+            told = await it.ask(request, version, answer)
+            code = told.topics[0].partitions[0].error_code if answer is OffsetCommitResponse else told.error_code
+            if not code:
+                return told
 
 
 def exchanged(client: RawClient, data: bytes) -> bytes:
