@@ -53,8 +53,9 @@ def parts(cls: Any) -> st.SearchStrategy[Any]:
 @cache
 def records(key: Any, value: Any, version: int) -> st.SearchStrategy[CoordinatorRecord]:
     """Records of one type, with values of one version."""
-    return st.builds(CoordinatorRecord, parts(key), parts(value), st.just(version)) | st.builds(
-        CoordinatorRecord, parts(key), st.none(), st.just(0)
+    not_packed = st.none()
+    return st.builds(CoordinatorRecord, parts(key), parts(value), st.just(version), not_packed) | st.builds(
+        CoordinatorRecord, parts(key), st.none(), st.just(0), not_packed
     )
 
 
