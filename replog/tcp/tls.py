@@ -181,7 +181,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def pause_reading(self) -> None:
         self._is_reading = False
-        if self._below is not None and self._is_known:
+        if self._below is not None:
             self._below.pause_reading()
 
     def resume_reading(self) -> None:

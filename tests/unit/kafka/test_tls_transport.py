@@ -14,7 +14,7 @@ import pytest
 from replog.tcp import tls
 from replog.tcp.certificates import Certificates
 from replog.tcp.principals import ANONYMOUS, Principal
-from replog.tcp.tls import HANDSHAKES_PER_TURN, PIECE_BYTES, TURN_BYTES, TlsTransport, TlsTurns
+from replog.tcp.tls import HANDSHAKES_PER_TURN, PIECE_BYTES, TURN_BYTES, UNREAD_BYTES_MAX, TlsTransport, TlsTurns
 from replog.tcp.tls_settings import ClientAuth, TlsSettings
 from tests.unit.kafka.tls_kit import TlsFiles
 
@@ -243,6 +243,27 @@ async def test_bytes_that_came_before_a_pause_come_after_it(files: TlsFiles) -> 
         pair.server.resume_reading()
         await asyncio.sleep(0)
     assert pair.below.is_read, "nothing was left"
+
+
+async def test_what_waits_for_the_kernel_beside_answers_has_a_bound(files: TlsFiles) -> None:
+    """Example: replies to messages of TLS itself, which asks for new keys again and again."""
+    pair = Pair(files)
+    pair.shake_hands()
+    pair.below.takes_all = False
+    pair.below.held += bytes(UNREAD_BYTES_MAX + 1)
+    pair.client.write(b"x")
+    pair.exchange()
+    assert pair.below.is_aborted
+
+
+async def test_a_pause_before_the_client_is_known_stops_its_bytes(files: TlsFiles) -> None:
+    """Else they would be kept without a bound."""
+    pair = Pair(files)
+    pair.server.pause_reading()
+    assert not pair.below.is_read
+    pair.server.resume_reading()
+    pair.shake_hands()
+    assert (pair.below.is_read, pair.user.told) == (True, [ANONYMOUS])
 
 
 async def test_a_user_may_pause_and_go_on_within_its_bytes(files: TlsFiles) -> None:
