@@ -123,15 +123,16 @@ class MarkerWriter:
             # to commit: it would come late, perhaps behind the next transaction of its producer
             begun.append(self._begin(request.markers, own[first : first + MARKERS_AT_ONCE], timeout_ms))
             await asyncio.sleep(0)
-        outcomes = await asyncio.gather(
-            *(each.refused_at_last() for each in begun),
-            *(
-                self._completed(request.markers[place.marker_number], place, timeout_ms)
-                for place in places
-                if place.topic == OFFSETS_TOPIC
-            ),
-        )
-        refused = [each for found in outcomes for each in found]
+        of_groups = [place for place in places if place.topic == OFFSETS_TOPIC]
+        outcomes: list[asyncio.Task[list[_Refused]]] = []
+        async with asyncio.TaskGroup() as group:
+            outcomes += [group.create_task(each.refused_at_last()) for each in begun]
+            for number, place in enumerate(of_groups, 1):
+                marker = request.markers[place.marker_number]
+                outcomes.append(group.create_task(self._completed(marker, place, timeout_ms)))
+                if not number % MARKERS_AT_ONCE:
+                    await asyncio.sleep(0)
+        refused = [each for found in outcomes for each in found.result()]
         of_markers: list[list[PartitionRefusal]] = [[] for _ in request.markers]
         for place, refusal in refused:
             of_markers[place.marker_number].append(refusal)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 import pytest
 from broker_kit import TOPIC, TOPIC_ID, Rig, batch, registered, rig, topic
 
+from replog.broker.transactions import markers as markers_module
 from replog.broker.transactions.markers import MARKERS_AT_ONCE, MarkerWriter
 from replog.coordinator.offsets.transactions import CompleteTransaction
 from replog.errors import ErrorCode, InvalidRequestError, NotCoordinatorError, ReplogError
@@ -188,6 +190,25 @@ async def test_offsets_are_completed_by_the_coordinators_of_groups() -> None:
         completions.error = NotCoordinatorError("another broker does")
         refused = PartitionRefusal(OFFSETS_TOPIC, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, "another broker does")
         assert (await writer.write(request, 1000)).refusals == ((refused,),)
+
+
+async def test_offsets_of_many_transactions_are_completed_some_in_a_turn_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Trap: one request of 10,000 markers in the topic of offsets was half a million calls in one turn."""
+    async with rig() as it:
+        completions = Completions()
+        begun: list[int] = [0]
+        monkeypatch.setattr(markers_module, "MARKERS_AT_ONCE", 10)
+        writer = MarkerWriter(it.stepper, it.produce_path, completions.complete)
+        request = WriteMarkersRequest((marker(topics=(NamedPartitions(OFFSETS_TOPIC, tuple(range(95))),)),))
+        written = asyncio.create_task(writer.write(request, 1000))
+        while not written.done():
+            await asyncio.sleep(0)
+            begun.append(len(completions.told))
+        assert (await written).refusals == ((),)
+        assert [number for number, _ in completions.told] == list(range(95))
+        assert max(after - before for before, after in pairwise(begun)) <= 10
 
 
 async def test_a_marker_without_a_producer_is_no_marker() -> None:
