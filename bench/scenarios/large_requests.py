@@ -11,6 +11,7 @@ import time
 import typing
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import cycle
 from typing import Any, Self
 from uuid import UUID
 
@@ -24,7 +25,10 @@ from replog.client import Admin
 from replog.protocol.private import PrivateApi
 from replog.protocol.served import SERVED, Served
 from replog.records import encode_batch
+from replog.wire.messages.find_coordinator import FindCoordinatorRequest
 from replog.wire.messages.headers import RequestHeader
+from replog.wire.messages.metadata import MetadataRequest
+from replog.wire.messages.offset_commit import OffsetCommitRequest
 from replog.wire.messages.produce import ProduceRequest
 from replog.wire.primitives import Writer
 
@@ -38,6 +42,7 @@ NAMES = ("new", "known", "same")
 REQUESTS = 3
 """Of each shape, one after the other."""
 ANSWER_S = 30.0
+GROUP = "innocent"
 NOT_SENT = frozenset({"add_raft_voter", "remove_raft_voter", "unregister_broker"})
 """What would take the node apart if it were done."""
 
@@ -49,11 +54,11 @@ ANSWER_KIB = Metric("answer_max_kib", "KiB")
 
 
 class LargeRequestsScenario(Scenario[OneNode]):
-    """Fills every list of a request with ten thousand names, in several shapes, and appends a record every 2 ms beside it.
+    """Fills every list of a request with ten thousand names, in several shapes; a small client goes on beside it every 2 ms.
 
     Names are new, known, or one that is known again and again; lists within lists are wide or deep.  Of the shapes the worst counts:
-    `innocent_wait_max_ms` is the longest that one of the small appends has taken, `broker_cpu_max_ms` what one request has cost
-    beside those, `answered_max_ms` how long its own sender has waited.  A broker may refuse, and may end the connection.
+    `innocent_wait_max_ms` is the longest that one of the small client's requests has taken (an append with `acks` `all`, the metadata
+    of one topic, a commit of one offset, in turn), `broker_cpu_max_ms` what one request has cost beside those, `answered_max_ms` how long its own sender has waited.  A broker may refuse, and may end the connection.
 
     Args:
         apis: The names of the APIs; by default all that are served, but those that take a node apart.
@@ -209,6 +214,9 @@ async def _prepare(address: str, topics: int) -> None:
         for number in range(topics):
             if _topic(number) not in known:
                 await admin.create_topic(_topic(number), num_partitions=TOPIC_PARTITIONS, replication_factor=1)
+    with _connected(address) as connection:  # the topic of offsets is made with the first request
+        connection.sendall(_framed(FindCoordinatorRequest(coordinator_keys=[GROUP]), 4))
+        _answer_bytes(connection)
 
 
 def _connected(address: str) -> socket.socket:
@@ -256,7 +264,7 @@ def _asked(address: str, data: bytes, broker: psutil.Process, innocent: _Innocen
 
 
 class _Innocent:
-    """Appends a small record every 2 ms from a thread of its own, and keeps how long the worst has taken.
+    """Appends a small record, asks for a topic or commits an offset every 2 ms, in turn, and keeps how long the worst has taken.
 
     Args:
         address: The address of the broker.
@@ -277,7 +285,7 @@ class _Innocent:
         self._ends.set()
         self._thread.join()
         if self._has_ended:
-            raise WrongResultError("the broker has ended the connection of the small appends")
+            raise WrongResultError("the broker has ended the connection of the small client")
 
     def cpu_of(self, broker: psutil.Process, work: Callable[[], None]) -> float:
         """Returns the seconds of processor time that a broker uses while something is done."""
@@ -287,20 +295,31 @@ class _Innocent:
         return float(after.user + after.system - before.user - before.system)
 
     def _run(self) -> None:
-        data = ProduceRequest.PartitionProduceData(0, encode_batch([(0, None, b"v", ())]))
-        topics = [ProduceRequest.TopicProduceData(_topic(0), partition_data=[data])]
-        request = _framed(ProduceRequest(acks=1, timeout_ms=20_000, topic_data=topics), 9)
+        requests = cycle(_small_requests())
         try:
             with _connected(self._address) as connection:
                 while not self._ends.wait(0.002):
                     begun_s = time.perf_counter()
-                    connection.sendall(request)
+                    connection.sendall(next(requests))
                     self._has_ended = not _answer_bytes(connection)
                     if self._has_ended:
                         return
                     self.worst_s = max(self.worst_s, time.perf_counter() - begun_s)
         except OSError:
             self._has_ended = True
+
+
+def _small_requests() -> list[bytes]:
+    """Returns what a client asks for that does little: an append to all replicas, the metadata of one topic, a commit."""
+    data = ProduceRequest.PartitionProduceData(0, encode_batch([(0, None, b"v", ())]))
+    appended = [ProduceRequest.TopicProduceData(_topic(0), partition_data=[data])]
+    offset = OffsetCommitRequest.OffsetCommitRequestPartition(0, 1)
+    committed = [OffsetCommitRequest.OffsetCommitRequestTopic(_topic(0), partitions=[offset])]
+    return [
+        _framed(ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=appended), 9),
+        _framed(MetadataRequest([MetadataRequest.MetadataRequestTopic(name=_topic(0))]), 12),
+        _framed(OffsetCommitRequest(GROUP, topics=committed), 9),
+    ]
 
 
 SCENARIO = LargeRequestsScenario()

@@ -251,7 +251,7 @@ async def costs(count: int, turn_calls_max: int) -> list[str]:
 
 
 async def test_no_request_costs_more_than_the_names_in_it() -> None:
-    """Four seconds: what is quadratic makes 40,000 calls and more of these names; the worst today are 16,000."""
+    """Ten seconds: what is quadratic makes 40,000 calls and more of these names; the worst today are 15,000."""
     assert await costs(200, CALLS_PER_NAME_MAX * 200) == []
 
 
