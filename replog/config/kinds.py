@@ -352,24 +352,28 @@ class NamedEndpoints(ListOf):
         return NamedEndpoint(_listener_name(name) if name else CLIENT_LISTENER, parse_endpoint(address))
 
 
+class ListenerProtocol(Struct, frozen=True):
+    """How clients speak at the listener of a name."""
+
+    name: str
+    protocol: SecurityProtocol
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.protocol.name}"
+
+
 class ListenerProtocols(ListOf):
-    """A list of `NAME:PROTOCOL`, Kafka's form; the value is a pair of the listener's name and its protocol."""
+    """A list of `NAME:PROTOCOL`, Kafka's form."""
 
-    def parse_item(self, raw: object) -> tuple[str, SecurityProtocol]:
-        match raw:
-            case (str() as name, SecurityProtocol() as protocol):
-                return _listener_name(name), protocol
-            case str():
-                name, _, spelt = raw.partition(":")
-            case _:
-                raise ValueError("is not a list of strings")
-        if spelt.strip() not in SecurityProtocol.__members__:
+    def parse_item(self, raw: object) -> ListenerProtocol:
+        if isinstance(raw, ListenerProtocol):
+            return raw
+        if not isinstance(raw, str):
+            raise ValueError("is not a list of strings")  # noqa: TRY004 - ValueError is the one failure of parse
+        name, _, protocol = (part.strip() for part in raw.partition(":"))
+        if protocol not in SecurityProtocol.__members__:
             raise ValueError(f"names no protocol in {raw!r}; write NAME:PROTOCOL")
-        return _listener_name(name.strip()), SecurityProtocol[spelt.strip()]
-
-    def item_to_toml(self, item: object) -> str:
-        name, protocol = self.parse_item(item)
-        return quoted(f"{name}:{protocol.name}")
+        return ListenerProtocol(_listener_name(name), SecurityProtocol[protocol])
 
 
 def _listener_name(text: str) -> str:

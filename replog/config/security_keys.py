@@ -82,42 +82,62 @@ TLS_KEYS: Mapping[str, Key] = keys_of(TlsKeys)
 """The keys that a listener may have for itself."""
 
 
+class ListenerValue(Struct, frozen=True):
+    """What one listener has instead of what all have.
+
+    Attributes:
+        name: The name of the listener in small letters, a dot, and the key.
+        value: The typed value.
+    """
+
+    name: str
+    value: object
+
+    @property
+    def key(self) -> Key:
+        """The key."""
+        return TLS_KEYS[f"ssl.{self.name.partition('.ssl.')[2]}"]
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.key.kind.to_toml(self.value)}"
+
+
 class ListenerValues(Kind):
     """Values of keys for one listener each: a table of dotted names, the name of the listener in front."""
 
     type_name = "table"
 
-    def parse(self, raw: object) -> tuple[tuple[str, object], ...]:
+    def parse(self, raw: object) -> tuple[ListenerValue, ...]:
         if isinstance(raw, tuple):
-            raw = dict(raw)
+            raw = {each.name: each.value for each in raw if isinstance(each, ListenerValue)}
         if not isinstance(raw, Mapping):
             raise ValueError("is no table")  # noqa: TRY004 - ValueError is the one failure of parse
-        return tuple(sorted((name.lower(), self._parsed(name, value)) for name, value in raw.items()))
+        found = sorted((self._parsed(name.lower(), value) for name, value in raw.items()), key=lambda each: each.name)
+        if len({each.name for each in found}) < len(found):
+            raise ValueError("says something of a listener twice, in small letters and in capitals")
+        return tuple(found)
 
-    def _parsed(self, name: str, value: object) -> object:
-        _, _, known = name.lower().partition(".ssl.")
-        key = TLS_KEYS.get(f"ssl.{known}")
+    def _parsed(self, name: str, value: object) -> ListenerValue:
+        key = TLS_KEYS.get(f"ssl.{name.partition('.ssl.')[2]}")
         if key is None:
             raise ValueError(f"has {name}, which is no key of a listener; write NAME.KEY, a key {', '.join(TLS_KEYS)}")
-        return key.parse(key.kind.from_text(value) if isinstance(value, str) else value)
+        return ListenerValue(name, key.parse(key.kind.from_text(value) if isinstance(value, str) else value))
+
+    def to_toml(self, value: object) -> str:
+        return (
+            "{"
+            + ", ".join(f"{quoted(each.name)} = {each.key.kind.to_toml(each.value)}" for each in self.parse(value))
+            + "}"
+        )
 
     def describe_range(self) -> str:
         return "NAME.KEY for the keys that begin with ssl."
-
-    def to_toml(self, value: object) -> str:
-        found = self.parse(value)
-        shown = (f"{quoted(name)} = {TLS_KEYS[_key_of(name)].kind.to_toml(each)}" for name, each in found)
-        return "{" + ", ".join(shown) + "}"
-
-
-def _key_of(name: str) -> str:
-    return f"ssl.{name.partition('.ssl.')[2]}"
 
 
 class SecurityKeys(TlsKeys, frozen=True, kw_only=True):
     """The keys as fields, and what single listeners have instead."""
 
-    listener_name: Annotated[tuple[tuple[str, object], ...], ListenerValues()] = ()
+    listener_name: Annotated[tuple[ListenerValue, ...], ListenerValues()] = ()
     """What a listener has for itself: listener.name.outside.ssl.client.auth is ssl.client.auth of the listener OUTSIDE, and the same of every key that
     begins with ssl.  Names are written in small letters."""
 
@@ -125,7 +145,5 @@ class SecurityKeys(TlsKeys, frozen=True, kw_only=True):
         """Returns the keys as they hold for the listener of a name."""
         shared = TlsKeys(**{field.name: getattr(self, field.name) for field in fields(TlsKeys)})
         prefix = f"{listener.lower()}.ssl."
-        own = {
-            TLS_KEYS[_key_of(name)].field_name: value for name, value in self.listener_name if name.startswith(prefix)
-        }
+        own = {each.key.field_name: each.value for each in self.listener_name if each.name.startswith(prefix)}
         return replace(shared, **own)

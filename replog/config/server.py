@@ -81,7 +81,7 @@ def _check_listeners(config: ServerKeys) -> None:
 
 def _check_client_listener(config: ServerKeys, listener: NamedEndpoint) -> None:
     name = listener.name
-    protocol = dict(config.listener_security_protocol_map).get(name)
+    protocol = config.protocol_of(name)
     if protocol is None:
         raise ConfigError(
             "listener.security.protocol.map",

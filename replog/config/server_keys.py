@@ -26,6 +26,7 @@ from replog.config.kinds import (
     Choices,
     Endpoint,
     Flag,
+    ListenerProtocol,
     ListenerProtocols,
     NamedEndpoint,
     NamedEndpoints,
@@ -139,9 +140,9 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
     tells.  The console comes by the first one.  Anything but loopback needs SSL with ssl.client.auth = required, or allow.insecure."""
 
     listener_security_protocol_map: Annotated[
-        tuple[tuple[str, SecurityProtocol], ...],
+        tuple[ListenerProtocol, ...],
         ListenerProtocols("list of NAME:PROTOCOL, a protocol PLAINTEXT or SSL", count_max=LISTENERS_MAX),
-    ] = tuple((protocol.name, protocol) for protocol in SecurityProtocol)
+    ] = tuple(ListenerProtocol(protocol.name, protocol) for protocol in SecurityProtocol)
     """How clients speak at each listener of `listeners`: PLAINTEXT, or TLS (SSL), where a certificate may say who they are."""
 
     advertised_listeners: Annotated[
@@ -430,13 +431,10 @@ class ServerKeys(LogKeys, frozen=True, kw_only=True):
         """The address of the first listener for clients."""
         return self.listeners[0].endpoint
 
-    def protocol_of(self, name: str) -> SecurityProtocol:
-        """Returns how clients speak at the listener of a name.
-
-        Raises:
-            KeyError: The map of protocols lacks it.
-        """
-        return dict(self.listener_security_protocol_map)[name]
+    def protocol_of(self, name: str) -> SecurityProtocol | None:
+        """Returns how clients speak at the listener of a name; None: the map of protocols lacks it."""
+        found = (each.protocol for each in self.listener_security_protocol_map if each.name == name)
+        return next(found, None)
 
     @property
     def peer_listener(self) -> Endpoint:

@@ -136,4 +136,5 @@ def _certificates(config: ServerConfig, name: str) -> Certificates | None:
 def _endpoint(config: ServerConfig, listener: NamedEndpoint, port: Port) -> BrokerEndpoint:
     """Returns what the clients of a listener are told."""
     told = config.told_client_listener(listener, port.port)
-    return BrokerEndpoint(listener.name, told.host, told.port, config.protocol_of(listener.name))
+    protocol = config.protocol_of(listener.name) or SecurityProtocol.PLAINTEXT  # each has one: `check_together`
+    return BrokerEndpoint(listener.name, told.host, told.port, protocol)

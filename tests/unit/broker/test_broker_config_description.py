@@ -41,6 +41,23 @@ def test_others_are_those_of_the_file() -> None:
     )
 
 
+def test_listeners_and_what_they_have_for_themselves_are_told_as_they_are_written() -> None:
+    told = {
+        one.name: one.value
+        for one in describe_node_configs(
+            MetadataImage(),
+            server_config(
+                listeners="127.0.0.1:1,A://127.0.0.1:3",
+                listener_security_protocol_map="PLAINTEXT:PLAINTEXT,a:SSL",
+                listener_name={"a.ssl.client.auth": "none", "A.ssl.keystore.location": "/a.pem"},
+            ),
+        )
+    }
+    assert told["listeners"] == "127.0.0.1:1,A://127.0.0.1:3"
+    assert told["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,A:SSL"
+    assert told["listener.name"] == 'a.ssl.client.auth="none",a.ssl.keystore.location="/a.pem"'
+
+
 def test_only_a_broker_itself_tells_what_its_file_says() -> None:
     """Another would tell what its own file says, as that broker's."""
     delta = MetadataDelta(MetadataImage())

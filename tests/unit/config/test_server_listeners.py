@@ -224,6 +224,11 @@ def test_a_listener_that_knows_its_clients_needs_no_permission() -> None:
         ({"listener.security.protocol.map": "SSL:SASL_SSL"}, "listener.security.protocol.map", "does not serve"),
         ({"listener.name.ssl.ssl.client.aut": "none"}, "listener.name", "no key of a listener"),
         ({"listener.name.ssl.ssl.client.auth": "want"}, "ssl.client.auth", "is none of the choices"),
+        (
+            {"listener.name.a.ssl.client.auth": "none", "listener.name.A.ssl.client.auth": "none"},
+            "listener.name",
+            "twice",
+        ),
         ({"console.listener": "127.0.0.1:0"}, "console.listener", "PLAINTEXT"),
     ],
 )
