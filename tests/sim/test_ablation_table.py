@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.sim import ablation_table, group_ablations, kafka_ablations, quorum_ablations, replication_ablations
+from tests.sim import (
+    ablation_table,
+    group_ablations,
+    kafka_ablations,
+    quorum_ablations,
+    replication_ablations,
+    transaction_ablations,
+)
 from tests.sim.ablation_table import AblationTable, Found, taken_out
 
 TEXT = "before\n<!-- toy ablations: begin -->\nold\n<!-- toy ablations: end -->\nafter\n"
@@ -85,7 +92,7 @@ def test_a_seed_that_shows_nothing_any_more_is_told_and_others_are_looked_at(pag
 
 @pytest.mark.parametrize(
     "module",
-    [group_ablations, kafka_ablations, quorum_ablations, replication_ablations],
+    [group_ablations, kafka_ablations, quorum_ablations, replication_ablations, transaction_ablations],
     ids=lambda each: each.TABLE.name,
 )
 def test_each_safeguard_is_where_its_substitute_takes_it_out(module: Any) -> None:
