@@ -13,7 +13,7 @@ from replog._version import __version__
 from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
-    from replog.client import Admin, Consumer, Producer
+    from replog.client import Admin, Consumer, Producer, Security
     from replog.cluster import LocalCluster
     from replog.cluster.embedded import EmbeddedCluster, embedded
     from replog.host.process_memory import tune_process
@@ -30,6 +30,7 @@ __all__ = [
     "LocalLog",
     "Producer",
     "ReadOnlyLog",
+    "Security",
     "SyncTable",
     "Table",
     "Worker",
@@ -51,6 +52,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "LocalLog": "replog.local",
     "Producer": "replog.client",
     "ReadOnlyLog": "replog.local",
+    "Security": "replog.client",
     "SyncTable": "replog.tables.sync_table",
     "Table": "replog.tables.table",
     "Worker": "replog.worker",

@@ -37,6 +37,7 @@ APIS = (
     "WriteTxnMarkers",
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("DescribeTransactions", "ListTransactions"),
+    *("SaslHandshake", "SaslAuthenticate"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")
 

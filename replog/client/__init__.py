@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from replog.client.producer.producer import Producer
     from replog.client.producer.transaction import Transaction
     from replog.client.protocol.transactions import TransactionDetails, TransactionListing
+    from replog.client.security.security import Security
     from replog.client.sync.admin import SyncAdmin
     from replog.client.sync.consumer import SyncConsumer
     from replog.client.sync.loop_thread import LoopThread
@@ -71,6 +72,7 @@ __all__ = [
     "Reassignments",
     "RecordMetadata",
     "ReplicaDescription",
+    "Security",
     "SyncAdmin",
     "SyncBulkDelivery",
     "SyncConsumer",
@@ -114,6 +116,7 @@ _HOMES: Final[Mapping[str, str]] = {
     "Reassignments": "replog.client.admin.reassignments",
     "RecordMetadata": "replog.client.types",
     "ReplicaDescription": "replog.client.admin.partition_description",
+    "Security": "replog.client.security.security",
     "SyncAdmin": "replog.client.sync.admin",
     "SyncBulkDelivery": "replog.client.sync.producer",
     "SyncConsumer": "replog.client.sync.consumer",

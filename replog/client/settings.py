@@ -13,7 +13,7 @@ from replog.errors import ConfigError
 
 _BROKERS: Final = "the coordinator says it to its members: set {} of the brokers"
 _PAUSES: Final = "the pauses before another attempt are 100 ms to 500 ms and cannot be set"
-_NO_SECURITY: Final = "there is neither TLS nor authentication"
+_SECURITY: Final = "use security: Security.tls, scram, plain, oauth, or Security.from_settings of Kafka's names (docs/SECURITY_CLIENTS.md)"
 _NO_SOCKETS: Final = "sockets have the buffers that the system gives them"
 _CODEC: Final = "use {0}: a type such as str, or a codec (docs/RECORDS.md)"
 
@@ -30,7 +30,7 @@ INSTEAD: Final[Mapping[str, Mapping[str, str]]] = {
         "retries": "what may be tried again is, until its time-out is over",
         "retry_backoff_max_ms": _PAUSES,
         "retry_backoff_ms": _PAUSES,
-        "security_protocol": _NO_SECURITY,
+        "security_protocol": _SECURITY,
         "send_buffer_bytes": _NO_SOCKETS,
     },
     "Admin": {
@@ -95,7 +95,7 @@ def _advice(client: type, name: str) -> str:
     if plain in known:
         return f"write it {plain}"
     if plain.startswith(("sasl_", "ssl_")):
-        return _NO_SECURITY
+        return _SECURITY
     own = client.__name__.removeprefix("Sync")
     for kind in (own, ANY, *INSTEAD):
         if (advice := INSTEAD[kind].get(plain)) is not None:

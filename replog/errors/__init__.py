@@ -19,6 +19,9 @@
     │   ├── CorruptRecordError, CorruptIndexError, CorruptCheckpointError, ContradictedLogError
     │   ├── LateLeaderEpochError
     │   └── DirectoryLockedError, ForeignDirectoryError
+    ├── AuthenticationError                one side does not believe the other who it is; never retried
+    │   ├── TlsAuthenticationError
+    │   └── SaslAuthenticationError, UnsupportedSaslMechanismError, IllegalSaslStateError
     ├── InconsistentClusterIdError         two clusters were mixed up; nothing is changed
     ├── InconsistentTopicIdError           a replica of an earlier topic of the same name is in the way
     ├── those of consumer groups           at the end of this module; retriable, or the caller's mistake, as the others are
@@ -379,6 +382,32 @@ class VoterNotFoundError(InvalidRequestError):
     """No voter has this id and directory, or it is the last one."""
 
     code = ErrorCode.VOTER_NOT_FOUND
+
+
+class AuthenticationError(ReplogError):
+    """One side does not believe the other who it is; the same settings never succeed, so that nothing is tried again."""
+
+
+class TlsAuthenticationError(AuthenticationError):
+    """The two sides of TLS do not agree: on a certificate, on a version, or on whether the client needs one."""
+
+
+class SaslAuthenticationError(AuthenticationError):
+    """The broker refuses a name with its password or token, or does not prove that it knows the password itself."""
+
+    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+class UnsupportedSaslMechanismError(AuthenticationError):
+    """The broker does not offer the SASL mechanism of the client."""
+
+    code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+class IllegalSaslStateError(AuthenticationError):
+    """A SASL message where none is expected, such as at a listener without SASL."""
+
+    code = ErrorCode.ILLEGAL_SASL_STATE
 
 
 class InconsistentClusterIdError(ReplogError):

@@ -7,10 +7,13 @@ import os
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from replog.host.forks import close_at_fork
 from replog.tcp.port import keep_alive, to_resolve
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 Connect: TypeAlias = Callable[
     [Callable[[], asyncio.BaseProtocol], str, int], Awaitable[tuple[asyncio.BaseTransport, asyncio.BaseProtocol]]
@@ -22,7 +25,7 @@ JOINED_BYTES_MAX: Final = 64 << 10
 
 
 async def create_connection(
-    make: Callable[[], asyncio.BaseProtocol], host: str, port: int
+    make: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, tls: tuple[SSLContext, str] | None = None
 ) -> tuple[asyncio.BaseTransport, asyncio.BaseProtocol]:
     """Connects over TCP, in a way that a fork of this process does not keep open; the addresses of a host are tried in their order.
 
@@ -30,24 +33,31 @@ async def create_connection(
         make: The function that makes the protocol.
         host: The name or address of the host.
         port: The port.
+        tls: The context of TLS, and the name that the other side's certificate must be for; None: plain text.
 
     Raises:
-        OSError: There is no such host, or it cannot be reached at any address.
+        OSError: There is no such host, or it cannot be reached at any address, or (`ssl.SSLError`) TLS fails.
     """
     loop = asyncio.get_running_loop()
+    context, name = tls or (None, None)
     problem = OSError(f"{host} has no address")
     for family, kind, protocol, _, address in await _addresses(host, port):
         sock = socket.socket(family, kind, protocol)
         try:
             sock.setblocking(False)  # noqa: FBT003 -- the standard library's signature
             await loop.sock_connect(sock, address)
-            keep_alive(sock)
-            close_at_fork(sock)
-            return await loop.create_connection(make, sock=sock)
         except OSError as error:
             sock.close()
             problem = error
+            continue
         except BaseException:
+            sock.close()
+            raise
+        try:
+            keep_alive(sock)
+            close_at_fork(sock)
+            return await loop.create_connection(make, sock=sock, ssl=context, server_hostname=name)
+        except BaseException:  # where TLS fails, what the next address says would only hide it
             sock.close()
             raise
     raise problem

@@ -30,6 +30,7 @@ _FOREIGN = (
     (b"PRI * HTTP/2", "an HTTP/2 connection, as of gRPC: nodes come to inter.broker.listener"),
     *((word, "an HTTP request") for word in (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"CONN")),
     (b"\x16\x03", "a TLS hello: this listener speaks plain text, set security.protocol=PLAINTEXT"),
+    (b"\x15\x03", "a TLS alert: that listener speaks TLS, use security.protocol=SSL or SASL_SSL (Security.tls)"),
     (b"HTTP/", "the answer of a web server"),
     (b"SSH-", "SSH"),
 )

@@ -19,6 +19,7 @@ from kafka_install import OLDEST, KafkaInstall, KafkaUnavailableError, install, 
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
 from member_scripts import Members
+from secure_doors import SecureDoors, kafka_doors
 from served_cluster import ServedCluster, served_cluster
 from sides import Side, Sides, sides
 
@@ -85,6 +86,13 @@ def _running(node: KafkaNode) -> Iterator[KafkaNode]:
         yield node
     finally:
         node.give_up()
+
+
+@pytest.fixture(scope="session", params=[pytest.param("kafka", marks=pytest.mark.kafka)])
+def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
+    """Brokers with a listener of each kind."""
+    with kafka_doors(request.getfixturevalue("kafka"), tmp_path_factory.mktemp("doors")) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

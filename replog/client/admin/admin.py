@@ -56,6 +56,7 @@ from replog.waiting.task_ends import Ending
 if TYPE_CHECKING:  # loaded where it is asked for
     from replog.client.admin.partition_description import PartitionDescription
     from replog.client.admin.reassignments import Reassignments
+    from replog.client.security.security import Security
 
 DEFAULT_TIMEOUT_MS = 30_000
 
@@ -73,6 +74,7 @@ class Admin(Operations, GroupOperations, TransactionOperations):
         bootstrap_servers: "host:port,host:port", or a sequence of "host:port".
         client_id: The name of this client in the brokers' logs.
         timeout_ms: The overall limit of each method that retries and is given none of its own, in milliseconds.
+        security: How client and brokers are believed by each other (docs/SECURITY_CLIENTS.md); None: plain text.
         transport: The transport to the brokers; None: TCP.
 
     Raises:
@@ -85,12 +87,13 @@ class Admin(Operations, GroupOperations, TransactionOperations):
         *,
         client_id: str = "replog-admin",
         timeout_ms: int = DEFAULT_TIMEOUT_MS,
+        security: Security | None = None,
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
         refuse_unknown(type(self), unknown)
         require_at_least("timeout.ms", timeout_ms, 1)
-        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._view = ClusterView(bootstrap_servers, transport=transport, security=security, client_id=client_id)
         self._timeout_ms = timeout_ms
         self._ending = Ending(self._view.close)
 

@@ -34,6 +34,7 @@ from replog.errors import (
     BrokerClosedError,
     BrokerIdNotRegisteredError,
     BrokerNotAvailableError,
+    ConfigError,
     InconsistentClusterIdError,
     MalformedFrameError,
     ReplogError,
@@ -52,6 +53,7 @@ from replog.waiting.task_ends import end_tasks
 
 if TYPE_CHECKING:
     from replog.client.protocol.questions.cluster import ClusterDetails
+    from replog.client.security.security import Security
 
 T = TypeVar("T")
 
@@ -85,6 +87,7 @@ class ClusterView:
     Args:
         bootstrap_servers: The addresses to start from; after the first answer the brokers named in it are used too.
         transport: What connects to brokers; None: TCP.
+        security: How client and brokers are believed by each other, over TCP; None: plain text.
         client_id: The name of this client in the brokers' logs.
         rng: What spreads retries; None: the transport's, if it has them (`SeededTransport`), else any.
 
@@ -97,10 +100,13 @@ class ClusterView:
         bootstrap_servers: str | Sequence[str],
         *,
         transport: Transport | None = None,
+        security: Security | None = None,
         client_id: str = "",
         rng: random.Random | None = None,
     ) -> None:
         require_kind("client.id", client_id, str)
+        if security is not None:
+            _require_security(security, transport)
         self.bootstrap = parse_bootstrap_servers(bootstrap_servers)
         self.client_id = client_id
         if rng is None and isinstance(transport, SeededTransport):
@@ -112,7 +118,7 @@ class ClusterView:
         self.last_error: ReplogError | None = None
         self.heard_s = -math.inf
         self.home = HomeLoop()
-        self._transport = transport or KafkaTransport(client_id=client_id)
+        self._transport = transport or KafkaTransport(client_id=client_id, security=security)
         self._pool = ConnectionPool(self._transport)
         self._failures: dict[str, ReplogError] = {}
         self._good_address = self.bootstrap[0]
@@ -523,3 +529,13 @@ class ClusterView:
             return
         if not any(isinstance(error, RetriableError) for error in self._failures.values()):
             raise raised_anew(self._failures[self.bootstrap[0]])
+
+
+def _require_security(security: Security, transport: Transport | None) -> None:
+    from replog.client.security.security import require_security
+
+    require_security(security)
+    if transport is not None:
+        raise ConfigError(
+            "security", None, "transport and security are both set: a transport has its own, give one of them"
+        )

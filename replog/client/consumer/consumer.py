@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Generic, Never, Self, get_args
+from typing import TYPE_CHECKING, Generic, Never, Self, get_args
 
 from replog.client.arguments import (
     checked_offsets,
@@ -46,6 +46,9 @@ from replog.errors import InvalidRequestError, UnknownTopicOrPartitionError
 from replog.errors.choices import require_at_least, require_choice, require_kind
 from replog.host.forks import tell_at_fork
 from replog.waiting.task_ends import Ending
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 CONNECT_TIMEOUT_MS = 10_000
 POLL_RECORDS_MAX = 500
@@ -91,6 +94,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         client_rack: Where this consumer runs: it reads from in-sync replicas on brokers with the same `broker.rack`,
             where the brokers' `replica.selector` is rack-aware; else from the leaders.
         client_id: The name of this client in the brokers' logs.
+        security: How client and brokers are believed by each other (docs/SECURITY_CLIENTS.md); None: plain text.
         transport: What connects to brokers; None: TCP.
 
     Raises:
@@ -124,6 +128,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
         close_timeout_ms: int | None = None,
         client_rack: str = "",
         client_id: str = "replog-consumer",
+        security: Security | None = None,
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
@@ -164,7 +169,7 @@ class Consumer(ConsumerPositions, Generic[K, V]):
             )
         self._connect_timeout_ms = connect_timeout_ms
         self._close_timeout_ms: float | None = close_timeout_ms
-        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._view = ClusterView(bootstrap_servers, transport=transport, security=security, client_id=client_id)
         self._reader = PartitionReader(
             self._view, settings, reset_policy=auto_offset_reset, client_rack=client_rack, decoder=self._decoder
         )

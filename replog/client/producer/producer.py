@@ -56,6 +56,7 @@ from replog.waiting.task_ends import Ending
 if TYPE_CHECKING:
     from replog.client.producer.transaction import Transaction, TransactionDriver
     from replog.client.producer.transaction_partitions import TransactionPartitions
+    from replog.client.security.security import Security
 
 TURN_BYTES = 64 * 1024
 """After this much a busy `send` loop lets the loop run, so that senders and replies get their turn."""
@@ -97,6 +98,7 @@ class Producer(Generic[K, V]):
         key, value: What keys and values are: bytes, or what `replog.codecs` makes bytes of (docs/RECORDS.md).
         client_id: The name of this client in the brokers' logs.
         partitioner: The object that chooses partitions for records that name none; None: one that does as Kafka does.
+        security: How client and brokers are believed by each other (docs/SECURITY_CLIENTS.md); None: plain text.
         transport: The way to the brokers; None: TCP.
         Others: The settings, see `ProducerConfig`.
 
@@ -131,6 +133,7 @@ class Producer(Generic[K, V]):
         transaction_timeout_ms: int = DEFAULTS.transaction_timeout_ms,
         client_id: str = "replog-producer",
         partitioner: Partitioner | None = None,
+        security: Security | None = None,
         transport: Transport | None = None,
         **unknown: Never,
     ) -> None:
@@ -155,7 +158,7 @@ class Producer(Generic[K, V]):
             transactional_id=transactional_id,
             transaction_timeout_ms=transaction_timeout_ms,
         )
-        self._view = ClusterView(bootstrap_servers, transport=transport, client_id=client_id)
+        self._view = ClusterView(bootstrap_servers, transport=transport, security=security, client_id=client_id)
         self._wall_ns = _clock_of(transport)
         check_partitioner(partitioner)
         self._partitioner = (

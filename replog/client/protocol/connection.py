@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -47,6 +47,9 @@ from replog.wire.messages.fetch import FetchRequest as KafkaFetch
 from replog.wire.messages.fetch import FetchResponse as KafkaFetched
 from replog.wire.messages.produce import ProduceRequest as KafkaProduce
 from replog.wire.messages.produce import ProduceResponse as KafkaProduced
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 CALL_LINKS_MAX: Final = 8
 """Connections for calls to one broker at a time; further calls wait for one."""
@@ -522,12 +525,22 @@ class KafkaTransport:
     Args:
         connect: The function that connects a protocol; a simulated network has its own.
         client_id: The name of the client, for brokers; "": `CLIENT_ID`.
+        security: How client and brokers are believed by each other; None: plain text, without a login.
+
+    Raises:
+        ConfigError: A file of TLS cannot be used.
     """
 
-    def __init__(self, connect: Connect = create_connection, client_id: str = "") -> None:
-        self._connect = connect
-        self._client_id = client_id or CLIENT_ID
+    def __init__(
+        self, connect: Connect = create_connection, client_id: str = "", security: Security | None = None
+    ) -> None:
+        self._end = BrokerEnd("", client_id or CLIENT_ID, connect)
+        if security is not None and security.protocol != "PLAINTEXT":
+            from replog.client.protocol.secure_link import SECURE_OPEN_TIMEOUT_S, SecureWay
+
+            way = SecureWay(security, connect)
+            self._end = self._end._replace(connect=way.connect, open_timeout_s=SECURE_OPEN_TIMEOUT_S, make=way.make)
         self._polls = MetadataPolls()
 
     def connect(self, address: str, *, purpose: str) -> KafkaConnection:  # noqa: ARG002 -- the seam's shape
-        return KafkaConnection(BrokerEnd(address, self._client_id, self._connect), self._polls)
+        return KafkaConnection(self._end._replace(address=address), self._polls)

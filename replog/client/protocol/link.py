@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
 from msgspec import Struct
 
@@ -41,6 +41,11 @@ VERSIONS_VERSION: Final = 3
 
 _HINT = " before it said anything. Is this the port for clients (listeners) of a broker?"
 
+_FIRST_REQUEST: Final = 2
+"""The number of the one behind ApiVersions, which is all that a broker answers before a login."""
+
+_LOGIN_HINT = " at the first request. Does this listener want a login (Security.scram, docs/SECURITY_CLIENTS.md)?"
+
 _SPARES = SpareBuffers()
 """Shared by all clients of the process."""
 
@@ -55,12 +60,14 @@ class BrokerEnd(NamedTuple):
         client_id: The name of this client in the broker's logs.
         connect: The function that connects a protocol.
         open_timeout_s: How long the way there may take, with the first answer.
+        make: The function that makes the protocol of a connection, of this; None: `Link`, which speaks plain text.
     """
 
     address: str
     client_id: str
     connect: Connect
     open_timeout_s: float = OPEN_TIMEOUT_S
+    make: Callable[[Any], Link] | None = None
 
     @property
     def host_and_port(self) -> tuple[str, int]:
@@ -152,7 +159,7 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the connection; every request without an answer fails."""
         cause = f" ({exc})" if exc is not None else ""
-        hint = "" if self._has_heard else _HINT
+        hint = _HINT if not self._has_heard else _LOGIN_HINT if self._correlation_id == _FIRST_REQUEST else ""
         self._fail(ConnectionLostError(f"{self._endpoint.address}: the broker closed the connection{cause}{hint}"))
         self._transport = None
         self.resume_writing()
@@ -160,6 +167,14 @@ class Link(asyncio.BufferedProtocol):
             self.closed.set_result(None)
 
     # ---- requests --------------------------------------------------------------------------------------------------------
+
+    async def authenticate(self) -> None:
+        """Proves who the client is; here, in plain text, nobody asks.
+
+        Raises:
+            AuthenticationError: One side does not believe the other.
+            ReplogError: The connection was lost.
+        """
 
     def version(self, request: RequestMessage | type[RequestMessage] | PrivateRequest) -> int:
         """Returns the newest version of an API that both sides know.
@@ -313,28 +328,29 @@ async def open_link(endpoint: BrokerEnd, *, cluster_id: str = "") -> Link:
         MalformedFrameError: What listens there is no broker.
         UnsupportedVersionError: It is older than the protocol of this client.
         InconsistentClusterIdError: It belongs to another cluster.
+        AuthenticationError: One side does not believe the other who it is.
     """
     link: Link | None = None
-    address = endpoint.address
     try:
         async with timeout_in_looks(endpoint.open_timeout_s):
             link = await _connect(endpoint)
-            request = ApiVersionsRequest("replog", __version__)
-            body = await link.send(request, VERSIONS_VERSION, cluster_id=cluster_id)
+            await _greet(link, endpoint.address, cluster_id)
+            await link.authenticate()
     except TimeoutError:
         _abort(link)
-        raise ConnectionLostError(f"{address} did not answer within {endpoint.open_timeout_s:g} s") from None
+        raise ConnectionLostError(f"{endpoint.address} did not answer within {endpoint.open_timeout_s:g} s") from None
     except BaseException:
         _abort(link)
         raise
-    try:
-        told = _served(body, address)
-    except ReplogError as error:
-        link.lose(error)
-        raise
+    return link
+
+
+async def _greet(link: Link, address: str, cluster_id: str) -> None:
+    """Asks what the broker serves, and takes it in."""
+    body = await link.send(ApiVersionsRequest("replog", __version__), VERSIONS_VERSION, cluster_id=cluster_id)
+    told = _served(body, address)
     link.versions = {each.api_key: range(each.min_version, each.max_version + 1) for each in told.api_keys}
     link.features = {each.name: each.max_version_level for each in told.finalized_features}
-    return link
 
 
 def _served(body: memoryview, address: str) -> ApiVersionsResponse:
@@ -351,7 +367,7 @@ def _served(body: memoryview, address: str) -> ApiVersionsResponse:
 
 async def _connect(endpoint: BrokerEnd) -> Link:
     try:
-        made = await endpoint.connect(partial(Link, endpoint), *endpoint.host_and_port)
+        made = await endpoint.connect(partial(endpoint.make or Link, endpoint), *endpoint.host_and_port)
     except OSError as error:
         is_refused = isinstance(error, ConnectionRefusedError)
         raise ConnectionLostError(f"{endpoint.address}: {cause_of(error)}", refused=is_refused) from None

@@ -56,4 +56,6 @@ APIS: Final[Mapping[str, Api]] = {
     "txn_offset_commit": Api("TxnOffsetCommit", 28, range(0, 6), 3),
     "describe_transactions": Api("DescribeTransactions", 65, range(0, 1), 0),
     "list_transactions": Api("ListTransactions", 66, range(0, 3), 0),
+    "sasl_handshake": Api("SaslHandshake", 17, range(0, 2), 32767),
+    "sasl_authenticate": Api("SaslAuthenticate", 36, range(0, 3), 2),
 }

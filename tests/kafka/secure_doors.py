@@ -1,0 +1,147 @@
+"""Brokers with a listener of each kind, and what clients need for it; so far Apache Kafka."""
+
+from __future__ import annotations
+
+import base64
+import datetime as dt
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+from kafka_install import KafkaInstall
+from kafka_node import KafkaNode
+
+from replog.certs import authority
+from replog.certs.authority import create_authority, issue
+from replog.client import Security
+from replog.cluster.processes import KeptPorts
+
+USER = "alice"
+PASSWORD = "canary-password=1, of alice"
+KEY_PASSWORD = "canary-key-password"
+RENEWAL_MS = 1_500
+"""How long a login holds at the listener RENEWED."""
+
+DOORS = {
+    "SSL": "SSL",
+    "MTLS": "SSL",
+    "EXPIRED": "SSL",
+    "SASL_SSL": "SASL_SSL",
+    "SASL_PLAINTEXT": "SASL_PLAINTEXT",
+    "RENEWED": "SASL_SSL",
+    "PLAIN_ONLY": "SASL_SSL",
+}
+"""The listeners by their names, and the protocol of each."""
+
+_MODULES = "org.apache.kafka.common.security"
+_JAAS = {
+    "scram-sha-256": f"{_MODULES}.scram.ScramLoginModule required;",
+    "scram-sha-512": f"{_MODULES}.scram.ScramLoginModule required;",
+    "plain": f'{_MODULES}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";',
+    "oauthbearer": f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";',
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SecureDoors:
+    """A broker that runs.
+
+    Attributes:
+        certs: The folder of the authority, of the broker's certificate, and of `client.pem`.
+        strangers: The folder of an authority that the broker does not know, with a `client.pem`, too.
+        ports: The ports of the listeners, by their names; PLAINTEXT is one of them.
+    """
+
+    certs: Path
+    strangers: Path
+    ports: dict[str, int]
+
+    def at(self, door: str) -> str:
+        """The bootstrap servers of a listener."""
+        return f"127.0.0.1:{self.ports[door]}"
+
+    def tls(self, **others: str) -> Security:
+        """TLS that believes the broker."""
+        return Security.tls(ca=str(self.certs / "ca.pem"), **others)
+
+    def mtls(self) -> Security:
+        """TLS with a certificate that the broker believes."""
+        return self.tls(cert=str(self.certs / "client.pem"))
+
+    def scram(self, password: str = PASSWORD) -> Security:
+        """A login that the broker believes, over TLS."""
+        return Security.scram(USER, password, tls=self.tls())
+
+
+def make_certificates(folder: Path) -> tuple[Path, Path]:
+    """Makes both authorities, and what they sign."""
+    certs, strangers = folder / "certs", folder / "strangers"
+    for each in (certs, strangers):
+        create_authority(each)
+        issue(each, "client", "client")
+    issue(certs, "node", "node")
+    past = dt.datetime.now(dt.UTC) - dt.timedelta(days=3)
+    with mock.patch.object(authority, "_now", return_value=past):
+        issue(certs, "expired", "node", days=1)
+    return certs, strangers
+
+
+def unsecured_token(lifetime_s: int = 3600) -> str:
+    """A token that Kafka's brokers take where nothing else was set: nobody has signed it (RFC 7515, appendix A.5)."""
+    now = int(time.time())
+    parts = ({"alg": "none"}, {"sub": USER, "iat": now, "exp": now + lifetime_s})
+    return ".".join([base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in parts]) + "."
+
+
+@contextmanager
+def kafka_doors(kafka: KafkaInstall, folder: Path) -> Iterator[SecureDoors]:
+    """Runs a node of Kafka for as long as the block."""
+    certs, strangers = make_certificates(folder)
+    kept = KeptPorts()
+    node = KafkaNode(kafka, folder / "node")
+    try:
+        ports = {**dict(zip(DOORS, kept.take(len(DOORS)), strict=True)), "PLAINTEXT": node.port}
+        with node._config.open("a") as file:
+            file.write(_settings(node, ports, certs))
+        node.start()
+        doors = SecureDoors(certs, strangers, ports)
+        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+            quoted = f"{mechanism}=[iterations=4096,password={PASSWORD}]"
+            kafka.run(
+                *("kafka.admin.ConfigCommand", "--bootstrap-server", doors.at("PLAINTEXT"), "--alter"),
+                *("--entity-type", "users", "--entity-name", USER, "--add-config", quoted),
+            )
+        yield doors
+    finally:
+        node.give_up()
+        kept.release()
+
+
+def _settings(node: KafkaNode, ports: dict[str, int], certs: Path) -> str:
+    advertised = ",".join(f"{name}://127.0.0.1:{port}" for name, port in ports.items())
+    protocols = {**DOORS, "PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT"}
+    given = {
+        "listeners": f"{advertised},CONTROLLER://127.0.0.1:{node.controller}",
+        "advertised.listeners": advertised,
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": certs / "node.pem",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": certs / "ca.pem",
+        "listener.name.mtls.ssl.client.auth": "required",
+        "listener.name.expired.ssl.keystore.type": "PEM",
+        "listener.name.expired.ssl.keystore.location": certs / "expired.pem",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512,SCRAM-SHA-256,PLAIN,OAUTHBEARER",
+        "listener.name.plain_only.sasl.enabled.mechanisms": "PLAIN",
+        "connection.failed.authentication.delay.ms": 20,
+    }
+    for name, protocol in DOORS.items():
+        for mechanism, text in _JAAS.items() if protocol.startswith("SASL") else ():
+            given[f"listener.name.{name.lower()}.{mechanism}.sasl.jaas.config"] = text
+            if name == "RENEWED":
+                given[f"listener.name.{name.lower()}.{mechanism}.connections.max.reauth.ms"] = RENEWAL_MS
+    return "".join(f"{key}={value}\n" for key, value in given.items())
