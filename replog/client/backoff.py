@@ -7,13 +7,16 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from replog.errors import ReplogError, RequestTimedOutError, RetriableError
+from replog.errors import AuthenticationError, ReplogError, RequestTimedOutError, RetriableError
 from replog.rpc.transport import ConnectionLostError
 
 T = TypeVar("T")
 
 BACKOFF_MS_MIN = 100
 BACKOFF_MS_MAX = 500
+
+AUTHENTICATION_PAUSE_S = 5.0
+"""Between two attempts of what goes on by itself, where a broker does not let the client in."""
 
 
 class Backoff:
@@ -33,6 +36,13 @@ class Backoff:
         pause_ms = self._next_ms
         self._next_ms = min(self._max_ms, pause_ms * 2)
         return pause_ms * self._rng.uniform(0.8, 1.2) / 1000
+
+    def next_s_after(self, error: ReplogError) -> float:
+        """Returns the pause to make after an error, in seconds: a long one where the broker does not let this client in.
+
+        Whoever called has been told; brokers count failed logins, and may lock the user out.
+        """
+        return AUTHENTICATION_PAUSE_S if isinstance(error, AuthenticationError) else self.next_s()
 
     def reset(self) -> None:
         """Starts again with the shortest pause, since something worked."""

@@ -18,6 +18,7 @@ from kafka_node import KafkaNode
 from replog.certs import authority
 from replog.certs.authority import create_authority, issue
 from replog.client import Security
+from replog.client.security.kafka_names import SCRAM
 from replog.cluster.processes import KeptPorts
 
 USER = "alice"
@@ -51,11 +52,13 @@ class SecureDoors:
     """A broker that runs.
 
     Attributes:
+        kafka: Kafka's own tools.
         certs: The folder of the authority, of the broker's certificate, and of `client.pem`.
         strangers: The folder of an authority that the broker does not know, with a `client.pem`, too.
         ports: The ports of the listeners, by their names; PLAINTEXT is one of them.
     """
 
+    kafka: KafkaInstall
     certs: Path
     strangers: Path
     ports: dict[str, int]
@@ -63,6 +66,21 @@ class SecureDoors:
     def at(self, door: str) -> str:
         """The bootstrap servers of a listener."""
         return f"127.0.0.1:{self.ports[door]}"
+
+    def add_user(self, name: str, password: str) -> None:
+        """Gives a user a credential for each mechanism of SCRAM."""
+        for mechanism in SCRAM:
+            self._alter_user(name, "--add-config", f"{mechanism}=[iterations=4096,password={password}]")
+
+    def delete_user(self, name: str) -> None:
+        """Takes a user's credentials away."""
+        for mechanism in SCRAM:
+            self._alter_user(name, "--delete-config", mechanism)
+
+    def _alter_user(self, name: str, *change: str) -> None:
+        servers = ("--bootstrap-server", self.at("PLAINTEXT"))
+        entity = ("--entity-type", "users", "--entity-name", name)
+        self.kafka.run("kafka.admin.ConfigCommand", *servers, "--alter", *entity, *change)
 
     def tls(self, **others: str) -> Security:
         """TLS that believes the broker."""
@@ -108,13 +126,8 @@ def kafka_doors(kafka: KafkaInstall, folder: Path) -> Iterator[SecureDoors]:
         with node._config.open("a") as file:
             file.write(_settings(node, ports, certs))
         node.start()
-        doors = SecureDoors(certs, strangers, ports)
-        for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
-            quoted = f"{mechanism}=[iterations=4096,password={PASSWORD}]"
-            kafka.run(
-                *("kafka.admin.ConfigCommand", "--bootstrap-server", doors.at("PLAINTEXT"), "--alter"),
-                *("--entity-type", "users", "--entity-name", USER, "--add-config", quoted),
-            )
+        doors = SecureDoors(kafka, certs, strangers, ports)
+        doors.add_user(USER, PASSWORD)
         yield doors
     finally:
         node.give_up()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from secure_doors import PASSWORD, RENEWAL_MS, USER, SecureDoors, unsecured_token
@@ -211,3 +211,31 @@ async def test_logins_are_renewed_while_requests_go_on(doors: SecureDoors, monke
         assert not lost
     assert read == sent > 10
     assert len(renewals) >= 3 * 3  # a watch, the produces, the fetches
+
+
+async def test_a_user_that_is_deleted_is_told_by_the_next_calls(doors: SecureDoors) -> None:
+    """Goal: what is sent fails, and what is read raises, once a login is not renewed; nothing waits for its time-out."""
+    user, topic, servers = f"user-{next(_numbers)}", await a_topic(doors), doors.at("RENEWED")
+    await asyncio.to_thread(doors.add_user, user, "canary-of-a-user")
+    security = Security.scram(user, "canary-of-a-user", tls=doors.tls())
+    async with (
+        Producer(servers, security=security, close_timeout_ms=0) as producer,
+        Consumer(servers, security=security) as consumer,
+        asyncio.timeout(WAIT_S),
+    ):
+        await (await producer.send(topic, b"v"))
+        await consumer.assign_topic(topic)
+        assert len(await consumer.poll()) == 1
+        await asyncio.to_thread(doors.delete_user, user)
+
+        async def sending() -> None:
+            await (await producer.send(topic, b"v"))
+
+        for call in (consumer.poll, sending):
+            with pytest.raises(SaslAuthenticationError, match=f'login of user "{user}"'):
+                await _forever(call)
+
+
+async def _forever(call: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await call()

@@ -128,9 +128,10 @@ class BrokerSession(ABC, Generic[Out, In]):
                 while not self._has_work():
                     self._wake.clear()
                     await self._wake.wait()
-                self._handle_lost(await self._talk(connection, backoff))
+                error = await self._talk(connection, backoff)
+                self._handle_lost(error)
                 self._view.request_refresh()
-                await asyncio.sleep(backoff.next_s())
+                await asyncio.sleep(backoff.next_s_after(error))
         finally:
             self._handle_lost(ConnectionLostError(f"the stream to {self.address} was closed by this client"))
             await connection.close()

@@ -415,7 +415,9 @@ class ClusterView:
                     await self._watch(address, backoff)
                 except ReplogError as error:
                     self._note_failure(address, error)
-                await asyncio.sleep(backoff.next_s())
+                    await asyncio.sleep(backoff.next_s_after(error))
+                else:
+                    await asyncio.sleep(backoff.next_s())
 
     async def _watch(self, address: str, backoff: Backoff) -> None:
         """Follows one broker's watch until it ends.  A broker is given up that is silent at the start, or later on while

@@ -17,7 +17,7 @@ from replog.client.cluster.session import BrokerSession, Unanswered
 from replog.client.cluster.view import ClusterView
 from replog.client.consumer.fetch_state import FetchedChunk, PartitionFetch
 from replog.client.protocol.seam import Connection
-from replog.errors import ErrorCode, ReplogError, RetriableError
+from replog.errors import AuthenticationError, ErrorCode, ReplogError, RetriableError
 from replog.errors.choices import INT32_MAX, require_at_least
 from replog.records import Buffer
 from replog.rpc.messages import (
@@ -270,6 +270,8 @@ class ConsumerFetcher(BrokerSession[FetchRequest, FetchResponse]):
             for state, token in request.entries:
                 if state.token == token:
                     state.forget_request()
+        if isinstance(error, AuthenticationError):
+            self._on_trouble()
 
     def _oldest_request(self) -> Unanswered | None:
         for request in self._in_flight.values():

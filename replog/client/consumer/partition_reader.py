@@ -19,6 +19,7 @@ from replog.client.consumer.start import offsets_at
 from replog.client.typed_records import RecordDecoder
 from replog.client.types import TopicPartition
 from replog.errors import (
+    AuthenticationError,
     BrokerClosedError,
     InvalidRequestError,
     ReplogError,
@@ -243,6 +244,10 @@ class PartitionReader:
         for state in troubled:
             if state.error is not None and not state.chunks_count and not state.is_paused:
                 raise raised_anew(state.error)
+        for state in self.states.values():
+            loss = self._fetchers.loss(state)
+            if isinstance(loss, AuthenticationError) and not state.chunks_count:
+                raise raised_anew(loss)
 
     def _troubled(self) -> list[PartitionFetch]:
         return [state for state in self.states.values() if state.has_trouble and self._wants(state.partition.topic)]

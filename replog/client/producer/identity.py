@@ -10,7 +10,7 @@ from replog.client.backoff import Backoff
 from replog.client.cluster.view import ATTEMPT_TIMEOUT_MS, ClusterView
 from replog.client.producer.batch import ProducerIdentity
 from replog.client.producer.partition_queue import PartitionQueue
-from replog.errors import ReplogError
+from replog.errors import AuthenticationError, ReplogError
 from replog.rpc.messages import InitProducerIdRequest, ProducedTransaction
 from replog.waiting.task_ends import end_tasks
 
@@ -77,12 +77,16 @@ class IdentitySource:
                 response = await self._view.call_any(
                     InitProducerIdRequest(), timeout_ms=ATTEMPT_TIMEOUT_MS, what="get a producer id"
                 )
+            except AuthenticationError as error:
+                refused, self._waiting = self._waiting, {}
+                for queue in refused:
+                    queue.refuse(error)
             except ReplogError as error:
                 for queue in self._waiting:
                     queue.last_error = error.with_traceback(None)
                 await asyncio.sleep(backoff.next_s())
-                continue
-            self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))
+            else:
+                self._arrived(ProducerIdentity(response.producer_id, response.producer_epoch))
 
     def _arrived(self, identity: ProducerIdentity) -> None:
         self._newest = identity

@@ -46,7 +46,7 @@ from replog.client.cluster.addresses import LeaderAddress
 from replog.client.producer.accumulator import Accumulator
 from replog.client.producer.batch import ProducerBatch, ProducerIdentity
 from replog.client.types import TopicPartition
-from replog.errors import OutOfOrderSequenceError, ReplogError, RequestTimedOutError
+from replog.errors import AuthenticationError, OutOfOrderSequenceError, ReplogError, RequestTimedOutError, raised_anew
 from replog.records import (
     HEADER_BYTES,
     Buffer,
@@ -359,6 +359,16 @@ class PartitionQueue:
         """Fails `batch`, whose delivery time-out is over."""
         self.handle_failed(batch, self._expired_error(batch))
         self._on_ready(self)
+
+    def refuse(self, error: AuthenticationError) -> None:
+        """Fails all that is unresolved: its broker does not let this client in.  What is appended later is sent."""
+        for batch in list(self._unresolved()):
+            told = raised_anew(error)
+            if batch.attempt:
+                told = type(error)(
+                    f"{error}. {self}: {batch.records_count} records were sent before, and may be in the log"
+                )
+            self.handle_failed(batch, told)
 
     def fail_all(self, error: ReplogError) -> None:
         """Fails all that is unresolved: nothing of this partition is sent any more (topic deleted, producer closed)."""

@@ -23,6 +23,7 @@ from replog.client.producer.identity import Identities
 from replog.client.producer.partition_queue import PartitionQueue
 from replog.client.protocol.seam import Connection
 from replog.errors import (
+    AuthenticationError,
     ConcurrentTransactionsError,
     ErrorCode,
     NotEnoughReplicasAfterAppendError,
@@ -244,6 +245,10 @@ class BrokerSender(BrokerSession[ProduceRequest, tuple[ProduceResponse, ...]]):
                 if _is_current(batch, attempt):
                     queue.handle_lost(batch, error)
                     self._pending[queue] = None
+        if isinstance(error, AuthenticationError):  # the same settings never succeed
+            refused, self._pending = self._pending, {}
+            for queue in refused:
+                queue.refuse(error)
 
     def _oldest_request(self) -> Unanswered | None:
         for request in self._in_flight.values():

@@ -25,6 +25,7 @@ from replog.client.ranges.patience import STALL_TIMEOUT_MS, UNSERVED_TIMEOUT_MS,
 from replog.client.ranges.pieces import Piece
 from replog.client.types import TopicPartition
 from replog.errors import (
+    AuthenticationError,
     BrokerClosedError,
     LogTruncatedError,
     OffsetOutOfRangeError,
@@ -220,6 +221,9 @@ class RangeReader:
             self._view.request_refresh()  # what is known of the leader may be old
             if await self._is_cut():
                 return
+            loss = self._pool.loss(self._state)
+            if isinstance(loss, AuthenticationError):
+                raise raised_anew(loss)
             waited_ms = int((loop.time() - began_s) * 1000)
             unserved = self._why_unserved()
             if waited_ms >= (self._unserved_timeout_ms if unserved else self._stall_timeout_ms):
