@@ -106,33 +106,33 @@ def context_of(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    password = settings.key_password
+    password, path, is_asked = settings.key_password, settings.key or settings.cert, False
 
     def told() -> str:
+        nonlocal is_asked
+        is_asked = True
         if password is None:  # or OpenSSL would ask on the terminal
-            raise ConfigError(
-                "key_password",
-                None,
-                f"the private key in {settings.key or settings.cert} is encrypted: give key_password",
-            )
+            raise ConfigError("key_password", None, f"the private key in {path} is encrypted: give key_password")
         return password.reveal()
 
     try:
         context.load_cert_chain(settings.cert, settings.key or None, told)
-    except (OSError, ssl.SSLError) as error:
-        _refuse("key" if settings.key else "cert", settings.key or settings.cert, error)
+    except ssl.SSLError as error:
+        if is_asked:
+            reason = f"the private key in {path} cannot be decrypted with this key_password"
+            raise ConfigError("key_password", None, reason) from None
+        if "MISMATCH" in (error.reason or ""):
+            reason = f"the private key in {path} does not belong to the certificate in {settings.cert}"
+            raise ConfigError("key", path, reason) from None
+        _refuse("cert", f"{settings.cert} or {path}" if settings.key else path, error)
+    except OSError as error:
+        _refuse("cert", f"{settings.cert} or {path}" if settings.key else path, error)
 
 
 def _refuse(name: str, path: str, error: OSError) -> NoReturn:
     if not isinstance(error, ssl.SSLError):
         raise ConfigError(name, path, f"{name}: {path} cannot be read ({error.strerror})") from None
-    reason = error.reason or ""
-    if "MISMATCH" in reason:
-        why = "the private key does not belong to the certificate"
-    elif "DECRYPT" in reason:
-        why = "the private key cannot be decrypted with this key_password"
-    else:
-        why = "there is no such thing in PEM in it; `openssl pkcs12 -in FILE -out FILE.pem` converts a store of Java"
+    why = "there is no such thing in PEM in it; `openssl pkcs12 -in FILE -out FILE.pem` converts a store of Java"
     raise ConfigError(name, path, f"{name}: {path}: {why}") from None
 
 

@@ -126,7 +126,7 @@ async def test_a_producer_refuses_numbers_that_mean_nothing(settings: dict[str, 
         (Consumer, "isolation_level", "only records of committed transactions are read"),
         (Admin, "reconnect_backoff_ms", "cannot be set"),
         (Admin, "request_timeout_ms", "did you mean timeout_ms?"),
-        (SyncAdmin, "colour", "it has bootstrap_servers, client_id, timeout_ms, transport"),
+        (SyncAdmin, "colour", "it has bootstrap_servers, client_id, timeout_ms, security, transport"),
     ],
 )
 def test_a_setting_that_there_is_not_says_what_to_use_instead(cls: type[Any], name: str, instead: str) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from ssl import SSLContext
 from typing import Any, NamedTuple
 
 from replog.client.protocol.link import BrokerEnd
@@ -76,8 +77,13 @@ class ScriptedServer:
     """
 
     def __init__(
-        self, script: Script, versions: Mapping[int, int] | None = None, opening: Script | None = None
+        self,
+        script: Script,
+        versions: Mapping[int, int] | None = None,
+        opening: Script | None = None,
+        tls: SSLContext | None = None,
     ) -> None:
+        self._tls = tls
         self._script = script
         self._versions = {METADATA_KEY: FLEXIBLE} if versions is None else dict(versions)
         self._opening = opening or self._tell
@@ -93,7 +99,7 @@ class ScriptedServer:
         return BrokerEnd(f"127.0.0.1:{self.port}", "tester", create_connection, 20.0)
 
     async def start(self) -> None:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -147,9 +153,12 @@ async def silent(_peer: Peer, _request: Request) -> None:
 
 @contextlib.asynccontextmanager
 async def scripted(
-    script: Script = answering, versions: Mapping[int, int] | None = None, opening: Script | None = None
+    script: Script = answering,
+    versions: Mapping[int, int] | None = None,
+    opening: Script | None = None,
+    tls: SSLContext | None = None,
 ) -> AsyncIterator[ScriptedServer]:
-    server = ScriptedServer(script, versions, opening)
+    server = ScriptedServer(script, versions, opening, tls)
     await server.start()
     try:
         yield server
