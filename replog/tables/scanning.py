@@ -19,6 +19,8 @@ from replog.tables.topic_scan import TopicScan
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from replog.client.security.security import Security
+
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value")
 
 
@@ -33,6 +35,7 @@ def scan(
     columns: Sequence[str] = COLUMNS,
     told: Callable[[int, int], None] | None = None,
     timeout_ms: int | None = None,
+    security: Security | None = None,
 ) -> pa.RecordBatchReader:
     """Returns what is committed in a topic now as Arrow batches: for pyarrow, pandas, DuckDB, Polars and whatever takes such a stream.
 
@@ -54,6 +57,7 @@ def scan(
         told: The function that is told, batch by batch, how many records have been handed over, and how many offsets there are to
             read: more where compaction or transactions have left gaps.
         timeout_ms: How long brokers may bring nothing, from 1; None: 10 s while none could serve a partition, 60 s while one may.
+        security: How this client and brokers are believed by each other (docs/SECURITY_CLIENTS.md); None: plain text.
 
     Raises:
         ImportError: `pyarrow` is not installed; it says how to install it.
@@ -85,7 +89,7 @@ def scan(
     elif topic is None:
         raise ConfigError("topic", None, "a scan of brokers needs the name of a topic")
     else:
-        found = TopicScan(bootstrap_servers or "", topic, partitions, limits, timeout_ms)
+        found = TopicScan(bootstrap_servers or "", topic, partitions, limits, timeout_ms, security)
     return made.reader(_handed_over(found, columns, told))
 
 

@@ -25,6 +25,8 @@ from replog.tables.places import ScanLimits, chosen_numbers, offsets_of, times_o
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from replog.client.security.security import Security
+
 CLIENT_ID: Final = "replog-scan"
 
 WORDS: Final = RangeWords(
@@ -67,7 +69,9 @@ class TopicScan:
         partitions: Collection[int],
         limits: ScanLimits,
         timeout_ms: int | None,
+        security: Security | None,
     ) -> None:
+        self._security = security
         self._servers = ",".join(parse_bootstrap_servers(bootstrap_servers))
         self._timeout_ms = timeout_ms
         self._cluster_id = ""
@@ -78,7 +82,7 @@ class TopicScan:
             self._cluster_id = view.cluster_id
 
         with _loop() as thread:
-            thread.run(lambda: ask_cluster(self._servers, plan, client_id=CLIENT_ID, words=WORDS))
+            thread.run(lambda: ask_cluster(self._servers, plan, client_id=CLIENT_ID, words=WORDS, security=security))
 
     @property
     def offsets_count(self) -> int:
@@ -93,7 +97,9 @@ class TopicScan:
         """
         options = _Options(self._timeout_ms)
         with _loop() as thread:
-            client = RangeClient(thread, self._servers, self._cluster_id, client_id=CLIENT_ID, words=WORDS)
+            client = RangeClient(
+                thread, self._servers, self._cluster_id, client_id=CLIENT_ID, words=WORDS, security=self._security
+            )
             try:
                 for wanted in self._ranges:
                     if wanted.offsets_count:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import uuid4
 
 from replog.client.arguments import require_partition
@@ -47,6 +47,9 @@ from replog.errors.choices import require_at_least
 from replog.records import encode_batch
 from replog.worker.assigned import Assigned
 from replog.worker.results import ResultRecord, Results
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 COMMIT_S: Final = 1.0
 
@@ -170,12 +173,15 @@ class TransactionCommits:
         servers: The brokers to ask first.
         name: The transactional id, unless the settings have one.
         settings: Further settings of the producer.
+        security: How the producer and brokers are believed by each other; None: plain text.
 
     Raises:
         ConfigError: One of them is the worker's own business.
     """
 
-    def __init__(self, servers: str | Sequence[str], name: str, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, servers: str | Sequence[str], name: str, settings: Mapping[str, Any], security: Security | None = None
+    ) -> None:
         if wrong := settings.keys() & _OWN:
             raise ConfigError(
                 "producer.settings", min(wrong), f"producer_settings has {min(wrong)}, which the worker sets itself"
@@ -190,7 +196,7 @@ class TransactionCommits:
         self._max_record_bytes = given.pop("max_request_bytes", DEFAULTS.max_request_bytes)
         require_at_least("max.request.bytes", self._max_record_bytes, 256, MAX_REQUEST_BYTES_MAX)
         self._servers = servers
-        self._settings = given
+        self._settings = {**given, "security": security}
         self._new_producer()  # so that a wrong setting is told at once
         self.producer: Producer | None = None
         self.is_due = asyncio.Event()
@@ -356,6 +362,7 @@ def commits_of(
     *,
     is_exactly_once: bool,
     producer_settings: Mapping[str, Any] | None,
+    security: Security | None = None,
 ) -> Commits:
     """Returns what commits for a worker.
 
@@ -365,13 +372,14 @@ def commits_of(
         instance_id: The member's own name in it, which stays the same from start to start; None: it has none.
         is_exactly_once: Whether results and offsets are committed together.
         producer_settings: Further settings of the producer.
+        security: How the producer and brokers are believed by each other; None: plain text.
 
     Raises:
         ConfigError: A setting is wrong.
     """
     if is_exactly_once:
         name = f"{group}-{uuid4().hex if instance_id is None else instance_id}"
-        return TransactionCommits(servers, name, producer_settings or {})
+        return TransactionCommits(servers, name, producer_settings or {}, security)
     if producer_settings is not None:
         raise ConfigError(
             "producer.settings",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ from replog.errors.choices import require_at_least, require_kind
 from replog.errors.texts import error_text
 from replog.worker.dead_letters import DeadLetter, own_headers
 from replog.worker.results import ResultRecord, result_of
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 DELAYS_MAX: Final = 16
 DELAY_S_MAX: Final = 604_800
@@ -66,7 +69,10 @@ class FailedRecords:
         topics: Sequence[str],
         retry_delays: Iterable[float],
         dead_letter_topic: str | None,
+        *,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         delays = _checked(retry_delays)
         self._servers = servers
         self._group = group
@@ -105,6 +111,7 @@ class FailedRecords:
         if producer is None:
             producer = self._producer = Producer(  # how large a record may be is for the topic to say
                 self._servers,
+                security=self._security,
                 max_request_bytes=MAX_REQUEST_BYTES_MAX,
                 buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
             )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, field
 
 from replog.client import Consumer, ConsumerRecord, Producer, TopicPartition
 from replog.worker.dead_letters import DeadLetter, own_headers
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 REPLAY_GROUP: Final = "replog-dlq-replay"
 """Keeps, for each topic of dead letters, up to where they have been sent back."""
@@ -43,6 +46,7 @@ async def replay(
     bootstrap_servers: str,
     topic: str,
     *,
+    security: Security | None = None,
     max_records: int | None = None,
     dry_run: bool = False,
     say: Callable[[int], None] = lambda _: None,
@@ -54,6 +58,7 @@ async def replay(
     Args:
         bootstrap_servers: The brokers to ask first.
         topic: The topic of dead letters.
+        security: How this client and brokers are believed by each other; None: plain text.
         max_records: The number of dead letters after which to stop; None: at the end of now.
         dry_run: Whether to count only.
         say: The function that is told how many have been read.
@@ -62,8 +67,16 @@ async def replay(
         ReplogError: A broker does not answer, or does not take them.
     """
     done = Replayed()
-    settings = {"group_id": REPLAY_GROUP, "enable_auto_commit": False, "auto_offset_reset": "earliest"}
-    async with Consumer(bootstrap_servers, **settings) as consumer, Producer(bootstrap_servers) as producer:  # type: ignore[arg-type] # values of several types
+    settings: dict[str, Any] = {
+        "security": security,
+        "group_id": REPLAY_GROUP,
+        "enable_auto_commit": False,
+        "auto_offset_reset": "earliest",
+    }
+    async with (
+        Consumer(bootstrap_servers, **settings) as consumer,
+        Producer(bootstrap_servers, security=security) as producer,
+    ):
         await consumer.subscribe([topic])
         ends: dict[TopicPartition, int] = {}
         progress_s = time.monotonic()

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Final, Generic, Literal, Never, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Never, TypeAlias, cast, get_args
 
 from replog.client.arguments import require_text, texts_of
 from replog.client.backoff import Backoff
@@ -44,6 +44,9 @@ from replog.worker.observer import WorkerObserver
 from replog.worker.results import ResultRecord, Results
 from replog.worker.threads import DaemonThreads
 from replog.worker.tracing import Spans
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 Order: TypeAlias = Literal["partition", "key"]
 
@@ -116,6 +119,7 @@ class Worker(Generic[K, V]):
             group and the `group_instance_id` of `consumer_settings`; without that, a new one at each start.
         observer: What hears what becomes of records, to count and measure.
         drain_timeout_ms: How long handlers may go on working when the worker stops, or a partition goes to another member.
+        security: How the worker and brokers are believed by each other (docs/SECURITY_CLIENTS.md); None: plain text.
         consumer_settings: Further settings of the `Consumer`, such as `client_rack`; `auto_offset_reset` is "earliest".
 
     Raises:
@@ -142,6 +146,7 @@ class Worker(Generic[K, V]):
         exactly_once: bool = False,
         observer: WorkerObserver | None = None,
         drain_timeout_ms: int = DRAIN_MS,
+        security: Security | None = None,
         consumer_settings: Mapping[str, Any] | None = None,
         producer_settings: Mapping[str, Any] | None = None,
         **unknown: Never,
@@ -156,15 +161,18 @@ class Worker(Generic[K, V]):
         require_at_least("retry.backoff.ms", retry_backoff_ms, 0, BACKOFF_MAX_MS)
         require_at_least("drain.timeout.ms", drain_timeout_ms, 0)
         self._topics = [topics] if isinstance(topics, str) else list(texts_of("topics", topics))
-        self._failed = FailedRecords(bootstrap_servers, group, self._topics, retry_delays, dead_letter_topic)
+        self._failed = FailedRecords(
+            bootstrap_servers, group, self._topics, retry_delays, dead_letter_topic, security=security
+        )
         self._topics += self._failed.retry_topics
-        self._settings = _own_settings(consumer_settings or {})
+        self._settings = {**_own_settings(consumer_settings or {}), "security": security}
         self._commits = commits_of(
             bootstrap_servers,
             group,
             self._settings.get("group_instance_id"),
             is_exactly_once=exactly_once,
             producer_settings=producer_settings,
+            security=security,
         )
         self._on_undecodable = _undecodable_or_default(on_undecodable, dead_letter_topic)
         next_step = _how_to_go_on if self._on_undecodable == "raise" else None
@@ -555,6 +563,7 @@ def _own_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         "key",
         "value",
         "on_undecodable",
+        "security",
     }:
         raise ConfigError(
             "consumer.settings", min(wrong), f"consumer_settings has {min(wrong)}, which the worker sets itself"

@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from secure_doors import PASSWORD, RENEWAL_MS, USER, SecureDoors, unsecured_token
 
-from replog.client import Admin, Consumer, Producer, Security, SyncAdmin, SyncConsumer, SyncProducer
+from replog import Table, Worker, scan
+from replog.client import Admin, Consumer, ConsumerRecord, Producer, Security, SyncAdmin, SyncConsumer, SyncProducer
 from replog.client.protocol.secure_link import SecureLink
 from replog.errors import (
     AuthenticationError,
@@ -239,3 +240,34 @@ async def test_a_user_that_is_deleted_is_told_by_the_next_calls(doors: SecureDoo
 async def _forever(call: Callable[[], Awaitable[object]]) -> None:
     while True:
         await call()
+
+
+async def test_workers_tables_and_scans_take_it_too(doors: SecureDoors) -> None:
+    """Goal: what is built of clients has one argument for it: a worker with retries and dead letters, a table, a scan."""
+    topic, servers, security = await a_topic(doors), doors.at("SASL_SSL"), doors.scram()
+    async with Admin(servers, security=security) as admin:
+        for name in (f"{topic}.retry.1", f"{topic}-dead"):
+            await admin.create_topic(name, 1, 1)
+    async with Producer(servers, security=security) as producer:
+        await (await producer.send(topic, b"v", key=b"k"))
+    handled: list[bytes | None] = []
+
+    async def handle(record: ConsumerRecord) -> None:
+        handled.append(record.value)
+        if len(handled) == 2:
+            worker.stop()
+        raise ValueError
+
+    worker = Worker(
+        *(handle, topic), group=f"group-of-{topic}", bootstrap_servers=servers, security=security, retries=0,
+        retry_delays=[0.01], dead_letter_topic=f"{topic}-dead",
+    )  # fmt: skip
+    async with asyncio.timeout(WAIT_S):
+        await worker.run()
+        async with Table(topic, bootstrap_servers=servers, security=security) as table:
+            assert dict(table) == {b"k": b"v"}
+    assert handled == [b"v", b"v"]
+    found = await asyncio.to_thread(
+        lambda: scan(topic, bootstrap_servers=servers, security=security, columns=["value"]).read_all()
+    )
+    assert found.to_pylist() == [{"value": b"v"}]

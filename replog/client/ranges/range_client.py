@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
@@ -18,6 +18,9 @@ from replog.client.ranges.transport import RangeOptions
 from replog.client.sync.loop_thread import LoopThread
 from replog.errors import BrokerClosedError, ConfigError, InconsistentClusterIdError, RequestTimedOutError
 
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
+
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS = 5_000
@@ -28,7 +31,12 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 async def ask_cluster(
-    bootstrap_servers: str, ask: Callable[[ClusterView], Awaitable[T]], *, client_id: str, words: RangeWords
+    bootstrap_servers: str,
+    ask: Callable[[ClusterView], Awaitable[T]],
+    *,
+    client_id: str,
+    words: RangeWords,
+    security: Security | None = None,
 ) -> T:
     """Asks something of a cluster with a view of its own; `ask` opens it.
 
@@ -36,7 +44,7 @@ async def ask_cluster(
         ConfigError: No broker answers.
         ReplogError: Whatever else `ask` raises.
     """
-    view = ClusterView(bootstrap_servers, client_id=client_id)
+    view = ClusterView(bootstrap_servers, security=security, client_id=client_id)
     try:
         return await ask(view)
     except RequestTimedOutError as error:
@@ -56,6 +64,7 @@ class RangeClient:
         cluster_id: The cluster of the snapshot; another one at the same address is refused.
         client_id: The name of this client in the brokers' logs.
         words: How errors are told.
+        security: How this client and brokers are believed by each other; None: plain text.
 
     Raises:
         ConfigError: No broker answers.
@@ -64,8 +73,16 @@ class RangeClient:
     """
 
     def __init__(
-        self, thread: LoopThread, bootstrap_servers: str, cluster_id: str, *, client_id: str, words: RangeWords
+        self,
+        thread: LoopThread,
+        bootstrap_servers: str,
+        cluster_id: str,
+        *,
+        client_id: str,
+        words: RangeWords,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         self._bootstrap_servers = bootstrap_servers
         self.cluster_id = cluster_id
         self._readers: set[RangeReader] = set()
@@ -128,7 +145,7 @@ class RangeClient:
     # ---- in the loop's thread ----------------------------------------------------------------------------------------
 
     async def _connect(self) -> ClusterView:
-        view = ClusterView(self._bootstrap_servers, client_id=self._client_id)
+        view = ClusterView(self._bootstrap_servers, security=self._security, client_id=self._client_id)
         try:
             await view.ready(CONNECT_TIMEOUT_MS)
             self._check_cluster(view.cluster_id)

@@ -28,6 +28,7 @@ from replog.tcp.dialing import create_connection
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from replog.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from tests.quiet import quiet_for
 
 HANDSHAKE, AUTHENTICATE = SaslHandshakeRequest.API_KEY, SaslAuthenticateRequest.API_KEY
 SERVED = {METADATA_KEY: 9, HANDSHAKE: 1, AUTHENTICATE: 2}
@@ -116,7 +117,7 @@ async def test_what_a_broker_does_not_read_is_not_encrypted_ahead(certs: Path) -
         link = await opened(server, Security.tls(ca=str(certs / "ca.pem")))
         answered = link.send(LARGE, 9)
         drained = asyncio.ensure_future(link.drain())
-        await asyncio.sleep(0.2)
+        await quiet_for(0.2)
         assert not drained.done()
         assert _buffered_bytes(link) < 1 << 20
         reads.set()
@@ -131,13 +132,13 @@ async def test_what_a_broker_does_not_read_is_not_encrypted_ahead(certs: Path) -
 async def test_a_connection_that_ends_while_much_waits_tells_whoever_drains(certs: Path) -> None:
     async def opening(peer: Peer, request: Request) -> None:
         await server._tell(peer, request)
-        await asyncio.sleep(WAIT_S)
+        await asyncio.Event().wait()
 
     async with scripted(opening=opening, tls=server_context(certs)) as server:
         link = await opened(server, Security.tls(ca=str(certs / "ca.pem")))
         answered = link.send(LARGE, 9)
         drained = asyncio.ensure_future(link.drain())
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         link.lose(ConnectionLostError("given up"))
         async with asyncio.timeout(WAIT_S):
             await drained
@@ -226,7 +227,7 @@ async def test_requests_wait_for_a_renewal_and_none_fails() -> None:
         meanwhile = [ask(link) for _ in range(3)]
         unanswered = link.send(MetadataRequest(None), 9, is_answered=False)
         drained = asyncio.ensure_future(link.drain())
-        await asyncio.sleep(0.05)
+        await quiet_for(0.05)
         assert not drained.done()
         assert not any(each.done() for each in (*meanwhile, unanswered))
         door.may_answer.set()
