@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from replog.errors import ConfigError
+from replog.host.extras import install_command
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -124,12 +125,9 @@ def issue(folder: Path, name: str, kind: Kind, hosts: Sequence[str] = (), days: 
 def _require_cryptography() -> None:
     try:
         import cryptography  # noqa: F401 -- whether it is there
-    except ImportError as error:
-        raise ConfigError(
-            "cryptography",
-            None,
-            f'certificates are made by a library that is not installed ({error}): pip install "replog[security]"',
-        ) from error
+    except ImportError:
+        reason = f"certificates are made by the library cryptography: {install_command('security')}"
+        raise ConfigError("cryptography", None, reason) from None
 
 
 def _new_key() -> Any:

@@ -6,12 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 from typer.core import TyperGroup
 
 import replog
+from replog.cli import client_config
 from replog.cli.errors import INTERRUPTED, READER_GONE, WRONG_USAGE, report, tell
 from replog.cli.terminal import standard_streams
 from replog.errors import ReplogError
@@ -44,6 +46,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "features": "features_app",
     "log": "app",
     "metadata": "app",
+    "certs": "app",
     "chaos": "app",
 }
 """What stands under each name in its module, in the order of the help: a group, `app`, or a function."""
@@ -51,6 +54,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 _COMMANDS: Final = "replog.cli.commands"
 _MODULES: Final[Mapping[str, str]] = {
     "capture": f"{_COMMANDS}.files",
+    "certs": "replog.cli.certificates",
     "console": "replog.console.command",
     "debug": f"{_COMMANDS}.doctor",
     "export": f"{_COMMANDS}.files",
@@ -116,12 +120,22 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--client-config",
+            envvar=client_config.CONFIG_VARIABLE,
+            metavar="FILE",
+            help="TOML file with Kafka's settings of TLS and SASL, for commands that connect to brokers.",
+        ),
+    ] = None,
     version: Annotated[  # noqa: ARG001 -- its callback does the work
         bool, typer.Option("--version", help="Print the version and end.", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
     global _debug  # noqa: PLW0603 -- one command line per process; `run` reads it when the command has failed
     _debug = debug
+    client_config.use(config)
 
 
 def run(arguments: Sequence[str]) -> int:

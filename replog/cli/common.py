@@ -18,6 +18,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from replog.cli import client_config
 from replog.cli.terminal.interrupts import GRACE_S, Interrupt
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ async def admin_of(bootstrap_servers: str) -> Admin:
     from replog.client import Admin
 
     await require_listener(bootstrap_servers)
-    return Admin(bootstrap_servers, timeout_ms=TIMEOUT_MS)
+    return Admin(bootstrap_servers, timeout_ms=TIMEOUT_MS, security=client_config.security())
 
 
 async def require_listener(bootstrap_servers: str) -> None:

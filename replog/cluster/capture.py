@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, TYPE_CHECKING, Final
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +33,9 @@ from replog.errors import (
     UnsupportedCompressionError,
 )
 from replog.records import HEADER_BYTES, RecordInput, decode_batch, encode_batch, parse_header
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 MANIFEST: Final = "capture.json"
 FORMAT: Final = 1
@@ -106,6 +109,7 @@ async def write_capture(
     start: str | datetime = "earliest",
     partitions: Collection[int] = (),
     max_records: int | None = None,
+    security: Security | None = None,
     told: Callable[[int], None] | None = None,
 ) -> Capture:
     """Writes what is committed in a topic, of our brokers or Apache Kafka's, from a place on up to its end of now into a file.
@@ -119,6 +123,7 @@ async def write_capture(
         start: The place to begin at in each partition, as `Consumer.seek_to` takes it: "earliest", "latest-100", "-10m", a datetime.
         partitions: The partitions to read; none: all.
         max_records: The most records of each partition; None: all.
+        security: How this client and brokers are believed by each other; None: plain text.
         told: The function that is told how many records have been written.
 
     Raises:
@@ -126,7 +131,10 @@ async def write_capture(
         InvalidRequestError: `start` is no place.
         OSError: The file cannot be written.
     """
-    async with Admin(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
+    async with (
+        Admin(bootstrap_servers, security=security) as admin,
+        Consumer(bootstrap_servers, security=security) as consumer,
+    ):
         infos = (await admin.describe_topics([topic]))[topic].partitions
         numbers = sorted({info.partition_id for info in infos})
         if wrong := set(partitions) - set(numbers):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.commands.cluster import stop_at_signals
 from replog.console.settings import DEFAULT_LISTEN, ConsoleSettings, listen_endpoint
 from replog.errors import ConfigError
@@ -38,7 +38,9 @@ def console(
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
     parse_bootstrap_servers(bootstrap_servers)
-    settings = ConsoleSettings(bootstrap_servers, listen_endpoint(listen), allow_changes, metadata_dir)
+    settings = ConsoleSettings(
+        bootstrap_servers, listen_endpoint(listen), allow_changes, metadata_dir, client_config.security()
+    )
     require_http()
     common.run(_console(settings, open_browser=open_browser), grace_s=None)
 

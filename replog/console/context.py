@@ -82,7 +82,9 @@ class Context:
 
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings = settings
-        self.admin = Admin(settings.bootstrap_servers, client_id="replog-console", timeout_ms=ASK_MS)
+        self.admin = Admin(
+            settings.bootstrap_servers, security=settings.security, client_id="replog-console", timeout_ms=ASK_MS
+        )
         self._groups = GroupWatch(self.admin)
         self.health = KeptAnswer(self._health, HEALTH_KEPT_S)
         self.sizes = KeptAnswer(self._sizes, SIZES_KEPT_S)
@@ -108,6 +110,7 @@ class Context:
         """Makes a consumer without a group, which fetches little ahead."""
         return Consumer(
             self.settings.bootstrap_servers,
+            security=self.settings.security,
             client_id="replog-console",
             fetch_max_bytes=1 << 20,
             max_partition_fetch_bytes=256 << 10,

@@ -58,12 +58,12 @@ async def redrive(request: web.Request) -> web.Response:
     """Sends one dead letter back, or those that were not sent back together with others before."""
     wanted: _Redrive = await body_of(request, _Redrive)
     context = request.app[CONTEXT]
-    servers = context.settings.bootstrap_servers
+    servers, security = context.settings.bootstrap_servers, context.settings.security
     if (wanted.partition is None) != (wanted.offset is None):
         raise InvalidRequestError("name partition and offset of one dead letter, or neither for all")
     topic_named(await context.metadata(), wanted.topic)
     if wanted.partition is None or wanted.offset is None:
-        done = await replay(servers, wanted.topic, max_records=REPLAYED_MAX, dry_run=wanted.dry_run)
+        done = await replay(servers, wanted.topic, security=security, max_records=REPLAYED_MAX, dry_run=wanted.dry_run)
         more = done.sent.total() >= REPLAYED_MAX
         told = {"sent": dict(done.sent), "strange_count": done.strange_count, "silence": done.silence}
         return answered({**told, "may_be_more": more})
@@ -71,7 +71,7 @@ async def redrive(request: web.Request) -> web.Response:
         record = await reading.one(consumer, TopicPartition(wanted.topic, wanted.partition), wanted.offset)
     if record is None:
         raise InvalidRequestError(f"{wanted.topic}-{wanted.partition} has no record at offset {wanted.offset:,}")
-    async with Producer(servers) as producer:
+    async with Producer(servers, security=security) as producer:
         letter = await send_back(producer, record)
         await producer.flush()
     if letter is None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from replog.config.kinds import Endpoint, parse_endpoint
 from replog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 DEFAULT_LISTEN = "127.0.0.1:8090"
 
@@ -20,12 +24,14 @@ class ConsoleSettings(Struct, frozen=True):
         listen: The address for browsers, on loopback; port 0: a free one.
         allow_changes: Whether the page may change anything.
         metadata_dir: The folder with a metadata log on this machine, for the timeline; None: there is none.
+        security: How the console and brokers are believed by each other; None: plain text.
     """
 
     bootstrap_servers: str
     listen: Endpoint
     allow_changes: bool = False
     metadata_dir: Path | None = None
+    security: Security | None = None
 
 
 def listen_endpoint(text: str) -> Endpoint:

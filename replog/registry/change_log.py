@@ -11,7 +11,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from replog.client import Admin, Consumer, Producer
 from replog.client.cluster.image import has_leaders
@@ -21,6 +21,9 @@ from replog.metadata.records import ResourceType
 from replog.registry.model import LOG_FAILED, TIMED_OUT, Change, RegistryRefusedError
 from replog.registry.records import decode_change, encode_change
 from replog.registry.state import RegistryState
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 DEFAULT_TOPIC: Final = "_replog_schemas"
 REPLICAS: Final = 3
@@ -51,6 +54,7 @@ class ChangeLog:
         bootstrap_servers: The brokers.
         topic: The name of the topic; made with one partition where it does not exist.
         timeout_ms: How long a request waits for brokers, milliseconds.
+        security: How this client and brokers are believed by each other; None: plain text.
 
     Attributes:
         state: What the changes that were read come to.
@@ -60,18 +64,22 @@ class ChangeLog:
         - one change of this server is under way at a time.
     """
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], *, topic: str, timeout_ms: int) -> None:
+    def __init__(
+        self, bootstrap_servers: str | Sequence[str], *, topic: str, timeout_ms: int, security: Security | None = None
+    ) -> None:
+        self._security = security
         self.state = RegistryState()
         self._servers = bootstrap_servers
         self._partition = TopicPartition(topic, 0)
         self._timeout_s = timeout_ms / 1_000
         self._producer = Producer(
             bootstrap_servers,
+            security=security,
             delivery_timeout_ms=timeout_ms,
             client_id="replog-registry",
             close_timeout_ms=CLOSE_TIMEOUT_MS,
         )
-        self._consumer = Consumer(bootstrap_servers, client_id="replog-registry")
+        self._consumer = Consumer(bootstrap_servers, security=security, client_id="replog-registry")
         self._position = 0
         self._moved = asyncio.Condition()
         self._turn = asyncio.Lock()
@@ -88,7 +96,7 @@ class ChangeLog:
             InvalidRequestError: The topic has several partitions, or is not compacted.
             ReplogError: The brokers cannot be asked, or bring nothing for the time of a request.
         """
-        async with Admin(self._servers, timeout_ms=round(self._timeout_s * 1_000)) as admin:
+        async with Admin(self._servers, security=self._security, timeout_ms=round(self._timeout_s * 1_000)) as admin:
             await _prepare_topic(admin, self._partition.topic)
         await self._producer.start()
         await self._consumer.start()

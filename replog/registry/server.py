@@ -20,6 +20,8 @@ from replog.tcp.port import bind
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from replog.client.security.security import Security
+
 DEFAULT_LISTEN: Final = "127.0.0.1:8081"
 TIMEOUT_MS: Final = 30_000
 STOP_TIMEOUT_S: Final = 5.0
@@ -43,6 +45,7 @@ class RegistryServer:
         topic: The topic of the changes; made where it does not exist.
         timeout_ms: How long a request waits for brokers, milliseconds.
         allow_insecure: Whether other machines may reach it, where everybody may register and delete.
+        security: How the registry and brokers are believed by each other; None: plain text.
 
     Attributes:
         url: Where it is, once it is entered.
@@ -59,13 +62,15 @@ class RegistryServer:
         topic: str = DEFAULT_TOPIC,
         timeout_ms: int = TIMEOUT_MS,
         allow_insecure: bool = False,
+        security: Security | None = None,
     ) -> None:
+        self._security = security
         require_kind("topic", topic, str)
         require_at_least("timeout.ms", timeout_ms, 1)
         self._make_application = _application_maker()
         self._endpoint = _parsed_listen(listen, allow_insecure=allow_insecure)
         self._servers = bootstrap_servers
-        self._log = ChangeLog(bootstrap_servers, topic=topic, timeout_ms=timeout_ms)
+        self._log = ChangeLog(bootstrap_servers, topic=topic, timeout_ms=timeout_ms, security=security)
         self._stack = AsyncExitStack()
         self.url = ""
 
@@ -79,7 +84,7 @@ class RegistryServer:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._log.close)
             await self._log.start()
-            async with Admin(self._servers) as admin:
+            async with Admin(self._servers, security=self._security) as admin:
                 cluster_id = (await admin.describe_cluster()).cluster_id
             await self._listen(stack, cluster_id)
             self._stack = stack.pop_all()
@@ -118,18 +123,21 @@ def serve(
     listen: str = DEFAULT_LISTEN,
     topic: str = DEFAULT_TOPIC,
     allow_insecure: bool = False,
+    security: Security | None = None,
     told: Callable[[str], None] | None = None,
 ) -> None:
     """Runs a registry until the process is told to end (SIGTERM, or Ctrl-C).
 
     Args:
-        bootstrap_servers, listen, topic, allow_insecure: As `RegistryServer` takes them.
+        bootstrap_servers, listen, topic, allow_insecure, security: As `RegistryServer` takes them.
         told: A function that is told the url, once requests are taken.
 
     Raises:
         ReplogError: As `RegistryServer`; also where its topic cannot be followed any more.
     """
-    server = RegistryServer(bootstrap_servers, listen=listen, topic=topic, allow_insecure=allow_insecure)
+    server = RegistryServer(
+        bootstrap_servers, listen=listen, topic=topic, allow_insecure=allow_insecure, security=security
+    )
     asyncio.run(_serve(server, told))
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.errors import UsageError, tell
 from replog.cli.records.record_formats import Show, show_of
 from replog.errors import ReplogError
@@ -121,7 +121,10 @@ async def _consume(
     from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
-    async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
+    async with (
+        await common.admin_of(bootstrap_servers) as admin,
+        Consumer(bootstrap_servers, security=client_config.security()) as consumer,
+    ):
         reader = TopicReader(consumer, admin, topic, partition, places[0], tell, places[1])
         await reader.begin()
         left = max_records if max_records is not None else sys.maxsize
@@ -153,7 +156,13 @@ async def _consume_as_member(
     client_id = f"replog-consume-{uuid.uuid4()}"
     async with (
         await common.admin_of(bootstrap_servers) as admin,
-        Consumer(bootstrap_servers, group_id=group, auto_offset_reset=reset, client_id=client_id) as consumer,
+        Consumer(
+            bootstrap_servers,
+            security=client_config.security(),
+            group_id=group,
+            auto_offset_reset=reset,
+            client_id=client_id,
+        ) as consumer,
     ):
         reader = MemberReader(consumer, admin, topic, group, client_id, tell)
         await reader.begin()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.errors import CommandFailedError, tell
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ async def _replay(bootstrap_servers: str, topic: str, max_records: int | None, d
         done = await send_back(
             bootstrap_servers,
             topic,
+            security=client_config.security(),
             max_records=max_records,
             dry_run=dry_run,
             say=lambda count: say(f"{common.counted(count, 'record')} of {topic} read"),
@@ -139,7 +140,10 @@ async def _letters(bootstrap_servers: str, topic: str) -> AsyncGenerator[tuple[C
     from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
-    async with await common.admin_of(bootstrap_servers) as admin, Consumer(bootstrap_servers) as consumer:
+    async with (
+        await common.admin_of(bootstrap_servers) as admin,
+        Consumer(bootstrap_servers, security=client_config.security()) as consumer,
+    ):
         reader = TopicReader(consumer, admin, topic, None, common.place("earliest", "--from"), tell)
         await reader.begin()
         while reader.is_behind:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import replog
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.checks.cluster import Diagnosis, Heard, Level, bootstrap_findings, cluster_findings, worst
 from replog.cli.errors import FAILED
 from replog.errors import ReplogError
@@ -63,7 +63,7 @@ async def _look(bootstrap_servers: str) -> list[Diagnosis]:
         findings = list(bootstrap_findings(dict(zip(addresses, troubles, strict=True))))
         if all(troubles):
             return findings
-        async with Admin(bootstrap_servers, timeout_ms=common.TIMEOUT_MS) as admin:
+        async with Admin(bootstrap_servers, timeout_ms=common.TIMEOUT_MS, security=client_config.security()) as admin:
             try:
                 health = await cluster_health(admin)
             except ReplogError as error:

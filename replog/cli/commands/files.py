@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.errors import UsageError
 
 FORMATS: Final = ("parquet", "arrow", "jsonl", "csv")
@@ -66,6 +66,7 @@ async def _capture(
             start=start,
             partitions=partitions,
             max_records=max_records,
+            security=client_config.security(),
             told=lambda count: say(f"{common.counted(count, 'record')} of {topic} written"),
         )
     typer.echo(f"{common.counted(found.records_count, 'record')} of {topic} written to {output}")
@@ -123,6 +124,7 @@ def export(
         end=int(end) if end.isdecimal() else end,
         partitions=partition or (),
         force=force,
+        security=client_config.security(),
     )
     common.run(common.require_listener(bootstrap_servers))
     with common.waiting(f"exporting {topic}") as show:
@@ -171,7 +173,9 @@ def import_file(
     from replog.cli.export.topic_import import TopicImport, import_topic
 
     bootstrap_servers = common.servers(bootstrap_servers, directory)
-    request = TopicImport(bootstrap_servers, topic, file, Format(found), Encoding(encoding), partition)
+    request = TopicImport(
+        bootstrap_servers, topic, file, Format(found), Encoding(encoding), partition, client_config.security()
+    )
     common.run(common.require_listener(bootstrap_servers))
     with common.waiting(f"importing {file}") as show:
         done = import_topic(request, lambda count: show(f"{common.counted(count, 'record')} of {file} written"))

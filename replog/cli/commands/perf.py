@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.commands.produce import INTERRUPTED_FLUSH_S, Acks
 from replog.cli.errors import FAILED, tell
 from replog.cli.perf.figures import Figures
@@ -181,7 +181,13 @@ async def _produce(
         await admin.describe_topics([topic])
     setting: Any = "all" if acks is Acks.ALL else int(acks.value)  # 0 or 1
     request_bytes_max = max(DEFAULTS.max_request_bytes, 2 * record_bytes)
-    async with Producer(servers, acks=setting, linger_ms=linger_ms, max_request_bytes=request_bytes_max) as producer:
+    async with Producer(
+        servers,
+        security=client_config.security(),
+        acks=setting,
+        linger_ms=linger_ms,
+        max_request_bytes=request_bytes_max,
+    ) as producer:
         value = os.urandom(record_bytes)
         await producer.partitions_for(topic)
         async with _shown(figures, f"writing to {topic}"):
@@ -204,7 +210,10 @@ async def _consume(servers: str, topic: str, start: Place, limits: LoadLimits, f
     from replog.cli.records.topic_reader import TopicReader
     from replog.client import Consumer
 
-    async with await common.admin_of(servers) as admin, Consumer(servers) as consumer:
+    async with (
+        await common.admin_of(servers) as admin,
+        Consumer(servers, security=client_config.security()) as consumer,
+    ):
         reader = TopicReader(consumer, admin, topic, None, start, tell)
         await reader.begin()
         async with _shown(figures, f"reading {topic}"):
@@ -217,7 +226,10 @@ async def _e2e(servers: str, topic: str, limits: LoadLimits, rate: float, record
     async with await common.admin_of(servers) as admin:
         await admin.describe_topics([topic])
     stamps = Stamps(record_bytes)
-    async with Producer(servers) as producer, Consumer(servers) as consumer:
+    async with (
+        Producer(servers, security=client_config.security()) as producer,
+        Consumer(servers, security=client_config.security()) as consumer,
+    ):
         await consumer.assign_topic(topic, start="latest")
         async with _shown(figures, f"writing to {topic}, and reading it"):
             sent = Figures("acknowledged after")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, TypeVar
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.errors import CommandFailedError, UsageError, tell
 from replog.cli.records.pace import Pace
 from replog.cli.records.record_lines import LINE_BYTES_MAX, LineFormat, LineRecord, Lines, WrongLineError, lines_of
@@ -136,7 +136,11 @@ async def _produce(
     setting: Any = "all" if acks is Acks.ALL else int(acks.value)  # 0 or 1
     request_bytes_max = max(batch_bytes_max, DEFAULTS.max_request_bytes)
     making = Producer(
-        bootstrap_servers, acks=setting, max_request_bytes=request_bytes_max, compression=compression.value
+        bootstrap_servers,
+        security=client_config.security(),
+        acks=setting,
+        max_request_bytes=request_bytes_max,
+        compression=compression.value,
     )
     async with making as producer:
         known = await producer.partitions_for(topic)

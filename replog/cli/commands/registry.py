@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 
 app = typer.Typer(help="Run a registry of schemas.", no_args_is_help=True)
 
@@ -41,5 +41,6 @@ def serve(
         listen=listen,
         topic=topic,
         allow_insecure=allow_insecure,
+        security=client_config.security(),
         told=lambda url: typer.echo(f"A registry of schemas serves on {url}"),
     )

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
@@ -16,6 +16,9 @@ from replog.cli.export.formats import Encoding, Format
 from replog.cli.export.output import check_output, replaced_file
 from replog.cli.export.sinks import batch_sink_for, require_pyarrow
 from replog.tables.places import Bound
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers")
 
@@ -43,6 +46,7 @@ class TopicExport(Struct, frozen=True):
     end: Bound
     partitions: Sequence[int]
     force: bool
+    security: Security | None = None
 
 
 def export_topic(request: TopicExport, told: Callable[[int, int], None]) -> int:
@@ -72,6 +76,7 @@ def export_topic(request: TopicExport, told: Callable[[int, int], None]) -> int:
     reader = scan(
         request.topic,
         bootstrap_servers=request.bootstrap_servers,
+        security=request.security,
         start=request.start,
         end=request.end,
         partitions=request.partitions,

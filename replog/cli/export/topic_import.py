@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,6 +25,9 @@ from replog.client.producer.config import MAX_REQUEST_BYTES_MAX
 from replog.client.sync.producer import SyncBulkDelivery
 from replog.records.arrow.rows import columns_of, int32s
 from replog.tables import scan
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 DELIVERIES_MAX: Final = 16
 """Batches whose acknowledgements are waited for while more are sent."""
@@ -47,6 +50,7 @@ class TopicImport(Struct, frozen=True):
         file_format: What it is written as.
         encoding: How text shows bytes.
         partition: The partition of all records; None: the column `partition` says it.
+        security: How this client and brokers are believed by each other; None: plain text.
     """
 
     bootstrap_servers: str
@@ -55,6 +59,7 @@ class TopicImport(Struct, frozen=True):
     file_format: Format
     encoding: Encoding
     partition: int | None
+    security: Security | None = None
 
 
 class Imported(Struct, frozen=True):
@@ -81,7 +86,7 @@ def import_topic(request: TopicImport, told: Callable[[int], None]) -> Imported:
         UnknownTopicOrPartitionError: There is no such topic, or it has no such partition.
         ReplogError: A record was not acknowledged.
     """
-    with SyncAdmin(request.bootstrap_servers) as admin:
+    with SyncAdmin(request.bootstrap_servers, security=request.security) as admin:
         infos = admin.describe_topics([request.topic])[request.topic].partitions
     written = _ends(request, len(infos))
     if any(written.values()):
@@ -91,6 +96,7 @@ def import_topic(request: TopicImport, told: Callable[[int], None]) -> Imported:
     sent = skipped = 0
     with SyncProducer(
         request.bootstrap_servers,
+        security=request.security,
         max_request_bytes=MAX_REQUEST_BYTES_MAX,
         buffer_memory_bytes=2 * MAX_REQUEST_BYTES_MAX,
     ) as producer:
@@ -180,7 +186,7 @@ class Rows:
 
 def _ends(request: TopicImport, partitions_count: int) -> dict[int, int]:
     wanted = [TopicPartition(request.topic, number) for number in range(partitions_count)]
-    with SyncConsumer(request.bootstrap_servers) as consumer:
+    with SyncConsumer(request.bootstrap_servers, security=request.security) as consumer:
         return {partition.partition: end for partition, end in consumer.end_offsets(wanted).items()}
 
 
