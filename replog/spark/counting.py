@@ -35,7 +35,7 @@ def offsets(bootstrap_servers: str, **options: object) -> dict[TopicPartition, r
     async def ask(view: ClusterView) -> PinnedOffsets:
         return await resolve_snapshot(view, checked, now_ms())
 
-    return _ranges(ask_cluster(bootstrap_servers, ask))
+    return _ranges(ask_cluster(checked.brokers, ask))
 
 
 def count(bootstrap_servers: str, *, allow_upper_bound: bool = False, **options: object) -> int:
@@ -62,7 +62,7 @@ def count(bootstrap_servers: str, *, allow_upper_bound: bool = False, **options:
                 await _require_not_compacted(view, topic)
         return pinned
 
-    return sum(map(len, _ranges(ask_cluster(bootstrap_servers, ask)).values()))
+    return sum(map(len, _ranges(ask_cluster(checked.brokers, ask)).values()))
 
 
 async def _require_not_compacted(view: ClusterView, topic: str) -> None:

@@ -72,7 +72,7 @@ class ReplogReader(DataSourceReader):
         from replog.spark.worker_client import client_for
 
         converter = ArrowConverter(self._columns, wanted.topic, wanted.partition)
-        client = client_for(self._options.bootstrap_servers, self._snapshot.cluster_id)
+        client = client_for(self._options.brokers, self._snapshot.cluster_id)
         tune_worker()
         with client.open_range(wanted, self._options, stop) as pieces:
             for encoded in pieces:

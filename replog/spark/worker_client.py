@@ -19,6 +19,7 @@ from replog.client.ranges.range_client import CONNECT_TIMEOUT_MS, RangeClient
 from replog.client.sync.loop_thread import LoopThread
 from replog.errors import UnknownTopicOrPartitionError
 from replog.spark.options import ReadOptions
+from replog.spark.options.brokers import Brokers
 from replog.spark.python_worker import tune_worker
 from replog.spark.snapshot import PinnedOffsets, resolve_snapshot
 from replog.spark.words import WORDS
@@ -39,12 +40,12 @@ def fetch_snapshot(options: ReadOptions) -> PinnedOffsets:
     async def resolve(view: ClusterView) -> PinnedOffsets:
         return await resolve_snapshot(view, options, now_ms())
 
-    pinned = ask_cluster(options.bootstrap_servers, resolve)
+    pinned = ask_cluster(options.brokers, resolve)
     tune_worker()
     return pinned
 
 
-def require_topic(bootstrap_servers: str, topic: str) -> None:
+def require_topic(brokers: Brokers, topic: str) -> None:
     """Looks whether the topic exists that a write names.
 
     Raises:
@@ -58,7 +59,7 @@ def require_topic(bootstrap_servers: str, topic: str) -> None:
         await view.topic_or_raise(topic)
 
     try:
-        ask_cluster(bootstrap_servers, look)
+        ask_cluster(brokers, look)
     except UnknownTopicOrPartitionError as error:
         raise UnknownTopicOrPartitionError(f"topic: {error}") from None
 
@@ -68,9 +69,13 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def ask_cluster(bootstrap_servers: str, ask: Callable[[ClusterView], Awaitable[T]]) -> T:
+def ask_cluster(brokers: Brokers, ask: Callable[[ClusterView], Awaitable[T]]) -> T:
     """Asks something of a cluster with a view of its own, as `range_client.ask_cluster` does."""
-    return loop_thread().run(lambda: range_client.ask_cluster(bootstrap_servers, ask, client_id=CLIENT_ID, words=WORDS))
+    return loop_thread().run(
+        lambda: range_client.ask_cluster(
+            brokers.servers, ask, client_id=CLIENT_ID, words=WORDS, security=brokers.security
+        )
+    )
 
 
 class _Process:
@@ -79,8 +84,7 @@ class _Process:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.thread = LoopThread.acquire(self)  # kept for good: the next task needs it
-        self.clients: dict[str, RangeClient] = {}
-        self.views: dict[str, ClusterView] = {}
+        self.clients: dict[Brokers, RangeClient] = {}
 
 
 _process: _Process | None = None
@@ -100,7 +104,7 @@ def loop_thread() -> LoopThread:
         return _this_process().thread
 
 
-def client_for(bootstrap_servers: str, cluster_id: str) -> RangeClient:
+def client_for(brokers: Brokers, cluster_id: str) -> RangeClient:
     """Returns this process's client of that cluster, made on first use.
 
     Raises:
@@ -108,11 +112,16 @@ def client_for(bootstrap_servers: str, cluster_id: str) -> RangeClient:
     """
     with _lock:
         clients = _this_process().clients
-        former = clients.get(bootstrap_servers)
+        former = clients.get(brokers)
         if former is not None and former.cluster_id == cluster_id:
             return former
-        client = clients[bootstrap_servers] = RangeClient(
-            _this_process().thread, bootstrap_servers, cluster_id, client_id=CLIENT_ID, words=WORDS
+        client = clients[brokers] = RangeClient(
+            _this_process().thread,
+            brokers.servers,
+            cluster_id,
+            client_id=CLIENT_ID,
+            words=WORDS,
+            security=brokers.security,
         )
         if former is not None:
             former.close()

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
-from kafka_install import KafkaInstall
-from kafka_node import KafkaNode
-
 from replog.certs import authority
 from replog.certs.authority import create_authority, issue
 from replog.client import Security
 from replog.client.security.kafka_names import SCRAM
 from replog.cluster.processes import KeptPorts
+from tests.kafka.kafka_install import KafkaInstall
+from tests.kafka.kafka_node import KafkaNode
 
 USER = "alice"
 PASSWORD = "canary-password=1, of alice"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,10 @@ from secure_doors import PASSWORD, USER, SecureDoors
 
 from replog.client import Admin
 from tests.cluster.cli_runs import Done, replog, replog_here
+from tests.lint.page_examples import blocks
+
+PAGE = "docs/SECURITY_CLIENTS.md"
+PAGE_ROOT = Path(__file__).parents[2]
 
 _numbers = itertools.count(1)
 
@@ -112,3 +119,37 @@ def _written(folder: Path, text: str) -> Path:
     path = folder / "client.toml"
     path.write_text(text)
     return path
+
+
+def test_the_examples_of_the_page_run(
+    doors: SecureDoors, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, certs_of_the_page: list[str]
+) -> None:
+    """Goal: a program, a command and the making of certificates do what the page says, with addresses of this broker."""
+    servers = doors.at("SASL_SSL")
+    monkeypatch.chdir(tmp_path)
+    for line in certs_of_the_page:
+        done = replog_here(*line.removeprefix("replog ").split())
+        assert done.status == 0, done
+    made = {path.name for path in (tmp_path / "certs").iterdir()}
+    assert made == {"ca.pem", "ca.key", "broker-1.pem", "alice.pem"}
+    (tmp_path / "certs" / "ca.pem").write_bytes((doors.certs / "ca.pem").read_bytes())
+    program, names = (block.replace("localhost:9093", servers) for block in blocks(PAGE))
+    environment = {**os.environ, "ALICE_PASSWORD": PASSWORD, "PYTHONPATH": str(Path(PAGE_ROOT))}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=False, text=True, timeout=120
+    )
+    assert ran.returncode == 0, ran.stderr
+    found: dict[str, Any] = {}
+    exec(compile(names, PAGE, "exec"), found)
+    assert found["security"].protocol == "SASL_SSL"
+    text = (PAGE_ROOT / PAGE).read_text().split("```toml\n")[1].split("```")[0]
+    (tmp_path / "certs" / "client.toml").write_text(text.replace('"..."', f'"{PASSWORD}"'))
+    listed = replog_here("--client-config", "certs/client.toml", "topics", "list", "--bootstrap-servers", servers)
+    assert "rides" in listed.out
+
+
+@pytest.fixture
+def certs_of_the_page() -> list[str]:
+    """The commands of the page that make certificates."""
+    lines = (PAGE_ROOT / PAGE).read_text().splitlines()
+    return [line for line in lines if line.startswith("replog certs ")]

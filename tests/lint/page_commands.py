@@ -31,6 +31,10 @@ def wrong_in(line: str) -> list[str]:
     words = re.split(r"[|>]", " ".join(shlex.split(line.replace("...", ""), comments=True)))[0].split()[1:]
     command: Any = typer.main.get_command(app)
     while words and hasattr(command, "list_commands"):
+        before = next((each for each in command.params if words[0] in each.opts), None)
+        if before is not None:  # an option that stands before the command
+            del words[: 1 if before.is_flag else 2]
+            continue
         if words[0] not in command.list_commands(None):
             return words[:1]
         command = command.get_command(None, words.pop(0))

@@ -34,6 +34,7 @@ RUN_BY = {
     "docs/PYTEST.md": "tests/cluster/test_pytest_page.py",
     "docs/RECORDS.md": "tests/cluster/test_typed_records.py",
     "docs/REGISTRY.md": "tests/cluster/test_registry_server.py",
+    "docs/SECURITY_CLIENTS.md": "tests/kafka/test_kafka_security_commands.py",
     "docs/SIMULATION.md": "tests/sim/test_simulation_page.py",
     "docs/SPARK.md": "tests/spark/test_spark_job.py",
     "docs/TABLES.md": "tests/cluster/test_tables_page.py",

@@ -16,6 +16,7 @@ from msgspec.structs import replace  # noqa: E402 -- after the checks for librar
 from replog.cli.errors import WRONG_USAGE  # noqa: E402 -- after the checks for libraries
 from replog.client import SyncProducer  # noqa: E402
 from replog.errors import ProducerFencedError, ReplogError, RequestTimedOutError  # noqa: E402
+from replog.spark.options.brokers import Brokers  # noqa: E402
 from replog.spark.options.writing import WriteOptions, parse_write_options  # noqa: E402
 from replog.spark.sink.once import ledger, others  # noqa: E402
 from replog.spark.sink.once import task as once_task  # noqa: E402
@@ -47,7 +48,7 @@ class DiedError(BaseException):
 
 @pytest.fixture
 def topic(spark_cluster: SparkCluster) -> Iterator[str]:
-    require_ledger(spark_cluster.bootstrap_servers)
+    require_ledger(Brokers(spark_cluster.bootstrap_servers))
     yield spark_cluster.topic(partitions=2)
     close_clients()
 

@@ -55,6 +55,8 @@ def test_the_names_of_a_logs_state_are_looked_up(monkeypatch: pytest.MonkeyPatch
         ("```\nreplog topic create flights\n```", ["topic"]),
         ("```sh\n$ cd\nreplog topics list --colour > file\n```", ["--colour"]),
         ("`replog topics ...`, not `the replog`", []),
+        ("`replog --client-config FILE topics list`", []),
+        ("`replog --client-config FILE topic list`", ["topic"]),
     ],
 )
 def test_commands_that_are_not_there_are_found(text: str, wrong: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Names that are no options here, and that jobs written for Spark's Kafka source may carry: what becomes of each.
 
 Kafka's client settings come with the prefix `kafka.`.  Those whose loss changes neither what is read or written nor its
-safety are ignored, with one warning for all; a job that asks for encryption must fail as long as there is none.
+safety are ignored, with one warning for all; a job that asks for security that there is not must fail.
 """
 
 from __future__ import annotations
@@ -53,10 +53,8 @@ def find_foreign(name: str) -> ForeignOption | None:
     return None
 
 
-_NOT_ENCRYPTED = (
-    "replog has neither encryption nor authentication yet, and the data would travel readable and unchecked. Leave it "
-    "out only where the network is trusted"
-)
+_OTHER_SECURITY = "replog has no such setting of TLS or SASL, and what it asks for would not be done. docs/SECURITY_CLIENTS.md says what there is"
+_JAAS = "Spark hides passwords by the names of their options, and this name tells of none. Give kafka.sasl.username and kafka.sasl.password"
 _NOT_YET = "a replog write does not honour it yet. Leave it out"
 _BY_SPARK = "Spark plans which task reads which offsets"
 _NO_GROUP = (
@@ -126,7 +124,8 @@ _IGNORED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 _REFUSED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
-    (_NOT_ENCRYPTED, Use.ANY, ("kafka.ssl.*", "kafka.sasl.*", "kafka.security.providers")),
+    (_JAAS, Use.ANY, ("kafka.sasl.jaas.config",)),
+    (_OTHER_SECURITY, Use.ANY, ("kafka.ssl.*", "kafka.sasl.*", "kafka.security.providers")),
     ('load("...") and save("...") set it. Name topics with "subscribe", or with "topic" where you write', Use.ANY, ("path",)),
     (
         'each read says where it starts with "startingOffsets". Give that',
@@ -149,9 +148,6 @@ _REFUSED: tuple[tuple[str, Use, tuple[str, ...]], ...] = (
 
 
 def _rows() -> Iterator[ForeignOption]:
-    yield ForeignOption(
-        "kafka.security.protocol", Use.ANY, Treatment.REFUSED, _NOT_ENCRYPTED, harmless_values=frozenset({"PLAINTEXT"})
-    )
     for table, treatment in ((_IGNORED, Treatment.IGNORED), (_REFUSED, Treatment.REFUSED)):
         for reason, uses, names in table:
             for name in names:

@@ -60,6 +60,11 @@ def parse_servers(name: str, text: str) -> str:
     return text.strip()
 
 
+def parse_text(_name: str, text: str) -> str:
+    """Returns the text, which is looked at with others of its kind."""
+    return text
+
+
 def parse_url(name: str, text: str) -> str:
     """Returns a url of http or https."""
     if not text.strip().startswith(("http://", "https://")):

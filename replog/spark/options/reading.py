@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from replog.client.ranges.transport import ReadTransport
 from replog.errors import ConfigError
+from replog.spark.options.brokers import Brokers, security_of
 from replog.spark.options.positions import Position
-from replog.spark.options.table import Given
+from replog.spark.options.table import SECURITY_OPTIONS, Given
 from replog.spark.options.uses import STRUCTURED, Use
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 
 class TopicChoice(Struct, frozen=True):
@@ -68,6 +73,7 @@ class ReadOptions(Struct, frozen=True):
         poll_timeout_ms: How long a task may get no records, and planning no offsets; None: 10 s where no broker could serve
             it, 60 s where one may answer yet.
         transport: How tasks get their bytes.
+        security: TLS and the login; None: plain text.
     """
 
     bootstrap_servers: str
@@ -86,6 +92,12 @@ class ReadOptions(Struct, frozen=True):
     max_records_per_partition: int | None
     poll_timeout_ms: int | None
     transport: ReadTransport
+    security: Security | None = None
+
+    @property
+    def brokers(self) -> Brokers:
+        """Which brokers are asked, and how."""
+        return Brokers(self.bootstrap_servers, self.security)
 
 
 def is_read(options: Mapping[str, str]) -> bool:
@@ -117,6 +129,7 @@ def parse_read_options(options: Mapping[str, str]) -> ReadOptions:
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
         transport=which_transport(given),
+        security=which_security(given),
     )
 
 
@@ -186,6 +199,11 @@ def which_servers(given: Given) -> str:
             '"bootstrap.servers" and "kafka.bootstrap.servers" differ: give one',
         )
     return servers.pop()
+
+
+def which_security(given: Given) -> Security | None:
+    """Returns TLS and the login.  Raises: ConfigError: They cannot be as they are said."""
+    return security_of({option.name: given.text(option.name) for option in SECURITY_OPTIONS})
 
 
 def which_transport(given: Given) -> ReadTransport:

@@ -12,6 +12,7 @@ from replog.spark.options.reading import (
     ReadOptions,
     is_strict_json,
     which_registry,
+    which_security,
     which_servers,
     which_start,
     which_topics,
@@ -88,5 +89,6 @@ def parse_stream_options(options: Mapping[str, str]) -> StreamOptions:
         max_records_per_partition=given["maxRecordsPerPartition"],
         poll_timeout_ms=given["kafkaConsumer.pollTimeoutMs"],
         transport=which_transport(given),
+        security=which_security(given),
     )
     return StreamOptions(read, limits, given["commitOffsetsToGroup"])

@@ -12,8 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from replog.client.security.kafka_names import KNOWN
 from replog.errors import ConfigError
-from replog.spark.options import parsers, positions
+from replog.spark.options import brokers, parsers, positions
 from replog.spark.options.foreign import FOREIGN_OPTIONS, Treatment, find_foreign
 from replog.spark.options.parsers import EARLIEST, LATEST, Parser
 from replog.spark.options.uses import STRUCTURED, Use
@@ -388,6 +389,27 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option("kafka.client.rack", Use.READ, None, parsers.parse_rack, "The same under Kafka's name."),
 )
+
+
+_TEXT_OF = {
+    "security.protocol": "`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`; unset: `PLAINTEXT`. Files that the options about security "
+    "name must be on the driver and on each executor.",
+    "sasl.password": "The password. Spark hides it in plans by the word in its name.",
+}
+"""What the manual says of options about security that need more than their name in Kafka's manual."""
+
+SECURITY_OPTIONS = tuple(
+    Option(
+        f"{brokers.PREFIX}{name}",
+        Use.ANY,
+        None,
+        parsers.parse_text,
+        _TEXT_OF.get(name, "As in Kafka's clients; see [docs/SECURITY_CLIENTS.md](SECURITY_CLIENTS.md)."),
+    )
+    for name in KNOWN
+    if name != "sasl.jaas.config"
+)
+OPTIONS += SECURITY_OPTIONS
 
 
 class Given:

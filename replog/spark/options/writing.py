@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from replog.client.producer.config import ProducerConfig
 from replog.errors import ConfigError
-from replog.spark.options.reading import which_servers
+from replog.spark.options.brokers import Brokers
+from replog.spark.options.reading import which_security, which_servers
 from replog.spark.options.table import Given
 from replog.spark.options.uses import Use
+
+if TYPE_CHECKING:
+    from replog.client.security.security import Security
 
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Spark itself takes of a stream's options and hands on."""
@@ -74,6 +78,7 @@ class WriteOptions(Struct, frozen=True):
         include_headers: Whether a column `headers` is written.
         producer: Settings of the producer, by the names of its keywords.
         once: How rows are there exactly once; None: they are at least once.
+        security: TLS and the login; None: plain text.
     """
 
     bootstrap_servers: str
@@ -81,6 +86,12 @@ class WriteOptions(Struct, frozen=True):
     include_headers: bool
     producer: Mapping[str, Any]
     once: OnceOptions | None = None
+    security: Security | None = None
+
+    @property
+    def brokers(self) -> Brokers:
+        """Which brokers are asked, and how."""
+        return Brokers(self.bootstrap_servers, self.security)
 
 
 def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
@@ -98,7 +109,14 @@ def parse_write_options(options: Mapping[str, str]) -> WriteOptions:
     except ConfigError as error:
         field, reason = (_ACKS.sub("kafka.acks", in_options(text)) for text in (error.field, error.reason))
         raise ConfigError(field, error.value, reason) from None
-    return WriteOptions(which_servers(given), given["topic"], given["includeHeaders"], settings, _once_options(given))
+    return WriteOptions(
+        which_servers(given),
+        given["topic"],
+        given["includeHeaders"],
+        settings,
+        _once_options(given),
+        which_security(given),
+    )
 
 
 def refuse_names_in_stream(options: WriteOptions) -> None:

@@ -108,6 +108,7 @@ class Sending:
         """
         producer = Producer(
             options.bootstrap_servers,
+            security=options.security,
             client_id=CLIENT_ID,
             connect_timeout_ms=CONNECT_TIMEOUT_MS,
             **options.producer,

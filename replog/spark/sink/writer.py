@@ -46,12 +46,11 @@ def plan_write(
     if parsed.topic is not None:
         from replog.spark.worker_client import require_topic
 
-        require_topic(parsed.bootstrap_servers, parsed.topic)
+        require_topic(parsed.brokers, parsed.topic)
     if parsed.once is not None:
         from replog.spark.sink.once.ledger import require_ledger
 
-        ends = require_ledger(parsed.bootstrap_servers)
-        return replace(parsed, once=replace(parsed.once, planned_ends=ends))
+        require_ledger(parsed.brokers)
     return parsed
 
 

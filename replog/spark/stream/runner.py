@@ -77,7 +77,7 @@ class StreamRunner:
 
     async def _open(self) -> tuple[ClusterView, BoundsKeeper, StreamGroup | None]:
         options = self._options
-        view = ClusterView(options.bootstrap_servers, client_id=CLIENT_ID)
+        view = ClusterView(options.bootstrap_servers, security=options.security, client_id=CLIENT_ID)
         keeper = BoundsKeeper(view, lambda image: wanted_partitions(image, options.chosen), options.poll_timeout_ms)
         try:
             await view.ready(CONNECT_TIMEOUT_MS)

@@ -33,6 +33,7 @@ from replog.errors import (
 )
 from replog.rpc.messages import LATEST_TIMESTAMP
 from replog.rpc.metadata_messages import BrokerInfo
+from replog.spark.options.brokers import Brokers
 from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
@@ -62,7 +63,7 @@ _GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedErro
 T = TypeVar("T")
 
 
-def require_ledger(bootstrap_servers: str) -> tuple[int, ...]:
+def require_ledger(brokers: Brokers) -> None:
     """Looks whether the cluster can write once, and makes the topic of decisions where there is none.
 
     Returns:
@@ -84,37 +85,12 @@ def require_ledger(bootstrap_servers: str) -> tuple[int, ...]:
                 "let readers drop rows that come twice, or write to a cluster of this replog",
             )
         if DECISIONS_TOPIC not in view.image.topics:
-            await _make_topic(bootstrap_servers, len(view.image.brokers))
-        return await _ends(view, range(decisions.PARTITIONS))
+            await _make_topic(brokers, len(view.image.brokers))
 
-    return ask_cluster(bootstrap_servers, look)
-
-
-async def _ends(view: ClusterView, numbers: Iterable[int]) -> tuple[int, ...]:
-    """Returns the end offsets of partitions of the topic of decisions: the first transaction that is open, or the end."""
-    partitions = [TopicPartition(DECISIONS_TOPIC, number) for number in numbers]
-    found = await list_offsets(view, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms=LIMIT_MS)
-    return tuple(found[each].offset for each in partitions)
+    ask_cluster(brokers, look)
 
 
-async def is_untouched(bootstrap_servers: str, writer: str, planned_ends: Sequence[int]) -> bool:
-    """Whether no driver of a writer has read its decisions since the write was planned, as each does before it decides or aborts.
-
-    Each leaves a record by which it knows how far it has read.  That this is the end also where it is not readable yet does not
-    matter: the driver waits for that before it does anything.
-    """
-    if not planned_ends:
-        return False
-    number = decisions.partition_of(writer)
-    try:
-        async with kept_view(bootstrap_servers) as view:
-            return await _ends(view, [number]) == (planned_ends[number],)
-    except ReplogError as error:
-        _log.info("the end of the decisions could not be asked for, and they are read: %s", error)
-        return False
-
-
-async def _make_topic(bootstrap_servers: str, brokers_count: int) -> None:
+async def _make_topic(brokers: Brokers, brokers_count: int) -> None:
     copies = min(COPIES_MAX, max(1, brokers_count))
     configs = {
         "cleanup.policy": "compact",
@@ -122,7 +98,7 @@ async def _make_topic(bootstrap_servers: str, brokers_count: int) -> None:
         "segment.bytes": 1 << 20,  # a driver reads what is not compacted yet
         "min.cleanable.dirty.ratio": 0.1,
     }
-    async with Admin(bootstrap_servers, client_id=CLIENT_ID) as admin:
+    async with Admin(brokers.servers, security=brokers.security, client_id=CLIENT_ID) as admin:
         try:
             await admin.create_topic(DECISIONS_TOPIC, decisions.PARTITIONS, copies, configs)
         except TopicExistsError:  # another driver has made it meanwhile
@@ -147,9 +123,11 @@ def abort_at_brokers(options: WriteOptions, version: Version, run: str) -> Settl
     return loop_thread().run(partial(_settle, options.bootstrap_servers, version.writer, abort))
 
 
-async def end_at_brokers(bootstrap_servers: str, writer: str) -> Ended:
-    """Ends what a writer has open; see `end_writer`."""
-    return await _settle(bootstrap_servers, writer, end_writer)
+def _settle(options: WriteOptions, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
+    async def do() -> T:
+        async with AsyncExitStack() as stack:
+            ledger = await BrokerLedger.take_over(stack, options.brokers, writer)
+            return await settle(ledger)
 
 
 async def finish_at_brokers(bootstrap_servers: str, writer: str) -> None:
@@ -164,23 +142,23 @@ async def _settle(bootstrap_servers: str, writer: str, settle: Callable[[BrokerL
 
 def is_written(options: WriteOptions, version: Version) -> bool:
     """Whether a version has been decided for, so that no task needs to write it; one that is just being decided for is not."""
-    return loop_thread().run(partial(read_standing, options.bootstrap_servers, version.writer)).is_decided(version)
+    last = loop_thread().run(partial(_read_last, options.brokers, version.writer))
+    return last is not None and version.number <= last.version.number
 
 
-async def read_standing(bootstrap_servers: str | Sequence[str], writer: str, bookmark: bytes = b"") -> Standing:
-    """Returns where a writer stands.
+async def _read_last(brokers: Brokers, writer: str, bookmark: bytes = b"") -> Decision | None:
+    """Returns the last decision of a writer.
 
     Args:
-        bootstrap_servers: The brokers to begin with.
+        brokers: The brokers to begin with.
         writer: The name of the writer.
         bookmark: The value of the record up to which to read; b"": up to the first transaction that is open now.
     """
     last: Decision | None = None
     given_up: tuple[tuple[int, str], ...] = ()
     partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
-    name = writer.encode()
-    bookmark_key, given_up_key = decisions.bookmark_key(writer), decisions.given_up_key(writer)
-    async with Consumer(bootstrap_servers, client_id=CLIENT_ID) as consumer:
+    name, bookmark_key = writer.encode(), _bookmark_key(writer)
+    async with Consumer(brokers.servers, security=brokers.security, client_id=CLIENT_ID) as consumer:
         end = (await consumer.end_offsets([partition]))[partition]
         await consumer.assign([partition])
         try:
@@ -205,12 +183,14 @@ class BrokerLedger:
     """The decisions of one writer, and the transactions of its attempts.
 
     Args:
+        brokers: The brokers to begin with.
         writer: The name of the writer.
         producer: What has the transactional id of its driver.
         view: The open view of the cluster.
     """
 
-    def __init__(self, writer: str, producer: Producer, view: ClusterView) -> None:
+    def __init__(self, brokers: Brokers, writer: str, producer: Producer, view: ClusterView) -> None:
+        self._brokers = brokers
         self._writer = writer
         self._partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
         self._producer = producer
@@ -218,30 +198,31 @@ class BrokerLedger:
         self._transaction: Transaction | None = None
 
     @classmethod
-    async def take_over(cls, stack: AsyncExitStack, bootstrap_servers: str, writer: str) -> Self:
+    async def take_over(cls, stack: AsyncExitStack, brokers: Brokers, writer: str) -> Self:
         """Takes over from whichever driver was there before.
 
         Args:
             stack: What closes everything in the end.
-            bootstrap_servers: The brokers to begin with.
+            brokers: The brokers to begin with.
             writer: The name of the writer.
 
         Raises:
             ReplogError: No broker answers, or the coordinator refuses.
         """
-        view = ClusterView(bootstrap_servers, client_id=CLIENT_ID)
+        view = ClusterView(brokers.servers, security=brokers.security, client_id=CLIENT_ID)
         stack.push_async_callback(view.close)
         await view.ready(CONNECT_TIMEOUT_MS)
         producer = await stack.enter_async_context(
             Producer(
-                bootstrap_servers,
+                brokers.servers,
+                security=brokers.security,
                 client_id=CLIENT_ID,
                 transactional_id=driver_id(writer),
                 transaction_timeout_ms=TIMEOUT_MS,
                 delivery_timeout_ms=LIMIT_MS,
             )
         )
-        ledger = cls(writer, producer, view)
+        ledger = cls(brokers, writer, producer, view)
         stack.push_async_callback(ledger._leave)
         await ledger._begin()
         return ledger
@@ -256,8 +237,8 @@ class BrokerLedger:
             RequestTimedOutError: Open transactions of other drivers are in the way, and have not ended in time.
         """
         bookmark = new_run().encode()
-        await self._put(decisions.bookmark_key(self._writer), bookmark)
-        return await read_standing(self._view.bootstrap, self._writer, bookmark)
+        await self._put(_bookmark_key(self._writer), bookmark)
+        return await _read_last(self._brokers, self._writer, bookmark)
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision, alone in a transaction."""

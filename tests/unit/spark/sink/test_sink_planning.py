@@ -13,6 +13,7 @@ pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed"
 
 from replog.errors import ConfigError, UnknownTopicOrPartitionError, UnsupportedCompressionError
 from replog.spark import worker_client
+from replog.spark.options.brokers import Brokers
 from replog.spark.options.writing import in_options, parse_write_options
 from replog.spark.source import ReplogDataSource
 
@@ -24,8 +25,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics that a cluster was asked about; it has all but "nowhere"."""
     found: list[str] = []
 
-    def look(servers: str, topic: str) -> None:
-        assert servers == SERVERS["bootstrap.servers"]
+    def look(brokers: Brokers, topic: str) -> None:
+        assert brokers == Brokers(SERVERS["bootstrap.servers"])
         found.append(topic)
         if topic == "nowhere":
             raise UnknownTopicOrPartitionError("there is none")

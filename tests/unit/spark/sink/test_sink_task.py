@@ -14,6 +14,7 @@ pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed"
 from replog.client import ClusterView, Producer  # noqa: E402 -- after the checks for libraries
 from replog.errors import ErrorCode, RecordTooLargeError, UnknownTopicOrPartitionError  # noqa: E402
 from replog.spark import worker_client  # noqa: E402
+from replog.spark.options.brokers import Brokers  # noqa: E402
 from replog.spark.sink.columns import TopicRows, pieces  # noqa: E402
 from replog.spark.sink.task import Sending  # noqa: E402
 from tests.unit.client.client_kit import until  # noqa: E402
@@ -80,9 +81,9 @@ def test_a_missing_topic_is_told_by_its_option(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(worker_client, "ask_cluster", lambda _servers, ask: asyncio.run(run(ask)))
     defaults = {"partitions_count": 0, "within_ms": 50}
     monkeypatch.setattr(ClusterView.topic_or_raise, "__kwdefaults__", defaults)
-    worker_client.require_topic("h:1", "t")
+    worker_client.require_topic(Brokers("h:1"), "t")
     with pytest.raises(UnknownTopicOrPartitionError, match=r'^topic: topic "nowhere" does not exist'):
-        worker_client.require_topic("h:1", "nowhere")
+        worker_client.require_topic(Brokers("h:1"), "nowhere")
 
 
 async def test_rows_wait_for_room() -> None:
