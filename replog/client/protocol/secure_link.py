@@ -73,7 +73,8 @@ class SecureWay:
         try:
             return await create_connection(make, host, port, tls=(contexts.current(), name))
         except (ssl.SSLError, ConnectionResetError) as error:
-            raise self.tls_error(f"{host}:{port}", error) or ConnectionResetError(_CUT) from None
+            reason = f" ({error.reason})" if isinstance(error, ssl.SSLError) and error.reason else ""
+            raise self.tls_error(f"{host}:{port}", error) or ConnectionResetError(f"{_CUT}{reason}") from None
 
     def tls_error(self, address: str, error: BaseException | None) -> ReplogError | None:
         """Returns what an error of TLS means; None where it is none."""
@@ -124,7 +125,7 @@ class SecureLink(Link):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the connection: with TLS 1.3 a broker refuses a client's certificate only after the handshake."""
-        error = self._way.tls_error(self._endpoint.address, exc)
+        error = None if self._has_heard else self._way.tls_error(self._endpoint.address, exc)
         if error is not None:
             self._fail(error)
         if self._timer is not None:

@@ -152,7 +152,7 @@ def tls_error(address: str, error: BaseException | None, server_name: str) -> Tl
     for words, meaning in _ALERTS:
         if any(word in reason for word in words):
             return TlsAuthenticationError(f"{address}: {meaning} ({reason})")
-    return TlsAuthenticationError(f"{address}: TLS failed ({reason or error})")
+    return None  # an alert of a broker that is starting or stopping, bytes that were damaged on the way
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, server_name: str) -> str:

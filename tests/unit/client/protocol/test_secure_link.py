@@ -18,6 +18,7 @@ from replog.client import Security
 from replog.client.protocol.connection import CallLinks
 from replog.client.protocol.link import Link, open_link
 from replog.client.protocol.secure_link import SecureLink, SecureWay
+from replog.client.security.tls import tls_error
 from replog.errors import (
     AuthenticationError,
     SaslAuthenticationError,
@@ -211,6 +212,27 @@ async def test_a_private_key_that_is_encrypted_is_asked_for_by_an_error(certs: P
         with pytest.raises(ConfigError, match=text) as raised:
             SecureWay(Security.tls(cert=cert, key=str(path), key_password=password), create_connection)
         assert "canary" not in str(raised.value)
+
+
+REASONS = {
+    "TLSV1_ALERT_INTERNAL_ERROR": None,
+    "DECRYPTION_FAILED_OR_BAD_RECORD_MAC": None,
+    "TLSV13_ALERT_CERTIFICATE_REQUIRED": "give cert and key",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "has expired: renew what cert names",
+    "TLSV1_ALERT_PROTOCOL_VERSION": "share no version of TLS",
+    "WRONG_VERSION_NUMBER": "does not speak TLS",
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_only_what_stays_so_is_final(reason: str) -> None:
+    """Goal: a broker that is being started, or bytes that were damaged, are no reason to give records up."""
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    found, text = tls_error("h:1", error, "h"), REASONS[reason]
+    assert (found is None) is (text is None)
+    assert text is None or text in str(found)
+    assert tls_error("h:1", ssl.SSLEOFError(8, "EOF"), "h") is None
 
 
 # ---- SASL ----------------------------------------------------------------------------------------------------------------
