@@ -44,6 +44,9 @@ _HINT = " before it said anything. Is this the port for clients (listeners) of a
 _FIRST_REQUEST: Final = 2
 """The number of the one behind ApiVersions, which is all that a broker answers before a login."""
 
+REFUSAL_S: Final = 0.5
+"""How soon the end comes of a connection whose first request is one that needed a login."""
+
 _LOGIN_HINT = " at the first request. Does this listener want a login (Security.scram, docs/SECURITY_CLIENTS.md)?"
 
 _SPARES = SpareBuffers()
@@ -159,8 +162,8 @@ class Link(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the connection; every request without an answer fails."""
         cause = f" ({exc})" if exc is not None else ""
-        hint = _HINT if not self._has_heard else _LOGIN_HINT if self._correlation_id == _FIRST_REQUEST else ""
-        self._fail(ConnectionLostError(f"{self._endpoint.address}: the broker closed the connection{cause}{hint}"))
+        text = f"{self._endpoint.address}: the broker closed the connection{cause}{self._end_hint()}"
+        self._fail(ConnectionLostError(text))
         self._transport = None
         self.resume_writing()
         if not self.closed.done():
@@ -271,6 +274,13 @@ class Link(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # ---- parts -----------------------------------------------------------------------------------------------------------
+
+    def _end_hint(self) -> str:
+        """Returns what the end of the connection may mean by when it comes."""
+        if not self._has_heard:
+            return _HINT
+        is_refused = self._correlation_id == _FIRST_REQUEST and self._loop.time() - self.used_s < REFUSAL_S
+        return _LOGIN_HINT if is_refused and self._waiting else ""
 
     def _take_in(self, frame: memoryview) -> None:
         if self._end is not None:

@@ -406,3 +406,27 @@ async def test_nothing_is_left_wherever_opening_is_cancelled() -> None:
         await until(lambda: not server.peers)
         gc.collect()
         await until(lambda: not asyncio.all_tasks() - before)
+
+
+@pytest.mark.parametrize(("requests_before", "refusal_s"), [(0, 60.0), (0, 0.0), (1, 60.0)])
+async def test_only_a_broker_that_ends_the_first_request_at_once_may_want_a_login(
+    requests_before: int, refusal_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Goal: a broker that dies while it holds an answer back, or later, is not taken for one that asks who this is."""
+    monkeypatch.setattr(link_module, "REFUSAL_S", refusal_s)
+    seen: list[Request] = []
+
+    async def ending(peer: Peer, request: Request) -> None:
+        seen.append(request)
+        if len(seen) <= requests_before:
+            await answering(peer, request)
+        else:
+            peer.writer.close()
+
+    async with scripted(ending) as server:
+        link = await open_link(server.endpoint)
+        for _ in range(requests_before):
+            await ask(link)
+        with pytest.raises(ConnectionLostError) as raised:
+            await ask(link)
+    assert ("want a login" in str(raised.value)) is (not requests_before and refusal_s > 0)
