@@ -20,7 +20,7 @@ TokenProvider: TypeAlias = Callable[[], "str | Awaitable[str]"]
 _READABLE: Final = "{} without TLS sends the {} readable for everybody on the way: give tls=Security.tls(...), or insecure=True where that is no harm"
 
 
-class TlsSettings(Struct, frozen=True):
+class Encryption(Struct, frozen=True):
     """How a client speaks TLS; made by `Security.tls`.
 
     Attributes:
@@ -66,7 +66,7 @@ class Security(Struct, frozen=True):
         login: Who the client says that it is; None: it does not say.
     """
 
-    encryption: TlsSettings | None = None
+    encryption: Encryption | None = None
     login: SaslLogin | None = None
 
     @property
@@ -107,7 +107,7 @@ class Security(Struct, frozen=True):
         if key and not cert:
             raise ConfigError("key", key, "key is of a certificate: give cert, too")
         password = None if key_password is None else _secret("key_password", key_password)
-        return Security(TlsSettings(ca, cert, key, password, server_name, check_hostname))
+        return Security(Encryption(ca, cert, key, password, server_name, check_hostname))
 
     @staticmethod
     def scram(
@@ -198,7 +198,7 @@ def require_security(value: Any) -> None:
     )
 
 
-def _encryption(tls: Any) -> TlsSettings | None:
+def _encryption(tls: Any) -> Encryption | None:
     if tls is None:
         return None
     if not isinstance(tls, Security) or tls.encryption is None or tls.login is not None:

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Final, NoReturn
 
-from replog.client.security.security import TlsSettings
+from replog.client.security.security import Encryption
 from replog.errors import ConfigError, TlsAuthenticationError
 
 _EXPIRED: Final = 10
@@ -54,7 +54,7 @@ class TlsContexts:
         ConfigError: A file cannot be read, is none of PEM, or a key does not belong to its certificate.
     """
 
-    def __init__(self, settings: TlsSettings) -> None:
+    def __init__(self, settings: Encryption) -> None:
         self._settings = settings
         self._seen = self._stamps()
         self._context = context_of(settings)
@@ -84,7 +84,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def context_of(settings: TlsSettings) -> ssl.SSLContext:
+def context_of(settings: Encryption) -> ssl.SSLContext:
     """Makes a context of settings.
 
     Raises:
@@ -105,7 +105,7 @@ def context_of(settings: TlsSettings) -> ssl.SSLContext:
     return context
 
 
-def _load_own(context: ssl.SSLContext, settings: TlsSettings) -> None:
+def _load_own(context: ssl.SSLContext, settings: Encryption) -> None:
     password, path, is_asked = settings.key_password, settings.key or settings.cert, False
 
     def told() -> str:

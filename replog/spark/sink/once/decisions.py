@@ -80,7 +80,7 @@ class Decision(Struct, frozen=True):
         return AttemptName(self.version, self.run, attempt.number)
 
 
-class Standing(Struct, frozen=True):
+class WriterStanding(Struct, frozen=True):
     """Where a writer stands.
 
     Attributes:

@@ -37,7 +37,7 @@ from replog.spark.options.brokers import Brokers
 from replog.spark.options.parsers import EXACTLY_ONCE
 from replog.spark.options.writing import WriteOptions
 from replog.spark.sink.once import decisions
-from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, Standing
+from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision, Prepared, WriterStanding
 from replog.spark.sink.once.names import AttemptName, Version, attempt_of, attempts_pattern, driver_id, new_run
 from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer, finish_last
 from replog.spark.worker_client import CLIENT_ID, ask_cluster, kept_view, loop_thread
@@ -146,8 +146,8 @@ def is_written(options: WriteOptions, version: Version) -> bool:
     return last is not None and version.number <= last.version.number
 
 
-async def _read_last(brokers: Brokers, writer: str, bookmark: bytes = b"") -> Decision | None:
-    """Returns the last decision of a writer.
+async def read_standing(brokers: Brokers, writer: str, bookmark: bytes = b"") -> WriterStanding:
+    """Returns where a writer stands.
 
     Args:
         brokers: The brokers to begin with.
@@ -176,7 +176,7 @@ async def _read_last(brokers: Brokers, writer: str, bookmark: bytes = b"") -> De
                 f"the decisions of {writer} could not be read within {LIMIT_MS} ms: an open transaction is in the way in {partition}, of "
                 "another driver that has just died or has not gone on; try again in a minute"
             ) from None
-    return Standing(last, given_up)
+    return WriterStanding(last, given_up)
 
 
 class BrokerLedger:
@@ -227,7 +227,7 @@ class BrokerLedger:
         await ledger._begin()
         return ledger
 
-    async def read(self) -> Standing:
+    async def read(self) -> WriterStanding:
         """Returns where the writer stands.
 
         What the driver before has decided is there: its transaction has ended since this one has taken over.  That everything before

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 from msgspec import Struct
 
 from replog.errors import ReplogError
-from replog.spark.sink.once.decisions import Decision, Prepared, Standing
+from replog.spark.sink.once.decisions import Decision, Prepared, WriterStanding
 from replog.spark.sink.once.names import AttemptName, Version
 
 CALLS_MAX: Final = 16
@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 class Ledger(Protocol):
     """The decisions of one writer, whose transactional id was taken over, and the transactions of its attempts."""
 
-    async def read(self) -> Standing:
+    async def read(self) -> WriterStanding:
         """Returns where the writer stands."""
         ...
 
@@ -144,7 +144,7 @@ async def end_writer(ledger: Ledger) -> Ended:
     return Ended(finished, tuple(open_now))
 
 
-async def finish_last(ledger: Ledger) -> Standing:
+async def finish_last(ledger: Ledger) -> WriterStanding:
     """Carries out the last decision of the writer; returns where that stands."""
     standing = await ledger.read()
     if standing.last is not None and not standing.last.is_done:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from replog.errors import InvalidTxnStateError, ProducerFencedError, ReplogError, RequestTimedOutError
-from replog.spark.sink.once.decisions import Decision, Prepared, Standing
+from replog.spark.sink.once.decisions import Decision, Prepared, WriterStanding
 from replog.spark.sink.once.names import AttemptName, Version, new_run
 from replog.spark.sink.once.settling import Ended, Settled, abort_version, commit_version, end_writer
 
@@ -62,9 +62,9 @@ class World:
             raise RequestTimedOutError("the answer was lost")
         return result
 
-    def standing(self) -> Standing:
+    def standing(self) -> WriterStanding:
         """Where the writer stands."""
-        return Standing(self.log[-1] if self.log else None, self.given_up)
+        return WriterStanding(self.log[-1] if self.log else None, self.given_up)
 
     def begin(self, version: Version, run: str, task: int) -> Transaction:
         """Writes the rows of a task, in a transaction of an attempt of its own."""
@@ -99,7 +99,7 @@ class ModelLedger:
 
         await self._world.call(do)
 
-    async def read(self) -> Standing:
+    async def read(self) -> WriterStanding:
         return await self._world.call(self._world.standing)
 
     async def write(self, decision: Decision) -> None:

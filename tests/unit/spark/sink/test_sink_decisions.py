@@ -15,7 +15,7 @@ from replog.spark.sink.once.decisions import (
     GIVEN_UP_MAX,
     Decision,
     Prepared,
-    Standing,
+    WriterStanding,
     decode,
     decode_given_up,
     encode,
@@ -81,7 +81,7 @@ def test_a_key_that_is_no_text_is_no_decision() -> None:
 
 
 def test_what_is_given_up_is_known_until_its_version_is_decided() -> None:
-    standing = Standing(Decision(Version("app:etl", 7), RUN, None), ((7, "a"), (8, "b")))
+    standing = WriterStanding(Decision(Version("app:etl", 7), RUN, None), ((7, "a"), (8, "b")))
     given_up = standing.giving_up({(8, "c"), (9, "a")})
     assert given_up == ((8, "b"), (8, "c"), (9, "a"))
     assert encode_given_up(given_up) == b'{"format":1,"runs":[[8,"b"],[8,"c"],[9,"a"]]}'

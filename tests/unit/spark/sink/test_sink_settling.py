@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 from replog.errors import InvalidTxnStateError, ReplogError, RequestTimedOutError
-from replog.spark.sink.once.decisions import Decision, Prepared, Standing
+from replog.spark.sink.once.decisions import Decision, Prepared, WriterStanding
 from replog.spark.sink.once.names import AttemptName, Version
 from replog.spark.sink.once.settling import Settled, abort_version, commit_version, end_writer
 from tests.random_examples import examples
@@ -130,10 +130,10 @@ class ScriptedLedger:
     """Answers at once, notes what it is asked, and fails where it is told to."""
 
     def __init__(self, decision: Decision | None, open_attempts: Sequence[AttemptName], fails_at: str = "") -> None:
-        self.standing, self.attempts, self._fails_at = Standing(decision), list(open_attempts), fails_at
+        self.standing, self.attempts, self._fails_at = WriterStanding(decision), list(open_attempts), fails_at
         self.calls: list[str] = []
 
-    async def read(self) -> Standing:
+    async def read(self) -> WriterStanding:
         self._note("read")
         return self.standing
 
@@ -189,7 +189,7 @@ async def test_a_version_without_rows_costs_one_look() -> None:
 
 async def test_a_run_that_was_given_up_is_not_decided_for() -> None:
     ledger = ScriptedLedger(None, [])
-    ledger.standing = Standing(None, ((3, RUN),))
+    ledger.standing = WriterStanding(None, ((3, RUN),))
     with pytest.raises(ReplogError, match="was given up while it was being written"):
         await commit_version(ledger, Version(WRITER, 3), RUN, [Prepared(7, 1, 0)])
     assert await commit_version(ledger, Version(WRITER, 3), OTHER, [Prepared(8, 1, 0)]) is Settled.WRITTEN
