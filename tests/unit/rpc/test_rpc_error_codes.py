@@ -36,6 +36,8 @@ ARRIVES_AS: dict[type[ReplogError], type[ReplogError]] = {
     errors.LogTruncatedError: errors.OffsetOutOfRangeError,  # local: a consumer compares
     errors.CommitStaleError: errors.StaleMemberEpochError,  # local: made by the member
     errors.HandlerFailedError: ReplogError,  # local: a worker ends
+    errors.AuthenticationError: ReplogError,  # local: a client finds out
+    errors.TlsAuthenticationError: ReplogError,  # local: so are handshakes
     errors.RegistryNotAvailableError: ReplogError,  # local: no registry speaks this protocol
     errors.RecordDecodeError: ReplogError,  # local: so are codecs
     errors.RecordEncodeError: errors.InvalidRequestError,
