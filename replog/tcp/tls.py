@@ -45,6 +45,9 @@ UNREAD_BYTES_MAX = 1 << 20
 _HANDSHAKE = 0x16
 """The first byte of a hello."""
 
+_UNEXPECTED_MESSAGE = bytes([0x15, 3, 3, 0, 2, 2, 10])
+"""The alert that ends a connection with another one (RFC 8446, 6): clients in plain text tell by it that a listener speaks TLS."""
+
 
 class TlsUser(Protocol):
     """What is served over TLS: a buffered protocol that hears who the client is before any byte of it."""
@@ -139,6 +142,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._take_in()
             return
         if not self._handshake_bytes and came[0] != _HANDSHAKE:
+            self._below.write(_UNEXPECTED_MESSAGE)
             self._refuse("its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL")
             return
         self._handshake_bytes += nbytes

@@ -19,7 +19,7 @@ from kafka_install import OLDEST, KafkaInstall, KafkaUnavailableError, install, 
 from kafka_node import KafkaNode
 from kafka_run import KafkaRun, run_kafka
 from member_scripts import Members
-from secure_doors import SecureDoors, kafka_doors
+from secure_doors import SecureDoors, kafka_doors, replog_doors
 from served_cluster import ServedCluster, served_cluster
 from sides import Side, Sides, sides
 
@@ -88,11 +88,27 @@ def _running(node: KafkaNode) -> Iterator[KafkaNode]:
         node.give_up()
 
 
-@pytest.fixture(scope="session", params=[pytest.param("kafka", marks=pytest.mark.kafka)])
-def doors(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
-    """Brokers with a listener of each kind."""
-    with kafka_doors(request.getfixturevalue("kafka"), tmp_path_factory.mktemp("doors")) as made:
+@pytest.fixture(scope="session")
+def doors(kafka: KafkaInstall, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
+    """A broker of Apache Kafka with a listener of each kind."""
+    with kafka_doors(kafka, tmp_path_factory.mktemp("doors")) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def our_doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureDoors]:
+    """A broker of ours with a listener of each kind that it has: without SASL."""
+    with replog_doors(tmp_path_factory.mktemp("our-doors")) as made:
+        yield made
+
+
+@pytest.fixture(
+    params=[pytest.param("doors", marks=pytest.mark.kafka, id="kafka"), pytest.param("our_doors", id="replog")]
+)
+def tls_doors(request: pytest.FixtureRequest) -> SecureDoors:
+    """Both, for what needs no SASL."""
+    made: SecureDoors = request.getfixturevalue(request.param)
+    return made
 
 
 @pytest.fixture(scope="module")

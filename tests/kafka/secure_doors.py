@@ -1,4 +1,4 @@
-"""Brokers with a listener of each kind, and what clients need for it; so far Apache Kafka."""
+"""Brokers with a listener of each kind, of Apache Kafka and of ours, and what clients need for it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from replog.certs import authority
 from replog.certs.authority import create_authority, issue
 from replog.client import Security
 from replog.client.security.kafka_names import SCRAM
+from replog.cluster import LocalCluster
+from replog.cluster.node_spec import ConfigValue
 from replog.cluster.processes import KeptPorts
 from tests.kafka.kafka_install import KafkaInstall
 from tests.kafka.kafka_node import KafkaNode
+from tests.kafka.served_cluster import QUICK, run
 
 USER = "alice"
 PASSWORD = "canary-password=1, of alice"
@@ -51,13 +54,13 @@ class SecureDoors:
     """A broker that runs.
 
     Attributes:
-        kafka: Kafka's own tools.
+        kafka: Kafka's own tools; None with a broker of ours.
         certs: The folder of the authority, of the broker's certificate, and of `client.pem`.
         strangers: The folder of an authority that the broker does not know, with a `client.pem`, too.
         ports: The ports of the listeners, by their names; PLAINTEXT is one of them.
     """
 
-    kafka: KafkaInstall
+    kafka: KafkaInstall | None
     certs: Path
     strangers: Path
     ports: dict[str, int]
@@ -77,6 +80,7 @@ class SecureDoors:
             self._alter_user(name, "--delete-config", mechanism)
 
     def _alter_user(self, name: str, *change: str) -> None:
+        assert self.kafka is not None, "brokers of ours have no users"
         servers = ("--bootstrap-server", self.at("PLAINTEXT"))
         entity = ("--entity-type", "users", "--entity-name", name)
         self.kafka.run("kafka.admin.ConfigCommand", *servers, "--alter", *entity, *change)
@@ -130,6 +134,32 @@ def kafka_doors(kafka: KafkaInstall, folder: Path) -> Iterator[SecureDoors]:
         yield doors
     finally:
         node.give_up()
+        kept.release()
+
+
+@contextmanager
+def replog_doors(folder: Path) -> Iterator[SecureDoors]:
+    """Runs a node of ours, in a process of its own, for as long as the block; it has the listeners without SASL."""
+    certs, strangers = make_certificates(folder)
+    kept = KeptPorts()
+    try:
+        names = ["PLAINTEXT", *(name for name, protocol in DOORS.items() if protocol == "SSL")]
+        ports = dict(zip(names, kept.take(len(names)), strict=True))
+        tls: dict[str, ConfigValue] = {
+            "listeners": [f"{name}://127.0.0.1:{port}" for name, port in ports.items()],
+            "listener.security.protocol.map": [f"{name}:{DOORS.get(name, name)}" for name in names],
+            "ssl.keystore.location": str(certs / "node.pem"),
+            "ssl.truststore.location": str(certs / "ca.pem"),
+            "listener.name.mtls.ssl.client.auth": "required",
+            "listener.name.expired.ssl.keystore.location": str(certs / "expired.pem"),
+        }
+        config = {**QUICK, **tls}
+        cluster = run(LocalCluster.start(folder / "cluster", nodes=1, config=config, first_port=ports["PLAINTEXT"]))
+        try:
+            yield SecureDoors(None, certs, strangers, ports)
+        finally:
+            run(cluster.kill_all())
+    finally:
         kept.release()
 
 

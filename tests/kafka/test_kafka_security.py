@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import pytest
-from secure_doors import PASSWORD, RENEWAL_MS, USER, SecureDoors, unsecured_token
+from secure_doors import DOORS, PASSWORD, RENEWAL_MS, USER, SecureDoors, unsecured_token
 
 from replog import Table, Worker, scan
 from replog.client import Admin, Consumer, ConsumerRecord, Producer, Security, SyncAdmin, SyncConsumer, SyncProducer
@@ -61,8 +62,23 @@ BELIEVED = {
 }
 
 
-@pytest.mark.parametrize("case", BELIEVED)
-async def test_records_pass_where_both_sides_believe_each_other(doors: SecureDoors, case: str) -> None:
+def cases(table: Mapping[str, tuple[Any, ...]]) -> Any:
+    """Each case at Kafka's brokers, and those without SASL at ours, too."""
+    return pytest.mark.parametrize(
+        ("tls_doors", "case"),
+        [
+            pytest.param(brokers, case, id=f"{case}-{name}", marks=marks)
+            for brokers, name, marks in (("doors", "kafka", pytest.mark.kafka), ("our_doors", "replog", ()))
+            for case, (door, *_) in table.items()
+            if brokers == "doors" or DOORS[door] == "SSL"
+        ],
+        indirect=["tls_doors"],
+    )
+
+
+@cases(BELIEVED)
+async def test_records_pass_where_both_sides_believe_each_other(tls_doors: SecureDoors, case: str) -> None:
+    doors = tls_doors
     door, made = BELIEVED[case]
     topic, servers, security = await a_topic(doors), doors.at(door), made(doors)
     async with asyncio.timeout(WAIT_S):
@@ -152,9 +168,10 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
-async def test_who_is_not_believed_is_told_at_once_and_why(doors: SecureDoors, case: str) -> None:
+@cases(REFUSED)
+async def test_who_is_not_believed_is_told_at_once_and_why(tls_doors: SecureDoors, case: str) -> None:
     """Goal: no attempt after the first, no password in the text, and the next step."""
+    doors = tls_doors
     door, made, error, text = REFUSED[case]
     security = made(doors)
     async with asyncio.timeout(WAIT_S / 4):
@@ -168,14 +185,14 @@ async def test_who_is_not_believed_is_told_at_once_and_why(doors: SecureDoors, c
     assert "canary" not in str(raised.value)
 
 
-async def test_tls_at_a_port_of_plain_text_says_so(doors: SecureDoors) -> None:
-    async with Admin(doors.at("PLAINTEXT"), security=doors.tls()) as admin:
+async def test_tls_at_a_port_of_plain_text_says_so(tls_doors: SecureDoors) -> None:
+    async with Admin(tls_doors.at("PLAINTEXT"), security=tls_doors.tls()) as admin:
         with pytest.raises(RequestTimedOutError, match=r"cut in the handshake of TLS\. Is this the port of an SSL"):
             await admin.list_topics(timeout_ms=1_000)
 
 
-async def test_plain_text_at_a_port_of_tls_says_so(doors: SecureDoors) -> None:
-    async with Admin(doors.at("SSL")) as admin:
+async def test_plain_text_at_a_port_of_tls_says_so(tls_doors: SecureDoors) -> None:
+    async with Admin(tls_doors.at("SSL")) as admin:
         with pytest.raises(MalformedFrameError, match="a TLS alert: that listener speaks TLS, use"):
             await admin.list_topics()
 

@@ -299,6 +299,12 @@ async def test_what_is_no_hello_ends_the_connection(files: TlsFiles, first: byte
     assert len(pair.user.told) == 1
 
 
+async def test_a_client_in_plain_text_is_answered_by_an_alert(files: TlsFiles) -> None:
+    pair = Pair(files)
+    pair.feed(b"\0\0\0\x10\0\x12\0\0")
+    assert bytes(pair.below.sent) == b"\x15\x03\x03\0\x02\x02\x0a"
+
+
 async def test_a_long_hello_is_not_waited_for(files: TlsFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """Example: a chain of certificates without an end, each message within what OpenSSL takes."""
     monkeypatch.setattr(tls, "HANDSHAKE_BYTES_MAX", 20_000)
