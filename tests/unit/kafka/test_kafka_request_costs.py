@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import enum
+import functools
 import importlib
 import struct
 import sys
@@ -97,7 +98,9 @@ def arm(kind: Any) -> Any:
     )
 
 
+@functools.cache
 def fields(kind: Any) -> dict[str, Any]:
+    """The types of the fields of a message; kept, since the loop that makes the requests is the node's, and a minute is too long."""
     hints = typing.get_type_hints(kind, vars(importlib.import_module(kind.__module__)))
     return {name: hints[name] for name in kind.__struct_fields__}
 
