@@ -85,6 +85,7 @@ class _Process:
         self.pid = os.getpid()
         self.thread = LoopThread.acquire(self)  # kept for good: the next task needs it
         self.clients: dict[Brokers, RangeClient] = {}
+        self.views: dict[Brokers, ClusterView] = {}
 
 
 _process: _Process | None = None
@@ -129,7 +130,7 @@ def client_for(brokers: Brokers, cluster_id: str) -> RangeClient:
 
 
 @asynccontextmanager
-async def kept_view(bootstrap_servers: str) -> AsyncIterator[ClusterView]:
+async def kept_view(brokers: Brokers) -> AsyncIterator[ClusterView]:
     """Lends this process's view of a cluster for short questions, made on first use; in the loop's thread.
 
     One with which a question has failed is not kept: what a process remembers of a cluster may be of an earlier one.
@@ -138,14 +139,14 @@ async def kept_view(bootstrap_servers: str) -> AsyncIterator[ClusterView]:
         RequestTimedOutError: No broker answers.
     """
     views = _this_process().views
-    view = views.pop(bootstrap_servers, None) or ClusterView(bootstrap_servers, client_id=CLIENT_ID)
+    view = views.pop(brokers, None) or ClusterView(brokers.servers, security=brokers.security, client_id=CLIENT_ID)
     try:
         await view.ready(CONNECT_TIMEOUT_MS)
         yield view
     except BaseException:
         await view.close()
         raise
-    former = views.setdefault(bootstrap_servers, view)
+    former = views.setdefault(brokers, view)
     if former is not view:  # another question at the same time has made one
         await view.close()
 

@@ -67,7 +67,7 @@ class Writer:
         """Notes where the decisions end, as planning does."""
         once = self.options.once
         assert once is not None
-        ends = require_ledger(self.options.bootstrap_servers)
+        ends = require_ledger(self.options.brokers)
         self.options = replace(self.options, once=replace(once, planned_ends=ends))
 
     def prepare(self, number: int, run: str, values: list[bytes]) -> Prepared:
@@ -242,7 +242,7 @@ def test_what_is_decided_is_committed_and_the_rest_aborted_for_a_driver_that_is_
         writer.commit(0, first, attempt)
     monkeypatch.undo()
     open_one = writer.prepare(1, second, [b"1"])
-    ended = spark_cluster.run(end_at_brokers(spark_cluster.bootstrap_servers, writer.name))
+    ended = spark_cluster.run(end_at_brokers(Brokers(spark_cluster.bootstrap_servers), writer.name))
     assert ended.finished == Version(writer.name, 0)
     assert [each.version.number for each in ended.aborted] == [1]
     with pytest.raises(ReplogError, match="was given up while it was being written"):
@@ -292,12 +292,12 @@ def test_whoever_writes_a_frame_carries_out_what_a_driver_that_is_gone_has_decid
     with pytest.raises(DiedError):
         writer.commit(0, run, attempt)
     monkeypatch.undo()
-    servers = spark_cluster.bootstrap_servers
-    others.look_after(servers)
-    assert last_decision(servers, writer).attempts == (attempt,)
+    brokers = Brokers(spark_cluster.bootstrap_servers)
+    others.look_after(brokers)
+    assert last_decision(brokers, writer).attempts == (attempt,)
     monkeypatch.setattr(others, "GONE_MS", 0)
-    others.look_after(servers)
-    assert last_decision(servers, writer).is_done
+    others.look_after(brokers)
+    assert last_decision(brokers, writer).is_done
     assert committed(spark_cluster, topic) == [b"0"]
 
 
@@ -308,17 +308,17 @@ def test_records_of_a_write_without_a_name_go_after_a_while(
     for writer in (named, unnamed):
         run = new_run()
         assert writer.commit(0, run, writer.prepare(0, run, [b"0"])) is Settled.WRITTEN
-    servers = spark_cluster.bootstrap_servers
-    others.look_after(servers)
-    assert last_decision(servers, unnamed).is_done
+    brokers = Brokers(spark_cluster.bootstrap_servers)
+    others.look_after(brokers)
+    assert last_decision(brokers, unnamed).is_done
     monkeypatch.setattr(others, "KEPT_MS", 0)
-    others.look_after(servers)
-    assert last_decision(servers, named).is_done
-    assert spark_cluster.run(read_standing(servers, unnamed.name)).last is None
+    others.look_after(brokers)
+    assert last_decision(brokers, named).is_done
+    assert spark_cluster.run(read_standing(brokers, unnamed.name)).last is None
 
 
-def last_decision(servers: str, writer: Writer) -> Decision:
-    found = asyncio.run(read_standing(servers, writer.name)).last
+def last_decision(brokers: Brokers, writer: Writer) -> Decision:
+    found = asyncio.run(read_standing(brokers, writer.name)).last
     assert found is not None
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from replog.cli import common
+from replog.cli import client_config, common
 from replog.cli.errors import UsageError, tell
 
 if TYPE_CHECKING:
@@ -189,6 +189,7 @@ def abort(
 
 def _end_query(bootstrap_servers: str, query: str, *, as_json: bool) -> None:
     from replog.cli.views import transactions as view
+    from replog.spark.options.brokers import Brokers
     from replog.spark.sink.once.ledger import end_at_brokers
     from replog.spark.sink.once.names import attempts_pattern, driver_id, writer_named
 
@@ -206,7 +207,7 @@ def _end_query(bootstrap_servers: str, query: str, *, as_json: bool) -> None:
                         "`replog transactions list --state Ongoing` shows what is open: spark/NAME/...",
                     )
             with common.waiting("ending its transactions"):
-                return await end_at_brokers(bootstrap_servers, writer)
+                return await end_at_brokers(Brokers(bootstrap_servers, client_config.security()), writer)
 
     ended = common.run(work())
     for line in [view.ended_json(writer, ended)] if as_json else view.ended(writer, ended):

@@ -29,7 +29,7 @@ from replog.metadata.topic_names import INTERNAL_TOPICS, TRANSACTIONS_TOPIC
 from replog.protocol.handlers.groups.group_codes import TIMEOUT_MS, failure_of, group_code
 from replog.protocol.handlers.node import Call, Failure, KafkaNode, beside, require_few
 from replog.protocol.handlers.producer_ids import spare_producer_id
-from replog.protocol.written_steps import Steps, written_in_steps
+from replog.protocol.written_steps import Steps, WrittenElements, written_in_steps
 from replog.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from replog.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from replog.wire.messages.describe_transactions import DescribeTransactionsRequest, DescribeTransactionsResponse

@@ -50,7 +50,8 @@ def plan_write(
     if parsed.once is not None:
         from replog.spark.sink.once.ledger import require_ledger
 
-        require_ledger(parsed.brokers)
+        ends = require_ledger(parsed.brokers)
+        return replace(parsed, once=replace(parsed.once, planned_ends=ends))
     return parsed
 
 

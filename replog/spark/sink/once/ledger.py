@@ -63,7 +63,7 @@ _GONE = (InvalidTxnStateError, InvalidProducerIdMappingError, ProducerFencedErro
 T = TypeVar("T")
 
 
-def require_ledger(brokers: Brokers) -> None:
+def require_ledger(brokers: Brokers) -> tuple[int, ...]:
     """Looks whether the cluster can write once, and makes the topic of decisions where there is none.
 
     Returns:
@@ -86,8 +86,33 @@ def require_ledger(brokers: Brokers) -> None:
             )
         if DECISIONS_TOPIC not in view.image.topics:
             await _make_topic(brokers, len(view.image.brokers))
+        return await _ends(view, range(decisions.PARTITIONS))
 
-    ask_cluster(brokers, look)
+    return ask_cluster(brokers, look)
+
+
+async def _ends(view: ClusterView, numbers: Iterable[int]) -> tuple[int, ...]:
+    """Returns the end offsets of partitions of the topic of decisions: the first transaction that is open, or the end."""
+    partitions = [TopicPartition(DECISIONS_TOPIC, number) for number in numbers]
+    found = await list_offsets(view, dict.fromkeys(partitions, LATEST_TIMESTAMP), timeout_ms=LIMIT_MS)
+    return tuple(found[each].offset for each in partitions)
+
+
+async def is_untouched(brokers: Brokers, writer: str, planned_ends: Sequence[int]) -> bool:
+    """Whether no driver of a writer has read its decisions since the write was planned, as each does before it decides or aborts.
+
+    Each leaves a record by which it knows how far it has read.  That this is the end also where it is not readable yet does not
+    matter: the driver waits for that before it does anything.
+    """
+    if not planned_ends:
+        return False
+    number = decisions.partition_of(writer)
+    try:
+        async with kept_view(brokers) as view:
+            return await _ends(view, [number]) == (planned_ends[number],)
+    except ReplogError as error:
+        _log.info("the end of the decisions could not be asked for, and they are read: %s", error)
+        return False
 
 
 async def _make_topic(brokers: Brokers, brokers_count: int) -> None:
@@ -111,7 +136,7 @@ def commit_at_brokers(options: WriteOptions, version: Version, run: str, attempt
     async def commit(ledger: BrokerLedger) -> Settled:
         return await commit_version(ledger, version, run, attempts)
 
-    return loop_thread().run(partial(_settle, options.bootstrap_servers, version.writer, commit))
+    return loop_thread().run(partial(_settle, options.brokers, version.writer, commit))
 
 
 def abort_at_brokers(options: WriteOptions, version: Version, run: str) -> Settled | None:
@@ -120,30 +145,27 @@ def abort_at_brokers(options: WriteOptions, version: Version, run: str) -> Settl
     async def abort(ledger: BrokerLedger) -> Settled | None:
         return await abort_version(ledger, version, run)
 
-    return loop_thread().run(partial(_settle, options.bootstrap_servers, version.writer, abort))
+    return loop_thread().run(partial(_settle, options.brokers, version.writer, abort))
 
 
-def _settle(options: WriteOptions, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
-    async def do() -> T:
-        async with AsyncExitStack() as stack:
-            ledger = await BrokerLedger.take_over(stack, options.brokers, writer)
-            return await settle(ledger)
+async def end_at_brokers(brokers: Brokers, writer: str) -> Ended:
+    """Ends what a writer has open; see `end_writer`."""
+    return await _settle(brokers, writer, end_writer)
 
 
-async def finish_at_brokers(bootstrap_servers: str, writer: str) -> None:
+async def finish_at_brokers(brokers: Brokers, writer: str) -> None:
     """Carries out the last decision of a writer; see `finish_last`."""
-    await _settle(bootstrap_servers, writer, finish_last)
+    await _settle(brokers, writer, finish_last)
 
 
-async def _settle(bootstrap_servers: str, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
+async def _settle(brokers: Brokers, writer: str, settle: Callable[[BrokerLedger], Awaitable[T]]) -> T:
     async with AsyncExitStack() as stack:
-        return await settle(await BrokerLedger.take_over(stack, bootstrap_servers, writer))
+        return await settle(await BrokerLedger.take_over(stack, brokers, writer))
 
 
 def is_written(options: WriteOptions, version: Version) -> bool:
     """Whether a version has been decided for, so that no task needs to write it; one that is just being decided for is not."""
-    last = loop_thread().run(partial(_read_last, options.brokers, version.writer))
-    return last is not None and version.number <= last.version.number
+    return loop_thread().run(partial(read_standing, options.brokers, version.writer)).is_decided(version)
 
 
 async def read_standing(brokers: Brokers, writer: str, bookmark: bytes = b"") -> WriterStanding:
@@ -157,7 +179,8 @@ async def read_standing(brokers: Brokers, writer: str, bookmark: bytes = b"") ->
     last: Decision | None = None
     given_up: tuple[tuple[int, str], ...] = ()
     partition = TopicPartition(DECISIONS_TOPIC, decisions.partition_of(writer))
-    name, bookmark_key = writer.encode(), _bookmark_key(writer)
+    name = writer.encode()
+    bookmark_key, given_up_key = decisions.bookmark_key(writer), decisions.given_up_key(writer)
     async with Consumer(brokers.servers, security=brokers.security, client_id=CLIENT_ID) as consumer:
         end = (await consumer.end_offsets([partition]))[partition]
         await consumer.assign([partition])
@@ -237,8 +260,8 @@ class BrokerLedger:
             RequestTimedOutError: Open transactions of other drivers are in the way, and have not ended in time.
         """
         bookmark = new_run().encode()
-        await self._put(_bookmark_key(self._writer), bookmark)
-        return await _read_last(self._brokers, self._writer, bookmark)
+        await self._put(decisions.bookmark_key(self._writer), bookmark)
+        return await read_standing(self._brokers, self._writer, bookmark)
 
     async def write(self, decision: Decision) -> None:
         """Writes a decision, alone in a transaction."""

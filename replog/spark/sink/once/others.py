@@ -20,6 +20,7 @@ from msgspec import Struct
 from replog.client import Consumer, Producer
 from replog.client.types import TopicPartition
 from replog.errors import InvalidRecordError, ReplogError
+from replog.spark.options.brokers import Brokers
 from replog.spark.sink.once import decisions
 from replog.spark.sink.once.decisions import DECISIONS_TOPIC, Decision
 from replog.spark.sink.once.ledger import LIMIT_MS, finish_at_brokers
@@ -55,27 +56,27 @@ class Left(Struct):
     decision: Decision | None = None
 
 
-def look_after(bootstrap_servers: str) -> None:
+def look_after(brokers: Brokers) -> None:
     """Carries out decisions whose drivers are gone, and drops what nobody asks for; what fails is left to the next one."""
-    loop_thread().run(partial(_look_after, bootstrap_servers))
+    loop_thread().run(partial(_look_after, brokers))
 
 
-async def _look_after(bootstrap_servers: str) -> None:
+async def _look_after(brokers: Brokers) -> None:
     now_ms = time.time_ns() // 1_000_000
     try:
-        left = await _read_all(bootstrap_servers)
-        await _drop(bootstrap_servers, _nobodys(left, now_ms))
+        left = await _read_all(brokers)
+        await _drop(brokers, _nobodys(left, now_ms))
     except ReplogError as error:
         _log.warning("decisions of other writes, which may hold readers back, could not be looked at: %s", error)
         return
     for writer, each in left.items():
         if each.decision is not None and not each.decision.is_done and each.last_ms <= now_ms - GONE_MS:
-            await _finish(bootstrap_servers, writer, each.decision)
+            await _finish(brokers, writer, each.decision)
 
 
-async def _finish(bootstrap_servers: str, writer: str, decision: Decision) -> None:
+async def _finish(brokers: Brokers, writer: str, decision: Decision) -> None:
     try:
-        await finish_at_brokers(bootstrap_servers, writer)
+        await finish_at_brokers(brokers, writer)
     except ReplogError as error:
         _log.warning(
             "%s had been decided, its driver has gone, and nobody can do the rest: %s", decision.version, error
@@ -84,11 +85,11 @@ async def _finish(bootstrap_servers: str, writer: str, decision: Decision) -> No
         _log.warning("%s had been decided, and its driver has gone: it is there now", decision.version)
 
 
-async def _read_all(bootstrap_servers: str) -> dict[str, Left]:
+async def _read_all(brokers: Brokers) -> dict[str, Left]:
     """Returns what the topic has, by writer; up to the first transaction that is open in each partition."""
     left: dict[str, Left] = {}
     partitions = [TopicPartition(DECISIONS_TOPIC, number) for number in range(decisions.PARTITIONS)]
-    async with Consumer(bootstrap_servers, client_id=CLIENT_ID) as consumer:
+    async with Consumer(brokers.servers, security=brokers.security, client_id=CLIENT_ID) as consumer:
         ends = await consumer.end_offsets(partitions, timeout_ms=READ_MS)
         await consumer.assign(partitions)
         deadline_s = time.monotonic() + READ_MS / 1_000
@@ -127,10 +128,12 @@ def _nobodys(left: Mapping[str, Left], now_ms: int) -> dict[str, set[bytes]]:
     return dict(list(found.items())[:DROPPED_MAX])
 
 
-async def _drop(bootstrap_servers: str, keys: Mapping[str, set[bytes]]) -> None:
+async def _drop(brokers: Brokers, keys: Mapping[str, set[bytes]]) -> None:
     if not keys:
         return
-    async with Producer(bootstrap_servers, client_id=CLIENT_ID, delivery_timeout_ms=LIMIT_MS) as producer:
+    async with Producer(
+        brokers.servers, security=brokers.security, client_id=CLIENT_ID, delivery_timeout_ms=LIMIT_MS
+    ) as producer:
         for writer, its_keys in keys.items():
             for key in sorted(its_keys):
                 await producer.send(DECISIONS_TOPIC, None, key, partition=decisions.partition_of(writer))

@@ -77,10 +77,10 @@ async def _is_wanted(options: WriteOptions, name: AttemptName) -> bool:
 
     Of another one nobody would end the transaction: whoever looked for it may have done so before it began.
     """
-    writer, servers = name.version.writer, options.bootstrap_servers
-    if options.once is not None and await is_untouched(servers, writer, options.once.planned_ends):
+    writer, brokers = name.version.writer, options.brokers
+    if options.once is not None and await is_untouched(brokers, writer, options.once.planned_ends):
         return True
-    standing = await read_standing(servers, writer)
+    standing = await read_standing(brokers, writer)
     if standing.is_decided(name.version) or standing.is_given_up(name.version, name.run):
         _log.warning("%s is aborted: %s is there already, or was given up", name.transactional_id, name.version)
         return False

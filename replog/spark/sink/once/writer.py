@@ -53,7 +53,7 @@ class OnceWriter(DataSourceArrowWriter):
         self._is_written = False
         from replog.spark.sink.once import others
 
-        others.look_after(options.bootstrap_servers)
+        others.look_after(options.brokers)
         if once.application is not None or once.write_id is not None:
             from replog.spark.sink.once.ledger import is_written
 

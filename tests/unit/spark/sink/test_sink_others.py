@@ -7,6 +7,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the extra replog[spark] is not installed")
 
 from replog.errors import RequestTimedOutError
+from replog.spark.options.brokers import Brokers
 from replog.spark.sink.once import others
 from replog.spark.sink.once.decisions import Decision, Prepared, encode
 from replog.spark.sink.once.names import Version
@@ -66,10 +67,10 @@ async def test_what_cannot_be_looked_after_fails_no_write(
     found["app:new"].last_ms = 2**62
     asked: list[str] = []
 
-    async def read(_servers: str) -> dict[str, Left]:
+    async def read(_brokers: Brokers) -> dict[str, Left]:
         return found
 
-    async def finish(_servers: str, writer: str) -> None:
+    async def finish(_brokers: Brokers, writer: str) -> None:
         asked.append(writer)
         if writer == "app:a":
             raise RequestTimedOutError("no broker answers")
