@@ -14,6 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, Final, TypeAlias, assert_never
 
 from replog.broker.coordinator.fencing import check_not_fenced
@@ -102,6 +103,9 @@ BATCH_BYTES: Final = 512 << 10
 """Bytes of a batch behind which changes go into another one, and wait for none; one change is never divided.  Where segments are
 smaller than that, batches are."""
 
+BATCHES_AT_ONCE: Final = 100
+"""Batches that are appended in one turn of the driver, each with what is of one transaction: some 5 ms."""
+
 RECORD_BYTES_MAX: Final = 32
 """The most bytes of a record in a batch, beside its key and its value: six numbers of variable length."""
 
@@ -159,6 +163,7 @@ class ShardHost:
         self._beside: set[asyncio.Task[None]] = set()
         self._unwritten: list[Append] = []
         self._unwritten_bytes = 0
+        self._has_more = False  # to append that need not wait
         self._start_offset = replica.log.log_start_offset
         self._end_offset = replica.log.log_end_offset  # behind what has been appended here
         self._pieces = LogPieces(stepper, replica)
@@ -194,10 +199,13 @@ class ShardHost:
             return
         self._is_running = True
         try:
-            while self._inbox:
+            while self._inbox or self._has_more:
                 while self._inbox:
                     self._step(self._inbox.popleft())
                 self._write()
+                if self._has_more:  # others have their turn first
+                    self._stepper.driver.submit(self.run)
+                    break
         finally:
             self._is_running = False
         self._on_run()
@@ -319,15 +327,23 @@ class ShardHost:
     # ---- appending ----------------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        """Appends what the shard has made, unless that can wait, and tells it where the log did not take it."""
+        """Appends what the shard has made, unless that can wait, and tells it where the log did not take it.
+
+        Of many batches some are appended, and the others in the next turn.
+        """
+        self._has_more = False
         if not self._unwritten or self._may_wait():
             return
-        for batch in _batches(self._take_unwritten(), self._batch_bytes()):
+        batches = _batches(self._take_unwritten(), self._batch_bytes())
+        for batch in batches[:BATCHES_AT_ONCE]:
             error = self._append(batch)
             if error is not None:
                 request_id = batch[0].request_id if len(batch) == 1 else None
                 self.tell(AppendRefused(batch[0].epoch, batch[0].base_offset, error, request_id))
                 return  # what follows would not land where it must
+        self._unwritten = list(chain.from_iterable(batches[BATCHES_AT_ONCE:]))
+        self._unwritten_bytes = sum(map(_size_bytes, self._unwritten))
+        self._has_more = bool(self._unwritten)
 
     def _may_wait(self) -> bool:
         """Whether a batch is under way, behind which whatever comes meanwhile can go into the log together."""
