@@ -62,9 +62,12 @@ class OwnTransactionalWork:
         Raises:
             FencedError: Another producer has the transactional id, or the outcome is not known.
         """
-        write("begin", time.monotonic_ns())
+        has_begun = False
         try:
             async with self._producer.transaction() as transaction:
+                # not before: the first one of a producer fences the one before, whose transactions may begin until then
+                write("begin", time.monotonic_ns())
+                has_begun = True
                 await fill(transaction)
                 if aborts:
                     raise _AbortWantedError  # noqa: TRY301 -- leaving the block so is what aborts
@@ -72,7 +75,8 @@ class OwnTransactionalWork:
         except (ProducerFencedError, TransactionOutcomeUnknownError) as error:
             raise FencedError(repr(error)) from error
         except (ReplogError, _AbortWantedError):
-            write("end aborted")
+            if has_begun:
+                write("end aborted")
             return False
         write("end committed")
         return True
