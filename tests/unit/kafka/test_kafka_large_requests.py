@@ -19,7 +19,8 @@ from replog.protocol.handlers import topic_partitions
 from replog.protocol.served import BATCH_ELEMENTS_MAX
 from replog.protocol.server import KafkaServer
 from replog.rpc.request_limits import MAX_PARTITIONS
-from replog.tcp.connection import NOBODY
+from replog.tcp.connection import Caller
+from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -240,7 +241,7 @@ async def test_no_produce_is_overtaken_while_another_is_read(monkeypatch: pytest
         return await produced(node, request, *others)
 
     monkeypatch.setattr(produce_handler, "_produced", noted)
-    server, caller = KafkaServer(Node()), NOBODY  # type: ignore[arg-type]
+    server, caller = KafkaServer(Node()), Caller(ANONYMOUS)  # type: ignore[arg-type]
     data = [ProduceRequest.PartitionProduceData(0, b"")]
     sizes = (50, 1, 40, 2)
     await asyncio.gather(

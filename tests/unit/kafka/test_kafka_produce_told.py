@@ -17,7 +17,8 @@ from replog.records import encode_batch
 from replog.rpc.messages import ProducedTransaction, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
-from replog.tcp.connection import NOBODY
+from replog.tcp.connection import Caller
+from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 
@@ -88,7 +89,7 @@ async def test_a_large_produce_is_taken_up_in_turns_of_the_loop_and_not_overtake
         data = [ProduceRequest.PartitionProduceData(number, batch()) for number in range(count)]
         return ProduceRequest(acks=1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
 
-    call: Any = Call(9, "c", None, NOBODY)
+    call: Any = Call(9, "c", None, Caller(ANONYMOUS))
     sent = [asyncio.create_task(produce(Node(), asked(count), call)) for count in (3_500, 1, 1_001, 2)]  # type: ignore[arg-type]
     while not all(each.done() for each in sent):
         turns += 1
@@ -121,7 +122,7 @@ class Appends:
 async def told_codes(node: Appends, name: str | None, *batches: bytes, version: int = 12) -> list[int]:
     data = [ProduceRequest.PartitionProduceData(number, each) for number, each in enumerate(batches)]
     request = ProduceRequest(name, acks=-1, topic_data=[ProduceRequest.TopicProduceData("t", partition_data=data)])
-    call: Any = Call(version, "c", None, NOBODY)
+    call: Any = Call(version, "c", None, Caller(ANONYMOUS))
     response = await produce(cast("KafkaNode", node), request, call)
     return [each.error_code for each in response.responses[0].partition_responses]
 
