@@ -7,6 +7,7 @@ import logging
 import os
 import socket
 import ssl
+import struct
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,15 @@ from tests.unit.kafka.tls_kit import TlsClient, TlsFiles, connected, is_ended, p
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> TlsFiles:
     return TlsFiles(tmp_path_factory.mktemp("tls"))
+
+
+def asked_in_plain_text(connection: socket.socket) -> bytes:
+    """Asks for the versions of the APIs without TLS; returns what is answered before the connection ends: an alert of TLS."""
+    connection.sendall(struct.pack(">ihhi", 10, 18, 0, 1) + b"\xff\xff")
+    answered = b""
+    while piece := connection.recv(100):
+        answered += piece
+    return answered
 
 
 def refused_count(it: Served) -> int:
@@ -88,7 +98,7 @@ async def test_plain_text_is_told_from_tls(files: TlsFiles, caplog: pytest.LogCa
     async with serving_tls(files) as it:
         host, _, port = it.node.address.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=20) as plain:
-            assert await asyncio.to_thread(is_ended, plain)
+            assert await asyncio.to_thread(asked_in_plain_text, plain) == b"\x15\x03\x03\0\x02\x02\x0a"
     assert "its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL" in caplog.text
 
 
