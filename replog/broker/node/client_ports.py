@@ -120,11 +120,11 @@ def _certificates(config: ServerConfig, name: str) -> Certificates | None:
     Raises:
         ConfigError: A file cannot be used.
     """
-    tls = config.tls_of(name)
-    if config.protocol_of(name) is not SecurityProtocol.SSL or tls.ssl_keystore_location is None:
+    if config.protocol_of(name) is SecurityProtocol.PLAINTEXT:
         return None
+    tls = config.tls_of(name)
     settings = TlsSettings(
-        tls.ssl_keystore_location,
+        tls.ssl_keystore_location or "",  # there is one: `check_together`; else no file can be read
         tls.ssl_truststore_location or "",
         tls.ssl_client_auth,
         tls.ssl_enabled_protocols,

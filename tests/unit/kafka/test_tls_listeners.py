@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import serialization
+from msgspec.structs import force_setattr
 
+from replog.broker.node.client_ports import ClientPorts
+from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.tcp import certificates
+from replog.tcp.port import bind
 from replog.tcp.principals import ANONYMOUS, Principal
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
@@ -100,6 +105,26 @@ async def test_plain_text_is_told_from_tls(files: TlsFiles, caplog: pytest.LogCa
         with socket.create_connection((host, int(port)), timeout=20) as plain:
             assert await asyncio.to_thread(asked_in_plain_text, plain) == b"\x15\x03\x03\0\x02\x02\x0a"
     assert "its first bytes are no TLS hello: this listener speaks TLS, set security.protocol=SSL" in caplog.text
+
+
+def test_a_listener_that_is_to_speak_tls_never_speaks_plain_text(files: TlsFiles) -> None:
+    """Trap: the certificate is missing all the same, past the check of the configuration."""
+    config = ServerConfig.from_mapping(
+        {
+            "node.id": 1,
+            "log.dirs": ["/data"],
+            "listeners": ["127.0.0.1:0", "SSL://127.0.0.1:0"],
+            "ssl.keystore.location": str(files.broker),
+        }
+    )
+    ports = [bind("127.0.0.1", 0) for _ in config.listeners]
+    with contextlib.ExitStack() as stack:
+        for port in ports:
+            stack.callback(port.close)
+        ClientPorts(config, ports)
+        force_setattr(config, "ssl_keystore_location", None)
+        with pytest.raises(ConfigError, match="listener SSL"):
+            ClientPorts(config, ports)
 
 
 async def test_records_come_and_go_over_tls(files: TlsFiles) -> None:
