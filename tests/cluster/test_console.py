@@ -152,7 +152,7 @@ async def test_a_search_finds_ends_and_says_so(asked: Asked, query: dict[str, st
 async def test_a_tail_begins_now_and_ends_with_its_browser(asked: Asked, servers: str) -> None:
     async with Admin(servers) as admin, Producer(servers) as producer:
         await admin.create_topic("ticks", num_partitions=2, replication_factor=1)
-        await producer.send("ticks", b"before", partition=0)
+        await (await producer.send("ticks", b"before", partition=0))
         async with asyncio.timeout(PATIENCE_S), asked.session.get(f"{asked.address}api/tail?topic=ticks") as response:
             assert json.loads(await response.content.readline())["begun"] == {"0": 1, "1": 0}
             await producer.send("ticks", b"after", partition=1)
