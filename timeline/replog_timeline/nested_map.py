@@ -6,7 +6,7 @@ the inner dictionaries are plain, and the collector leaves alone those that hold
 of them.
 
     current      {"g": {"a": 3, "b": 2}, "h": {"a": 1}}
-    delta of 20  "g": "a" was 2;  "h": "a" was absent;  "i" was removed, and was {"c": 4} then
+    delta of 20  ("g", "a") was 2;  ("h", "a") was absent;  "i" was removed, and was {"c": 4} then
 
 An inner dictionary that is removed as a whole goes into the delta as it is; what changed in it since the snapshot stands beside
 it, and what comes after it needs no notes.
@@ -32,7 +32,7 @@ class NestedDelta(Delta, Generic[K1, K2, V]):
 
     Attributes:
         size: The number of values at the snapshot.
-        old: Outer key -> inner key -> value at the snapshot, or `ABSENT`; of changes before the removal of the inner dictionary.
+        old: Outer and inner key -> value at the snapshot, or `ABSENT`; of changes before the removal of the inner dictionary.
         removed: Outer key -> the inner dictionary as it was when it was removed first.
     """
 
@@ -41,18 +41,13 @@ class NestedDelta(Delta, Generic[K1, K2, V]):
     def __init__(self, epoch: int, size: int) -> None:
         super().__init__(epoch)
         self.size = size
-        self.old: dict[K1, dict[K2, V | Absent]] = {}
+        self.old: dict[tuple[K1, K2], V | Absent] = {}
         self.removed: dict[K1, dict[K2, V]] = {}
 
     def note(self, outer: K1, inner: K2, value: V | Absent) -> None:
         """Keeps the value of a key that is about to change, unless it has changed since the snapshot."""
-        if self.removed and outer in self.removed:
-            return
-        old = self.old.get(outer)
-        if old is None:
-            self.old[outer] = {inner: value}
-        elif inner not in old:
-            old[inner] = value
+        if not (self.removed and outer in self.removed):
+            self.old.setdefault((outer, inner), value)
 
 
 class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
@@ -100,14 +95,18 @@ class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
         table = self._current.get(outer)
         snapshot = self._registry.latest_snapshot
         if snapshot is not None:
-            delta = self._delta_to_fill(snapshot)  # with the size before anything is added
-            delta.note(outer, inner, ABSENT if table is None else table.get(inner, ABSENT))
+            deltas = self._deltas
+            if not deltas or (delta := deltas[-1]).epoch != snapshot.epoch:  # `_delta_to_fill` without the call
+                delta = self._delta_to_fill(snapshot)  # with the size before anything is added
+            if not delta.removed or outer not in delta.removed:  # `note` without the call
+                delta.old.setdefault((outer, inner), ABSENT if table is None else table.get(inner, ABSENT))
         if table is None:
             self._current[outer] = {inner: value}
             self._size += 1
         else:
-            self._size += inner not in table
+            size = len(table)
             table[inner] = value
+            self._size += len(table) - size
 
     def discard(self, outer: K1, inner: K2) -> None:
         """Removes a value if it is there."""
@@ -142,9 +141,9 @@ class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
         self._size = delta.size
 
     def _merge(self, earlier: NestedDelta[K1, K2, V], later: NestedDelta[K1, K2, V]) -> None:
-        for outer, table in later.old.items():
-            if outer not in earlier.removed:
-                earlier.old[outer] = {**table, **earlier.old.get(outer, {})}
+        for key, value in later.old.items():
+            if key[0] not in earlier.removed:
+                earlier.old.setdefault(key, value)
         earlier.removed = {**later.removed, **earlier.removed}
 
     def _restore_initial(self) -> None:
@@ -154,12 +153,11 @@ class TimelineNestedMap(Versioned[NestedDelta[K1, K2, V]], Generic[K1, K2, V]):
 
 def _put_back(tables: dict[K1, dict[K2, V]], delta: NestedDelta[K1, K2, V]) -> None:
     """Puts the values of a delta in place of those that came later."""
-    for outer, old in delta.old.items():
+    for (outer, inner), value in delta.old.items():
         table = tables.setdefault(outer, {})
-        for inner, value in old.items():
-            if value is not ABSENT:
-                table[inner] = value
-            else:
-                table.pop(inner, None)
+        if value is not ABSENT:
+            table[inner] = value
+        else:
+            table.pop(inner, None)
         if not table:
             del tables[outer]

@@ -85,29 +85,29 @@ class DrainControl:
                 yield change
 
     def _moves(self) -> Iterator[PartitionChangeRecord]:
-        planned: Counter[int] = Counter()
+        loads = Counter({each.broker_id: self._state.hosted_count(each.broker_id) for each in self._brokers.usable()})
         for key, partition in self._partitions():
-            target = self._target(partition, planned) if partition.leader != NO_LEADER else None
+            target = self._target(partition, loads) if partition.leader != NO_LEADER else None
             change = None if target is None else self._reassignments.move(key, partition, target)
             if change is not None:
-                planned.update(change.adding_replicas or ())
+                loads.update(change.adding_replicas or ())
                 yield change
 
     def _partitions(self) -> Iterator[tuple[PartitionKey, PartitionRegistration]]:
         for key in self._state.hosted(*self._brokers.drained):
             yield key, self._state.partitions[key]
 
-    def _target(self, partition: PartitionRegistration, planned: Counter[int]) -> tuple[int, ...] | None:
+    def _target(self, partition: PartitionRegistration, loads: Counter[int]) -> tuple[int, ...] | None:
         """Returns the replicas, drained brokers replaced where that is possible; None if nowhere, or if none stays."""
         staying = [replica for replica in partition.replicas if replica not in partition.removing_replicas]
         target = list(staying)
         for index, replica in enumerate(staying):
             if self._brokers.is_drained(replica):
-                target[index] = self._replacement(replica, partition, target, planned)
+                target[index] = self._replacement(replica, partition, target, loads)
         return None if target == staying else tuple(target)
 
     def _replacement(
-        self, drained: int, partition: PartitionRegistration, target: list[int], planned: Counter[int]
+        self, drained: int, partition: PartitionRegistration, target: list[int], loads: Counter[int]
     ) -> int:
         """Chooses a live broker without this partition; returns `drained` where there is none.
 
@@ -117,8 +117,7 @@ class DrainControl:
         racks = {broker.rack for broker in map(self._brokers.get, others) if broker is not None}
 
         def badness(broker: UsableBroker) -> tuple[bool, int, int]:
-            load = self._state.hosted_count(broker.broker_id) + planned[broker.broker_id]
-            return broker.rack is not None and broker.rack in racks, load, broker.broker_id
+            return broker.rack is not None and broker.rack in racks, loads[broker.broker_id], broker.broker_id
 
         free = [
             broker

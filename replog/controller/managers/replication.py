@@ -341,8 +341,8 @@ class ReplicationControl:
         self._heard.clear()
 
     def _drop_reports(self, key: PartitionKey, partition: PartitionRegistration) -> None:
-        if not partition.awaits_reports and (of_topic := self._reports.get(key[0])) is not None:
-            of_topic.pop(key[1], None)
+        if self._reports and not partition.awaits_reports:  # there are none, as a rule, and each change comes here
+            self._reports.get(key[0], {}).pop(key[1], None)
 
     def _elections(self, keys: Iterable[PartitionKey], is_acceptable: Callable[[int], bool]) -> Changes:
         ordered = in_order(keys)

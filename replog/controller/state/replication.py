@@ -54,7 +54,6 @@ class ReplicationState:
         self.imbalanced = PartitionMap[None](registry)
         self.reassigning = PartitionMap[None](registry)
         self._hosted = TimelineNestedMap[int, UUID, int](registry)
-        self._hosted_counts = TimelineHashMap[int, int](registry)
         self._metric_names: TimelineHashMap[str, str] = TimelineHashMap(registry)
         self._on_change: list[Callable[[PartitionKey, PartitionRegistration], None]] = []
         self._on_removal: list[Callable[[UUID], object]] = []
@@ -80,8 +79,8 @@ class ReplicationState:
         return chain.from_iterable(partitions[each].values() for each in self._hosted.current.get(broker_id, ()))
 
     def hosted_count(self, broker_id: int) -> int:
-        """Returns how many replicas a broker has."""
-        return self._hosted_counts.get(broker_id, 0)
+        """Returns how many replicas a broker has; a sum over topics."""
+        return sum(self._hosted.current.get(broker_id, {}).values())
 
     def leads_any(self, broker_id: int) -> bool:
         """Whether the broker leads a partition."""
@@ -141,10 +140,8 @@ class ReplicationState:
         name = self._name_or_raise(topic_id)
         for partitions in (self.partitions, self.leaderless, self.imbalanced, self.reassigning):
             partitions.remove(topic_id)
-        for broker_id, counts in tuple(self._hosted.current.items()):
-            if topic_id in counts:
-                self._hosted_counts[broker_id] -= counts[topic_id]
-                self._hosted.discard(broker_id, topic_id)
+        for broker_id in tuple(self._hosted.current):
+            self._hosted.discard(broker_id, topic_id)
         for on_removal in self._on_removal:
             on_removal(topic_id)
         del self.topics[topic_id]
@@ -212,9 +209,10 @@ class ReplicationState:
         _mark(self.reassigning, key, _is_reassigning(old), _is_reassigning(new))
 
     def _count_replicas(self, topic_id: UUID, replicas: tuple[int, ...], change: int) -> None:
+        hosted = self._hosted.current
         for broker_id in replicas:
-            self._hosted_counts[broker_id] = self._hosted_counts.get(broker_id, 0) + change
-            count = self._hosted.current.get(broker_id, {}).get(topic_id, 0) + change
+            topics = hosted.get(broker_id)
+            count = change if topics is None else topics.get(topic_id, 0) + change
             if count:
                 self._hosted.put(broker_id, topic_id, count)
             else:

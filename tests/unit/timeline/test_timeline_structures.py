@@ -250,7 +250,7 @@ def test_an_inner_dictionary_is_removed_as_it_is(registry: SnapshotRegistry) -> 
     assert (nested.current, nested.size) == ({"g": {2: "new"}}, 1)
     (delta,) = nested._deltas
     assert delta.removed["g"] is removed
-    assert delta.old == {"g": {1: "one"}}, "nothing is noted of what was removed, nor of what came after"
+    assert delta.old == {("g", 1): "one"}, "nothing is noted of what was removed, nor of what came after"
     assert nested.at(1) == {"g": {1: "one", 2: "two"}}
     registry.revert_to_snapshot(1)
     assert (nested.current, nested.size) == ({"g": {1: "one", 2: "two"}}, 2)
