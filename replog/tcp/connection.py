@@ -25,10 +25,10 @@ from typing import Final, NamedTuple, Protocol, cast
 
 from msgspec import Struct
 
+from replog.access.principal import ANONYMOUS, Principal
 from replog.errors import MalformedFrameError
 from replog.metadata.records import CLIENT_LISTENER
 from replog.tcp.frames import FrameReader, OrderedAnswers, SpareBuffers
-from replog.tcp.principals import ANONYMOUS, Principal
 from replog.tcp.transfer_room import TransferRoom
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog.waiting.unread_answers import UnreadAnswer

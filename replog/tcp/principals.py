@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: principals, and the name that a certificate gives its holder.
+"""The name that a certificate gives its holder.
 
 A certificate's holder has the name of its subject as RFC 2253 writes it, most significant part last:
 
@@ -17,20 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from msgspec import Struct
-
-
-class Principal(Struct, frozen=True):
-    """An identity, as Kafka writes it: `User:name`."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"User:{self.name}"
-
-
-ANONYMOUS: Final = Principal("ANONYMOUS")
-"""Who has shown no identity."""
+from replog.access.principal import ANONYMOUS, Principal
 
 # ---- the subject of a certificate ------------------------------------------------------------------------------------
 

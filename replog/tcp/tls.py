@@ -21,8 +21,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from replog.access.principal import Principal
 from replog.tcp.certificates import Certificates
-from replog.tcp.principals import Principal, certificate_principal
+from replog.tcp.principals import certificate_principal
 
 HANDSHAKE_BYTES_MAX = 128 << 10
 """The most that a client sends before it is known; a chain of certificates has some thousand bytes."""

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka_install import KafkaInstall
 from kafka_tools import Tools
 
-from replog.tcp.principals import Principal
+from replog.access.principal import Principal
 from tests.unit.kafka.kafka_node_kit import Served
 from tests.unit.kafka.tls_kit import TlsFiles, principals, serving_tls
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from replog.access.principal import ANONYMOUS
 from replog.coordinator.classic import requests as classic
 from replog.coordinator.describing import requests as describing
 from replog.coordinator.offsets.requests import FetchOffsetsResponse
@@ -29,7 +30,6 @@ from replog.protocol.handlers.groups import consumer_groups, group_members, grou
 from replog.protocol.handlers.metadata import NOT_ASKED
 from replog.protocol.handlers.node import Call
 from replog.tcp.connection import Caller
-from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from replog.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from replog.wire.messages.heartbeat import HeartbeatRequest

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from test_kafka_repeated_answers import Node, image
 
+from replog.access.principal import ANONYMOUS
 from replog.errors import BrokerNotAvailableError, ErrorCode, MalformedFrameError
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol import server as server_module
@@ -20,7 +21,6 @@ from replog.protocol.served import BATCH_ELEMENTS_MAX
 from replog.protocol.server import KafkaServer
 from replog.rpc.request_limits import MAX_PARTITIONS
 from replog.tcp.connection import Caller
-from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,

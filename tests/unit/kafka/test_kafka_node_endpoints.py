@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from replog.access.principal import ANONYMOUS
 from replog.broker.requests.kafka_node import LocalKafkaNode
 from replog.errors import ErrorCode
 from replog.metadata import MetadataDelta, MetadataImage
@@ -27,7 +28,6 @@ from replog.protocol.handlers.metadata import metadata, reachable
 from replog.protocol.handlers.node import Call
 from replog.protocol.handlers.partitions import endpoints
 from replog.tcp.connection import Caller
-from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.describe_cluster import DescribeClusterRequest
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from replog.wire.primitives import Reader, Writer

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from kafka_node_kit import batch, serving
 
+from replog.access.principal import ANONYMOUS
 from replog.errors import ErrorCode
 from replog.metadata.image import MetadataImage, TopicImage
 from replog.protocol.handlers.node import Call, KafkaNode
@@ -18,7 +19,6 @@ from replog.rpc.messages import ProducedTransaction, ProduceResult
 from replog.rpc.messages import ProduceRequest as NodeRequest
 from replog.rpc.messages import ProduceResponse as NodeResponse
 from replog.tcp.connection import Caller
-from replog.tcp.principals import ANONYMOUS
 from replog.wire.messages.produce import ProduceRequest, ProduceResponse
 
 

@@ -15,12 +15,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from msgspec.structs import force_setattr
 
+from replog.access.principal import ANONYMOUS, Principal
 from replog.broker.node.client_ports import ClientPorts
 from replog.config.server import ServerConfig
 from replog.errors import ConfigError
 from replog.tcp import certificates
 from replog.tcp.port import bind
-from replog.tcp.principals import ANONYMOUS, Principal
 from replog.wire.messages.fetch import FetchRequest, FetchResponse
 from replog.wire.messages.metadata import MetadataRequest, MetadataResponse
 from tests.tls_files import Authority

@@ -13,7 +13,8 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from replog.tcp.principals import ANONYMOUS, Principal, certificate_principal, parse_rules, subject_name
+from replog.access.principal import ANONYMOUS, Principal
+from replog.tcp.principals import certificate_principal, parse_rules, subject_name
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 TODAY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from replog.access.principal import ANONYMOUS, Principal
 from replog.tcp import tls
 from replog.tcp.certificates import Certificates
-from replog.tcp.principals import ANONYMOUS, Principal
 from replog.tcp.tls import HANDSHAKES_PER_TURN, PIECE_BYTES, TURN_BYTES, UNREAD_BYTES_MAX, TlsTransport, TlsTurns
 from replog.tcp.tls_settings import ClientAuth, TlsSettings
 from tests.unit.kafka.tls_kit import TlsFiles

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from replog.tcp.principals import Principal
+from replog.access.principal import Principal
 from tests.kafka.raw_client import RawClient
 from tests.tls_files import Authority
 from tests.unit.kafka.kafka_node_kit import Served, serving
