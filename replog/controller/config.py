@@ -72,6 +72,9 @@ class ControllerConfig(Struct, frozen=True):
     """Partitions in the cluster.  Below `max_records_per_change`: a restart or a fencing changes any number of
     partitions and one broker, as a whole."""
 
+    max_acls: int = 20_000
+    """Entries of access control lists in the cluster.  Too large: a filter looks at all of them in one step."""
+
     max_parked_requests: int = 10_000
     """Requests that wait for a commit; beyond it they are refused with ThrottledError."""
 

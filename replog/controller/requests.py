@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.access.entries import AclEntry, AclFilter
 from replog.errors import ErrorCode
 from replog.metadata.records import (
     BrokerEndpoint,
@@ -328,6 +329,38 @@ class AlterConfigsResponse(Struct, frozen=True):
     resources: tuple[AlterConfigsResult, ...]
 
 
+class CreateAcls(Asks["CreateAclsResponse"], frozen=True):
+    """An entry that fails is left out, and the others do not mind."""
+
+    entries: tuple[AclEntry, ...]
+
+
+class AclResult(Struct, frozen=True):
+    """What became of an entry to add, or of a filter; `entries`: what it removed."""
+
+    error: ErrorCode
+    message: str = ""
+    entries: tuple[AclEntry, ...] = ()
+
+
+class CreateAclsResponse(Struct, frozen=True):
+    """One result for each entry, in order."""
+
+    results: tuple[AclResult, ...]
+
+
+class DeleteAcls(Asks["DeleteAclsResponse"], frozen=True):
+    """Removes all entries that one of the filters fits."""
+
+    filters: tuple[AclFilter, ...]
+
+
+class DeleteAclsResponse(Struct, frozen=True):
+    """One result for each filter, in order."""
+
+    results: tuple[AclResult, ...]
+
+
 class FeatureUpdate(Struct, frozen=True):
     """`level`: the level to finalize, 0 to remove the feature.  Lowering one needs `allow_downgrade`."""
 
@@ -394,6 +427,8 @@ ControllerRequest: TypeAlias = (
     | DrainBroker
     | UpdateFeatures
     | RegisterController
+    | CreateAcls
+    | DeleteAcls
 )
 ControllerResponse: TypeAlias = (
     RegisterBrokerResponse
@@ -411,6 +446,8 @@ ControllerResponse: TypeAlias = (
     | DrainBrokerResponse
     | UpdateFeaturesResponse
     | RegisterControllerResponse
+    | CreateAclsResponse
+    | DeleteAclsResponse
 )
 
 

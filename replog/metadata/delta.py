@@ -13,11 +13,13 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.image import ConfigResource, MetadataImage, TopicImage
 from replog.metadata.persistent_map import PersistentMap, difference, patched
 from replog.metadata.records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -31,6 +33,7 @@ from replog.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     ResourceType,
     TopicRecord,
@@ -113,6 +116,8 @@ class MetadataDelta:
         """Level of every feature that changed; None: no longer known, which only a snapshot can say."""
         self.changed_controllers: dict[int, ControllerRegistration | None] = {}
         """Newest registration of every controller that registered; None: no longer known, which only a snapshot can say."""
+        self.changed_acls: dict[UUID, AclEntry | None] = {}
+        """Every entry of an access control list that is new, by its id; None: it is gone."""
         self.drained_brokers: frozenset[int] = image.drained_brokers
         """The brokers that an operator wants empty, after the changes."""
         self.next_producer_id = image.next_producer_id
@@ -132,6 +137,7 @@ class MetadataDelta:
         delta.changed_brokers = difference(before.brokers, after.brokers)
         delta.changed_controllers = difference(before.controllers, after.controllers)
         delta.changed_features = difference(before.features, after.features)
+        delta.changed_acls = difference(before.acls, after.acls)
         delta.changed_configs = {
             resource: dict(values or {}) for resource, values in difference(before.configs, after.configs).items()
         }
@@ -182,6 +188,10 @@ class MetadataDelta:
                 self._replay_producer_ids(record)
             case FeatureLevelRecord():
                 self.changed_features[record.name] = record.level or None  # 0 removes it
+            case AccessControlEntryRecord():
+                self.changed_acls[record.acl_id] = record.entry
+            case RemoveAccessControlEntryRecord():
+                self._replay_remove_acl(record)
             case NoOpRecord():
                 pass
             case _:
@@ -273,6 +283,11 @@ class MetadataDelta:
             values[record.name] = record.value
         self.changed_configs[resource] = values
 
+    def _replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
+        if self.changed_acls.get(record.acl_id, self.image.acls.get(record.acl_id)) is None:
+            raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
+        self.changed_acls[record.acl_id] = None
+
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.next_producer_id < self.next_producer_id:
             raise InvariantViolationError(
@@ -358,6 +373,7 @@ class MetadataDelta:
             features=patched(self.image.features, self.changed_features),
             controllers=patched(self.image.controllers, self.changed_controllers),
             drained_brokers=self.drained_brokers,
+            acls=patched(self.image.acls, self.changed_acls),
             open_transaction=None if self._transaction is None else tuple(self._transaction),
             next_producer_id=self.next_producer_id,
             awaiting_reports=patched(self.image.awaiting_reports, self._awaiting_changes()),

@@ -14,9 +14,11 @@ from uuid import UUID
 
 from msgspec import Struct, field
 
+from replog.access.entries import AclEntry
 from replog.errors import InvariantViolationError
 from replog.metadata.config_keys import CONFIG_KEYS, ConfigKey, ConfigValue
 from replog.metadata.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     DrainBrokerRecord,
     FeatureLevelRecord,
@@ -72,6 +74,10 @@ def _no_features() -> Mapping[str, int]:
     return {}
 
 
+def _no_acls() -> Mapping[UUID, AclEntry]:
+    return {}
+
+
 class MetadataImage(Struct, frozen=True):
     """Everything the metadata log says below `end_offset`.
 
@@ -79,6 +85,7 @@ class MetadataImage(Struct, frozen=True):
 
     Attributes:
         configs: The text values that were set, by resource; `config_value` applies the defaults.
+        acls: The entries of access control lists, by their ids.
         next_producer_id: The first producer id that has not been handed out as part of a block.
         drained_brokers: The brokers that an operator wants empty.
         open_transaction: The records since a BeginTransactionRecord that has no end yet, None outside of a transaction.
@@ -96,6 +103,7 @@ class MetadataImage(Struct, frozen=True):
     features: Mapping[str, int] = field(default_factory=_no_features)
     controllers: Mapping[int, ControllerRegistration] = field(default_factory=_no_controllers)
     drained_brokers: frozenset[int] = frozenset()
+    acls: Mapping[UUID, AclEntry] = field(default_factory=_no_acls)
     open_transaction: tuple[MetadataRecord, ...] | None = None
     next_producer_id: int = 0
     awaiting_reports: Mapping[tuple[UUID, int], PartitionRegistration] = field(default_factory=_no_partitions)
@@ -158,7 +166,7 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Returns the records that make `image` of an empty one, in order, lazily: the image never changes.
 
     Order, Kafka's: features first, so that a reader knows how to take what follows; then brokers, controllers and what
-    operators want of them; each topic with its partitions behind it; configurations; producer ids.  Within a kind by name or
+    operators want of them; each topic with its partitions behind it; configurations; access control lists; producer ids.  Within a kind by name or
     number, so that equal images give equal records on every node.
 
     Raises:
@@ -183,6 +191,8 @@ def _records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for (resource_type, resource_name), values in sorted(image.configs.items()):
         for name, value in sorted(values.items()):
             yield ConfigRecord(resource_type, resource_name, name, value)
+    for acl_id, entry in sorted(image.acls.items()):
+        yield AccessControlEntryRecord(acl_id, entry)
     if image.next_producer_id:
         yield ProducerIdsRecord(NO_BROKER, NO_BROKER, image.next_producer_id)
 

@@ -12,6 +12,8 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.access.entries import AclEntry
+
 NO_LEADER = -1
 
 
@@ -193,6 +195,19 @@ class FeatureLevelRecord(Struct, frozen=True, gc=False):
     level: int
 
 
+class AccessControlEntryRecord(Struct, frozen=True, gc=False):
+    """An entry of an access control list is there; `acl_id` names it (Kafka's record 18)."""
+
+    acl_id: UUID
+    entry: AclEntry
+
+
+class RemoveAccessControlEntryRecord(Struct, frozen=True, gc=False):
+    """An entry of an access control list is gone (Kafka's record 19)."""
+
+    acl_id: UUID
+
+
 class NoOpRecord(Struct, frozen=True, gc=False):
     """Moves the committed offset, changes nothing."""
 
@@ -230,6 +245,8 @@ MetadataRecord: TypeAlias = (
     | ConfigRecord
     | ProducerIdsRecord
     | FeatureLevelRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
     | NoOpRecord
     | BeginTransactionRecord
     | EndTransactionRecord

@@ -40,6 +40,8 @@ _CONTROLLER_KINDS: _Kinds = {
     "drain_broker": (controller.DrainBroker, controller.DrainBrokerResponse),
     "update_features": (controller.UpdateFeatures, controller.UpdateFeaturesResponse),
     "register_controller": (controller.RegisterController, controller.RegisterControllerResponse),
+    "create_acls": (controller.CreateAcls, controller.CreateAclsResponse),
+    "delete_acls": (controller.DeleteAcls, controller.DeleteAclsResponse),
 }
 
 

@@ -34,6 +34,8 @@ _KINDS: dict[str, type] = {
     "no_op": records.NoOpRecord,
     "drain_broker": records.DrainBrokerRecord,
     "register_controller": records.RegisterControllerRecord,
+    "access_control_entry": records.AccessControlEntryRecord,
+    "remove_access_control_entry": records.RemoveAccessControlEntryRecord,
     "begin_transaction": records.BeginTransactionRecord,
     "end_transaction": records.EndTransactionRecord,
     "abort_transaction": records.AbortTransactionRecord,

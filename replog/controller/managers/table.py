@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
 from replog.controller.config import ControllerConfig
@@ -28,8 +29,10 @@ from replog.controller.requests import (
     AlterPartition,
     AlterPartitionReassignments,
     ControllerRequest,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopics,
     DrainBroker,
     ElectLeaders,
@@ -73,6 +76,8 @@ _WISHES: Mapping[type, Callable[[Any], int]] = {
     ElectLeaders: lambda request: len(request.partitions or ()),
     AlterPartitionReassignments: lambda request: len(request.items),
     UpdateFeatures: lambda request: len(request.updates),
+    CreateAcls: lambda request: len(request.entries),
+    DeleteAcls: lambda request: len(request.filters),
 }
 """How much a client's request names."""
 
@@ -122,6 +127,7 @@ class Managers:
         self._configs = AlterConfigsControl(
             state.offsets, state.configs, state.replication, self.replication, state.brokers
         )
+        self._create_acls = partial(state.acls.create, rng=rng)
         self.handlers: Mapping[type, RequestHandler] = self._table(state)
 
     def _table(self, state: ControllerState) -> dict[type, RequestHandler]:
@@ -143,6 +149,8 @@ class Managers:
                 _on(DrainBroker, self.drains.drain),
                 _on(UpdateFeatures, state.features.update),
                 _on(RegisterController, registrations.register_controller),
+                _on(CreateAcls, self._create_acls),
+                _on(DeleteAcls, state.acls.delete),
             )
         )
 

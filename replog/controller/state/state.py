@@ -13,6 +13,7 @@ from itertools import chain
 from replog.controller.config import ControllerConfig
 from replog.controller.events.offset_control import OffsetControl
 from replog.controller.requests import AllocateProducerIds, AllocateProducerIdsResponse, Result
+from replog.controller.state.acls import AclControl
 from replog.controller.state.broker_registry import BrokerRegistry, ControllerRegistry
 from replog.controller.state.configuration import ConfigurationControl
 from replog.controller.state.features import FeatureControl
@@ -82,6 +83,7 @@ class ControllerState:
         self.controllers = ControllerRegistry(registry)
         self.configs = ConfigurationControl(registry, config.static_configs)
         self.features = FeatureControl(registry, self.brokers, self.controllers)
+        self.acls = AclControl(registry, config, self.features)
         self.producer_ids = ProducerIdControl(registry, self.brokers, config.producer_id_block_size)
         self.replication = ReplicationState(registry)
         managers: tuple[Mapping[type, RecordHandler], ...] = (
@@ -89,6 +91,7 @@ class ControllerState:
             self.controllers.record_handlers(),
             self.configs.record_handlers(),
             self.features.record_handlers(),
+            self.acls.record_handlers(),
             self.producer_ids.record_handlers(),
             self.replication.record_handlers(),
             dict((on_record(RemoveTopicRecord, self._replay_remove_topic), on_record(NoOpRecord, lambda _: None))),
@@ -149,6 +152,7 @@ class ControllerState:
             self.controllers.registrations.items(epoch=end_offset),
             self.features.levels.items(epoch=end_offset),
             configs.items(),
+            self.acls.entries.items(epoch=end_offset),
             ((0, self.producer_ids.next_producer_id.get(epoch=end_offset)),),
         )
         digest = hashlib.sha256()

@@ -394,6 +394,58 @@ class AlterConfigsResponse(_message.Message):
     resources: _containers.RepeatedCompositeFieldContainer[AlterConfigsResult]
     def __init__(self, resources: _Optional[_Iterable[_Union[AlterConfigsResult, _Mapping]]] = ...) -> None: ...
 
+class AclFilter(_message.Message):
+    __slots__ = ("kind", "name", "pattern", "principal", "host", "operation", "permission")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    kind: int
+    name: str
+    pattern: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+    def __init__(self, kind: _Optional[int] = ..., name: _Optional[str] = ..., pattern: _Optional[int] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[int] = ..., permission: _Optional[int] = ...) -> None: ...
+
+class CreateAcls(_message.Message):
+    __slots__ = ("entries",)
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    entries: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AclEntry]
+    def __init__(self, entries: _Optional[_Iterable[_Union[_metadata_pb2.AclEntry, _Mapping]]] = ...) -> None: ...
+
+class AclResult(_message.Message):
+    __slots__ = ("error", "message", "entries")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    entries: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.AclEntry]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[_metadata_pb2.AclEntry, _Mapping]]] = ...) -> None: ...
+
+class CreateAclsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[AclResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[AclResult, _Mapping]]] = ...) -> None: ...
+
+class DeleteAcls(_message.Message):
+    __slots__ = ("filters",)
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedCompositeFieldContainer[AclFilter]
+    def __init__(self, filters: _Optional[_Iterable[_Union[AclFilter, _Mapping]]] = ...) -> None: ...
+
+class DeleteAclsResponse(_message.Message):
+    __slots__ = ("results",)
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    results: _containers.RepeatedCompositeFieldContainer[AclResult]
+    def __init__(self, results: _Optional[_Iterable[_Union[AclResult, _Mapping]]] = ...) -> None: ...
+
 class FeatureUpdate(_message.Message):
     __slots__ = ("name", "level", "allow_downgrade")
     NAME_FIELD_NUMBER: _ClassVar[int]
@@ -459,7 +511,7 @@ class ReportReplicasResponse(_message.Message):
     def __init__(self) -> None: ...
 
 class ControllerRequest(_message.Message):
-    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller")
+    __slots__ = ("cluster_id", "timeout_ms", "forwarded", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     FORWARDED_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +530,8 @@ class ControllerRequest(_message.Message):
     DRAIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     timeout_ms: int
     forwarded: bool
@@ -496,7 +550,9 @@ class ControllerRequest(_message.Message):
     drain_broker: DrainBroker
     update_features: UpdateFeatures
     register_controller: RegisterController
-    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ...) -> None: ...
+    create_acls: CreateAcls
+    delete_acls: DeleteAcls
+    def __init__(self, cluster_id: _Optional[str] = ..., timeout_ms: _Optional[int] = ..., forwarded: bool = ..., register_broker: _Optional[_Union[RegisterBroker, _Mapping]] = ..., heartbeat: _Optional[_Union[Heartbeat, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartition, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopics, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopics, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigs, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIds, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicas, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitions, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeaders, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignments, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBroker, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBroker, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeatures, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterController, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAcls, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAcls, _Mapping]] = ...) -> None: ...
 
 class ErrorDetail(_message.Message):
     __slots__ = ("code", "message", "leader_id", "leader_epoch")
@@ -511,7 +567,7 @@ class ErrorDetail(_message.Message):
     def __init__(self, code: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., leader_epoch: _Optional[int] = ...) -> None: ...
 
 class ControllerResponse(_message.Message):
-    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller")
+    __slots__ = ("error", "register_broker", "heartbeat", "alter_partition", "create_topics", "delete_topics", "alter_configs", "allocate_producer_ids", "report_replicas", "create_partitions", "elect_leaders", "alter_partition_reassignments", "unregister_broker", "drain_broker", "update_features", "register_controller", "create_acls", "delete_acls")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
@@ -528,6 +584,8 @@ class ControllerResponse(_message.Message):
     DRAIN_BROKER_FIELD_NUMBER: _ClassVar[int]
     UPDATE_FEATURES_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_ACLS_FIELD_NUMBER: _ClassVar[int]
+    DELETE_ACLS_FIELD_NUMBER: _ClassVar[int]
     error: ErrorDetail
     register_broker: RegisterBrokerResponse
     heartbeat: HeartbeatResponse
@@ -544,7 +602,9 @@ class ControllerResponse(_message.Message):
     drain_broker: DrainBrokerResponse
     update_features: UpdateFeaturesResponse
     register_controller: RegisterControllerResponse
-    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ...) -> None: ...
+    create_acls: CreateAclsResponse
+    delete_acls: DeleteAclsResponse
+    def __init__(self, error: _Optional[_Union[ErrorDetail, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerResponse, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., alter_partition: _Optional[_Union[AlterPartitionResponse, _Mapping]] = ..., create_topics: _Optional[_Union[CreateTopicsResponse, _Mapping]] = ..., delete_topics: _Optional[_Union[DeleteTopicsResponse, _Mapping]] = ..., alter_configs: _Optional[_Union[AlterConfigsResponse, _Mapping]] = ..., allocate_producer_ids: _Optional[_Union[AllocateProducerIdsResponse, _Mapping]] = ..., report_replicas: _Optional[_Union[ReportReplicasResponse, _Mapping]] = ..., create_partitions: _Optional[_Union[CreatePartitionsResponse, _Mapping]] = ..., elect_leaders: _Optional[_Union[ElectLeadersResponse, _Mapping]] = ..., alter_partition_reassignments: _Optional[_Union[AlterPartitionReassignmentsResponse, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerResponse, _Mapping]] = ..., drain_broker: _Optional[_Union[DrainBrokerResponse, _Mapping]] = ..., update_features: _Optional[_Union[UpdateFeaturesResponse, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerResponse, _Mapping]] = ..., create_acls: _Optional[_Union[CreateAclsResponse, _Mapping]] = ..., delete_acls: _Optional[_Union[DeleteAclsResponse, _Mapping]] = ...) -> None: ...
 
 class ControllerItem(_message.Message):
     __slots__ = ("correlation_id", "body")

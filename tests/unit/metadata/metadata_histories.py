@@ -7,10 +7,12 @@ from uuid import UUID
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from replog.access.entries import AclEntry, AclOperation, PatternType, Permission, ResourceKind
 from replog.metadata import MetadataDelta, MetadataImage
 from replog.metadata.records import (
     CLIENT_LISTENER,
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
@@ -26,6 +28,7 @@ from replog.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     ResourceType,
     SupportedFeature,
@@ -43,7 +46,7 @@ maybe_replicas = st.none() | st.just(()) | replicas
 endpoints = st.sampled_from([(), (BrokerEndpoint(CLIENT_LISTENER, "host", 9001),)])
 KINDS = (
     "register", "unregister", "fence", "drain", "controller", "topic", "topic", "remove", "partition", "partition",
-    "partition", "change", "change", "change", "config", "config", "producer_ids", "feature", "no_op",
+    "partition", "change", "change", "change", "config", "config", "producer_ids", "feature", "no_op", "acl", "acl",
 )  # fmt: skip
 
 
@@ -67,6 +70,7 @@ def contents(image: MetadataImage) -> dict[str, object]:
         "configs": {resource: dict(values) for resource, values in image.configs.items()},
         "features": dict(image.features),
         "controllers": dict(image.controllers),
+        "acls": dict(image.acls),
         "drained": image.drained_brokers,
         "next_producer_id": image.next_producer_id,
         "open_transaction": image.open_transaction,
@@ -100,10 +104,22 @@ class History:
                 return ConfigRecord(kind_of, name, key, draw(st.sampled_from([None, "1", "2"])))
             case "producer_ids":
                 return ProducerIdsRecord(1, 1, image.next_producer_id + draw(st.integers(0, 1000)))
+            case "acl":
+                return self._acl_record()
             case "feature":
                 return FeatureLevelRecord(draw(st.sampled_from(["metadata.version", "x"])), draw(st.integers(1, 3)))
             case _:
                 return NoOpRecord()
+
+    def _acl_record(self) -> MetadataRecord:
+        draw, known = self._draw, sorted(self.image.acls)
+        if known and draw(st.booleans()):
+            return RemoveAccessControlEntryRecord(draw(st.sampled_from(known)))
+        host = f"10.0.0.{len(known)}"
+        entry = AclEntry(
+            ResourceKind.TOPIC, "a", PatternType.LITERAL, "User:b", host, AclOperation.READ, Permission.ALLOW
+        )
+        return AccessControlEntryRecord(UUID(int=self.image.end_offset), entry)
 
     def _node_record(self, kind: str) -> MetadataRecord | None:
         draw, offset = self._draw, self.image.end_offset

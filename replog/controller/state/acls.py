@@ -1,0 +1,108 @@
+"""The entries of access control lists: checked here, in force once replayed (Kafka's `AclControlManager`)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from uuid import UUID
+
+from replog.access.entries import AclEntry, AclFilter, entry_problem
+from replog.controller.config import ControllerConfig
+from replog.controller.requests import AclResult, CreateAcls, CreateAclsResponse, DeleteAcls, DeleteAclsResponse, Result
+from replog.controller.state.features import FeatureControl
+from replog.controller.state.record_handlers import RecordHandler, on_record
+from replog.errors import ErrorCode, InvariantViolationError, PolicyViolationError
+from replog.metadata.features import METADATA_VERSION_ACLS
+from replog.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from replog_timeline import SnapshotRegistry, TimelineHashMap
+
+LOOKS_MAX = 100_000
+"""How many entries one request may have looked at, filter by filter; a tenth of a microsecond each to a microsecond."""
+
+
+class AclControl:
+    """Entries by id, and ids by entry: no entry is there twice; changed by `replay_*` only."""
+
+    def __init__(self, registry: SnapshotRegistry, config: ControllerConfig, features: FeatureControl) -> None:
+        self._config = config
+        self._features = features
+        self.entries: TimelineHashMap[UUID, AclEntry] = TimelineHashMap(registry)
+        self._ids: TimelineHashMap[AclEntry, UUID] = TimelineHashMap(registry)
+
+    def create(self, request: CreateAcls, rng: random.Random) -> Result:
+        """Adds entries; one result for each, in order.  One that is there already is a success, as in Kafka.
+
+        Raises:
+            UnsupportedVersionError: The cluster is not at the feature level that knows access control lists.
+        """
+        self._features.require_metadata_version(METADATA_VERSION_ACLS, "access control lists")
+        made: dict[AclEntry, AccessControlEntryRecord] = {}
+        results: list[AclResult] = []
+        for entry in request.entries:
+            problem = entry_problem(entry)
+            if problem is None and entry not in self._ids and entry not in made:
+                if len(self.entries) + len(made) >= self._config.max_acls:
+                    count = f"{self._config.max_acls:,}"
+                    problem = f"there are {count} entries, and no more may be; replace some by a prefix or `*`"
+                    results.append(AclResult(ErrorCode.POLICY_VIOLATION, problem))
+                    continue
+                made[entry] = AccessControlEntryRecord(UUID(int=rng.getrandbits(128), version=4), entry)
+            results.append(AclResult(ErrorCode.INVALID_REQUEST, problem) if problem else AclResult(ErrorCode.NONE))
+        return Result(tuple(made.values()), CreateAclsResponse(tuple(results)))
+
+    def delete(self, request: DeleteAcls) -> Result:
+        """Removes all entries that a filter fits: all of it or nothing; one result for each filter, in order.
+
+        Raises:
+            PolicyViolationError: More would have to be looked at, or would go, than one request may; nothing is removed.
+        """
+        looks = sum(1 for each in request.filters if each.only_entry() is None) * len(self.entries)
+        if looks > LOOKS_MAX and len(request.filters) > 1:
+            raise PolicyViolationError(
+                f"{len(request.filters):,} filters over {len(self.entries):,} entries are more than one request may have "
+                "looked at; name each entry whole, or ask in several requests"
+            )
+        found = [self._fitting(each) for each in request.filters]
+        gone = {acl_id: None for each in found for acl_id in each}
+        if len(gone) > self._config.max_records_per_request:
+            raise PolicyViolationError(
+                f"{len(gone):,} entries would go, at most {self._config.max_records_per_request:,} may in one request; "
+                "narrow the filters"
+            )
+        results = tuple(AclResult(ErrorCode.NONE, entries=tuple(each.values())) for each in found)
+        return Result(tuple(map(RemoveAccessControlEntryRecord, gone)), DeleteAclsResponse(results))
+
+    def _fitting(self, meant: AclFilter) -> dict[UUID, AclEntry]:
+        entry = meant.only_entry()
+        if entry is None:
+            return {acl_id: each for acl_id, each in self.entries.items() if meant.fits(each)}
+        acl_id = self._ids.get(entry)
+        return {} if acl_id is None else {acl_id: entry}
+
+    # ---- replay -----------------------------------------------------------------------------------------------------
+
+    def record_handlers(self) -> Mapping[type, RecordHandler]:
+        """Returns who replays which record (see `replog.controller.state.record_handlers`)."""
+        return dict(
+            (
+                on_record(AccessControlEntryRecord, self.replay_entry),
+                on_record(RemoveAccessControlEntryRecord, self.replay_remove),
+            )
+        )
+
+    def replay_entry(self, record: AccessControlEntryRecord) -> None:
+        """Adds an entry."""
+        self.entries[record.acl_id] = record.entry
+        self._ids[record.entry] = record.acl_id
+
+    def replay_remove(self, record: RemoveAccessControlEntryRecord) -> None:
+        """Removes an entry.
+
+        Raises:
+            InvariantViolationError: There is none of this id.
+        """
+        entry = self.entries.get(record.acl_id)
+        if entry is None:
+            raise InvariantViolationError(f"there is no entry {record.acl_id} of an access control list to remove")
+        del self.entries[record.acl_id]
+        del self._ids[entry]
