@@ -37,6 +37,7 @@ APIS = (
     "WriteTxnMarkers",
     *("AddPartitionsToTxn", "AddOffsetsToTxn", "EndTxn", "TxnOffsetCommit"),
     *("DescribeTransactions", "ListTransactions"),
+    *("DescribeAcls", "CreateAcls", "DeleteAcls"),
     *("SaslHandshake", "SaslAuthenticate"),
 )
 HEADERS = ("RequestHeader", "ResponseHeader")

@@ -56,6 +56,9 @@ APIS: Final[Mapping[str, Api]] = {
     "txn_offset_commit": Api("TxnOffsetCommit", 28, range(0, 6), 3),
     "describe_transactions": Api("DescribeTransactions", 65, range(0, 1), 0),
     "list_transactions": Api("ListTransactions", 66, range(0, 3), 0),
+    "describe_acls": Api("DescribeAcls", 29, range(1, 4), 2),
+    "create_acls": Api("CreateAcls", 30, range(1, 4), 2),
+    "delete_acls": Api("DeleteAcls", 31, range(1, 4), 2),
     "sasl_handshake": Api("SaslHandshake", 17, range(0, 2), 32767),
     "sasl_authenticate": Api("SaslAuthenticate", 36, range(0, 3), 2),
 }
