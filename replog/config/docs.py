@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain, pairwise
 
+from replog.config.access_keys import AccessKeys
 from replog.config.group_keys import GroupKeys
 from replog.config.keys import Key, nearest_name
 from replog.config.log_keys import LogKeys
@@ -29,13 +30,13 @@ from replog.metadata.config_keys import (
     shortened,
 )
 
-_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, SecurityKeys, TlsKeys)
+_PARTS = (ServerKeys, LogKeys, GroupKeys, TransactionKeys, AccessKeys, SecurityKeys, TlsKeys)
 
 INTRODUCTION = """\
 # Configuration of a node
 
 <!-- Made by `make docs` from replog/config/server_keys.py, log_keys.py, group_keys.py,
-transaction_keys.py and security_keys.py; change it there. -->
+transaction_keys.py, access_keys.py and security_keys.py; change it there. -->
 
 `replog server start --config server.toml` reads one TOML file. Keys carry Kafka's names, quoted or as tables. An
 unknown key, a value out of range and values that contradict each other are refused before anything is opened.

@@ -2,12 +2,12 @@
 
 from typing import Annotated
 
+from replog.config.access_keys import AccessKeys
 from replog.config.keys import Differs
 from replog.config.kinds import DAY_MS, HOUR_MS, INT_MAX, MIB, Number, milliseconds, size_bytes
-from replog.config.security_keys import SecurityKeys
 
 
-class TransactionKeys(SecurityKeys, frozen=True, kw_only=True):
+class TransactionKeys(AccessKeys, frozen=True, kw_only=True):
     """The keys as fields, in the order of the page."""
 
     # ---- the topic of transactions ----------------------------------------------------------------------------------

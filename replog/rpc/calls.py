@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from google.protobuf.message import DecodeError, Message
 from msgspec import Struct
 
+from replog.access.principal import ANONYMOUS
 from replog.controller import requests as controller
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import MalformedFrameError, NotLeaderOrFollowerError, UnsupportedVersionError
@@ -48,13 +49,15 @@ _CONTROLLER_KINDS: _Kinds = {
 class IncomingCall(Struct, Generic[T], frozen=True):
     """A request as it arrived: which cluster the caller thinks it talks to ("": any), and its time-out.
 
-    `forwarded`: a broker passes on a client's request; it is not passed on again.
+    `forwarded`: a broker passes on a client's request; it is not passed on again.  `principal`: the name of whoever asked that
+    broker (KIP-590).
     """
 
     request: T
     cluster_id: str
     timeout_ms: int
     forwarded: bool = False
+    principal: str = ANONYMOUS.name
 
 
 def encode_node_request(request: NodeRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False) -> bytes:
@@ -82,9 +85,15 @@ def decode_node_response(data: bytes | memoryview) -> NodeResponse:
 
 
 def encode_controller_request(
-    request: ControllerRequest, *, cluster_id: str, timeout_ms: int, forwarded: bool = False
+    request: ControllerRequest,
+    *,
+    cluster_id: str,
+    timeout_ms: int,
+    forwarded: bool = False,
+    principal: str = ANONYMOUS.name,
 ) -> bytes:
-    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, forwarded=forwarded)
+    named = "" if principal == ANONYMOUS.name else principal
+    message = controller_pb2.ControllerRequest(cluster_id=cluster_id, forwarded=forwarded, principal=named)
     _set_timeout(message, timeout_ms)
     return _encode(request, message, _CONTROLLER_KINDS, 0)
 
@@ -92,7 +101,9 @@ def encode_controller_request(
 def decode_controller_request(data: bytes | memoryview) -> IncomingCall[ControllerRequest]:
     message = _parse(controller_pb2.ControllerRequest(), data)
     request = _checked(message, _CONTROLLER_KINDS)
-    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded)
+    check_text("principal", message.principal)
+    principal = message.principal or ANONYMOUS.name
+    return IncomingCall(request, message.cluster_id, message.timeout_ms, message.forwarded, principal)
 
 
 def encode_controller_response(response: ControllerResponse | BaseException) -> bytes:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from replog.access.principal import ANONYMOUS
 from replog.controller.requests import ControllerRequest, ControllerResponse
 from replog.errors import ReplogError, RetriableError
 from replog.rpc.messages import (
@@ -82,7 +83,13 @@ class PeerConnection(Protocol):
     ) -> NodeResponse: ...
 
     async def controller_call(
-        self, request: ControllerRequest, *, timeout_ms: int, cluster_id: str = "", forwarded: bool = False
+        self,
+        request: ControllerRequest,
+        *,
+        timeout_ms: int,
+        cluster_id: str = "",
+        forwarded: bool = False,
+        principal: str = ANONYMOUS.name,
     ) -> ControllerResponse: ...
 
     async def open_fetch(self, hello: Hello) -> Stream[FetchRequest, FetchResponse]:

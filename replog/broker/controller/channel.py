@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+from replog.access.principal import ANONYMOUS
 from replog.broker.clock import Clock
 from replog.broker.controller.driver import ControllerDriver
 from replog.controller.requests import ControllerRequest, ControllerResponse
@@ -51,7 +52,15 @@ class ControllerChannel:
         self._clock = clock
         self._connections: dict[int, PeerConnection] = {}
 
-    async def send(self, request: ControllerRequest, answer: type[R], *, timeout_ms: int, forwarded: bool = False) -> R:
+    async def send(
+        self,
+        request: ControllerRequest,
+        answer: type[R],
+        *,
+        timeout_ms: int,
+        forwarded: bool = False,
+        principal: str = ANONYMOUS.name,
+    ) -> R:
         """Sends a request to the active controller until it is answered, and returns the answer.
 
         Args:
@@ -59,6 +68,7 @@ class ControllerChannel:
             answer: The class of its response.
             timeout_ms: The time for all attempts together, in milliseconds.
             forwarded: Whether the request is passed on for a client.
+            principal: The name of that client.
 
         Raises:
             RequestTimedOutError: No controller answered in time; the message names the last cause.
@@ -70,7 +80,8 @@ class ControllerChannel:
             leader_id = self._leader_id()
             if leader_id is not None:
                 try:
-                    response = await self._attempt(leader_id, request, min(left_ms, ATTEMPT_TIMEOUT_MS), forwarded)
+                    attempt_ms = min(left_ms, ATTEMPT_TIMEOUT_MS)
+                    response = await self._attempt(leader_id, request, attempt_ms, forwarded, principal)
                 except (NotControllerError, ConnectionLostError, RequestTimedOutError) as error:
                     cause = error.with_traceback(None)  # or it would lead back here
                 else:
@@ -94,12 +105,17 @@ class ControllerChannel:
         request: ControllerRequest,
         timeout_ms: int,
         forwarded: bool,
+        principal: str,
     ) -> ControllerResponse:
         if leader_id == self._hello.node_id and self._local is not None:
             return await self._local.submit(request, timeout_ms=timeout_ms)
         connection = await self._connection(leader_id)
         return await connection.controller_call(
-            request, timeout_ms=timeout_ms, cluster_id=self._hello.cluster_id, forwarded=forwarded
+            request,
+            timeout_ms=timeout_ms,
+            cluster_id=self._hello.cluster_id,
+            forwarded=forwarded,
+            principal=principal,
         )
 
     async def _connection(self, leader_id: int) -> PeerConnection:

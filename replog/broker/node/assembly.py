@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from replog.access.standard import StandardAuthorizer
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
@@ -52,6 +53,7 @@ from replog.broker.transactions.markers import MarkerWriter
 from replog.controller.controller import Controller
 from replog.controller.requests import RegisterController
 from replog.log import METADATA_TOPIC
+from replog.metadata.acl_updates import AclUpdates
 from replog.metadata.features import SUPPORTED_FEATURES
 from replog.waiting.byte_semaphore import ByteSemaphore
 from replog_quorum import Voter, VoterSet
@@ -184,6 +186,7 @@ def _replica_parts(
     resources: NodeResources, links: PartLinks, flusher: LogFlusher, channel: ControllerChannel
 ) -> ReplicaParts:
     config, environment, logs = resources.config, resources.environment, resources.logs
+    authorizer = resources.authorizer
     executor, on_failure = resources.executor, resources.on_failure
     isr_sender = AlterPartitionSender(
         broker_id=config.node_id,
@@ -219,6 +222,7 @@ def _replica_parts(
             resources.metadata_log.log_end_offset,
             images.submit,
             on_failure,
+            AclUpdates(authorizer) if isinstance(authorizer, StandardAuthorizer) else None,
         ),
     )
 
@@ -314,6 +318,7 @@ def _request_parts(
         transactions=coordinating.transactions,
         markers=markers,
         joins=coordinating.joins,
+        authorizer=resources.authorizer,
     )
     marker_sender = MarkerSender(
         config.node_id,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from replog.access.authorizer import OPEN, Authorizer
+from replog.access.standard import StandardAuthorizer
 from replog.broker.quorum.metadata_snapshots import SnapshotLimits
 from replog.broker.requests.config_description import DYNAMIC_KEYS
+from replog.config.access_keys import principals_of
 from replog.config.group_keys import MigrationPolicy
 from replog.config.server import ServerConfig
 from replog.config.server_keys import KEYS
@@ -42,6 +45,13 @@ def controller_config(config: ServerConfig) -> ControllerConfig:
         metadata_max_idle_interval_ms=config.metadata_max_idle_interval_ms,
         static_configs=STATIC_NAMES,
     )
+
+
+def authorizer(config: ServerConfig) -> Authorizer:
+    """Makes what decides who may do what."""
+    if config.authorizer_class_name is None:
+        return OPEN
+    return StandardAuthorizer(principals_of(config.super_users), allows_unlisted=config.allow_everyone_if_no_acl_found)
 
 
 def groups_config(config: ServerConfig) -> GroupsConfig:

@@ -18,6 +18,7 @@ from replog.broker.companion import Companion
 from replog.broker.node.assembly import assemble
 from replog.broker.node.client_ports import ClientPorts
 from replog.broker.node.console import open_console
+from replog.broker.node.core_settings import authorizer
 from replog.broker.node.environment import NodeEnvironment
 from replog.broker.node.links import PartLinks
 from replog.broker.node.parts import NodeParts
@@ -136,6 +137,7 @@ class Node:
             clients=clients,
             metrics=self._metrics,
             on_failure=self._fail,
+            authorizer=authorizer(config),
         )
         parts = self._parts = assemble(resources, make_links)
         await self._server.start(parts.requests.peer_handlers)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from msgspec import Struct
 
+from replog.access.authorizer import Authorizer
 from replog.broker.node.client_ports import ClientPorts
 from replog.broker.node.core_settings import disk_limits, metadata_log_config
 from replog.broker.node.environment import NodeEnvironment
@@ -48,6 +49,7 @@ class NodeResources(Struct, frozen=True, kw_only=True):
         clients: The ports at which clients are served.
         metrics: What Prometheus reads; None: metrics are off.
         on_failure: The function that ends the node because of a bug or a failed disk.
+        authorizer: What decides who may do what.
     """
 
     config: ServerConfig
@@ -61,6 +63,7 @@ class NodeResources(Struct, frozen=True, kw_only=True):
     clients: ClientPorts
     metrics: MetricsService | None
     on_failure: Callable[[BaseException], None]
+    authorizer: Authorizer
 
     @property
     def cluster_id(self) -> str:

@@ -39,6 +39,7 @@ class MetadataPublisher:
         known_end_offset: The end of the metadata that the disk held when the process started; 0: none.
         subscriber: The function that gets each image with what changed for this broker, in order.
         on_failure: The function that is told when the subscriber fails; the node stops then.
+        on_image: The function that gets each image that others may be told of; None: nobody does.
     """
 
     def __init__(
@@ -48,11 +49,13 @@ class MetadataPublisher:
         known_end_offset: int,
         subscriber: Subscriber,
         on_failure: Callable[[BaseException], None],
+        on_image: Callable[[MetadataImage], None] | None = None,
     ) -> None:
         self._broker_id = broker_id
         self._incarnation_id = incarnation_id
         self._known_end_offset = known_end_offset
         self._subscriber = subscriber
+        self._on_image = on_image
         self._loader = MetadataLoader(
             [self._tell_subscriber], self._knows_this_process, lambda _, error: on_failure(error)
         )
@@ -73,7 +76,7 @@ class MetadataPublisher:
         Raises:
             BrokerNotAvailableError: None is known yet that is newer than the start of this process.
         """
-        if not self.is_open and not self._knows_this_controller(self.image):
+        if not self._is_known:
             raise BrokerNotAvailableError(
                 f"node {self._broker_id} has not read the metadata of the cluster since its start: it waits for a majority of "
                 "the controllers. Start those that are down, or ask another node"
@@ -84,6 +87,11 @@ class MetadataPublisher:
     def is_open(self) -> bool:
         """Whether images are published."""
         return self._loader.is_open
+
+    @property
+    def _is_known(self) -> bool:
+        """Whether the newest image is newer than the start of this process."""
+        return self.is_open or self._knows_this_controller(self.image)
 
     def has_seen_removal(self, topic_id: UUID) -> bool:
         """Whether the log that was read before the first image tells that a topic, if it is not in that image, was deleted."""
@@ -122,6 +130,8 @@ class MetadataPublisher:
         self._unpublished_count = 0
         self._loader.flush()
         self._past.append(self.image)
+        if self._on_image is not None and self._is_known:
+            self._on_image(self.image)
         self.notify()
 
     def notify(self) -> None:

@@ -6,6 +6,7 @@ Handlers only check, hand over to a driver and wait; cores are stepped by their 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from typing import assert_never
@@ -13,6 +14,7 @@ from typing import assert_never
 from msgspec import Struct
 
 from replog._version import __version__
+from replog.access.authorizer import Authorizer
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle
 from replog.broker.controller.channel import ControllerChannel
 from replog.broker.controller.driver import ControllerDriver
@@ -100,6 +102,8 @@ from replog.rpc.transaction_messages import JoinTransactionRequest, WriteMarkers
 from replog.rpc.transport import RequestContext
 from replog.waiting.byte_semaphore import ByteSemaphore
 
+_log = logging.getLogger(__name__)
+
 CONTROLLER_STATE = "running"
 """The state of a node that is a controller only: it answers, so it runs, and it has no broker with a state."""
 
@@ -139,6 +143,7 @@ class HandlerParts(Struct, frozen=True):
         transactions: The coordinators of transactions.
         markers: What writes the ends of transactions into partitions that this broker leads.
         joins: What asks coordinators whether partitions are part of transactions.
+        authorizer: What decides who may do what.
     """
 
     config: ServerConfig
@@ -163,6 +168,7 @@ class HandlerParts(Struct, frozen=True):
     transactions: Coordinators
     markers: MarkerWriter
     joins: JoinVerifier
+    authorizer: Authorizer
 
 
 class RequestHandlers:
@@ -239,7 +245,9 @@ class RequestHandlers:
         if self._controller_here() is not None or call.forwarded:
             return await self.ask_own_controller(call)
         timeout_ms = to_answer_in_time(call.timeout_ms)
-        return await self._parts.channel.send(call.request, answer, timeout_ms=timeout_ms, forwarded=True)
+        return await self._parts.channel.send(
+            call.request, answer, timeout_ms=timeout_ms, forwarded=True, principal=call.principal
+        )
 
     async def ask_own_controller(self, call: IncomingCall[ControllerRequest]) -> ControllerResponse:
         """Returns the answer of the controller of this node.
@@ -250,7 +258,10 @@ class RequestHandlers:
         controller = self._controller_here()
         if controller is None:
             raise NotControllerError(f"node {self._parts.config.node_id} is not the active controller")
-        return await controller.submit(call.request, timeout_ms=to_answer_in_time(call.timeout_ms))
+        answer = await controller.submit(call.request, timeout_ms=to_answer_in_time(call.timeout_ms))
+        if isinstance(call.request, CreateAcls | DeleteAcls):
+            _log.info("User:%s has changed access control lists: %s", call.principal, type(call.request).__name__)
+        return answer
 
     def _controller_here(self) -> ControllerDriver | None:
         """Returns the controller of this node while it is the active one."""

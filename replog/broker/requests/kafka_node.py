@@ -9,6 +9,8 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from replog.access.authorizer import Authorizer
+from replog.access.principal import ANONYMOUS, Principal
 from replog.broker.coordinator.commit_permits import CommitPermits
 from replog.broker.requests.config_description import known_configs
 from replog.broker.requests.fetch_reader import ProducersPartition
@@ -91,6 +93,10 @@ class LocalKafkaNode:
         return self._parts.hello.cluster_id
 
     @property
+    def authorizer(self) -> Authorizer:
+        return self._parts.authorizer
+
+    @property
     def image(self) -> MetadataImage:
         return self._parts.publisher.image_or_raise()
 
@@ -114,17 +120,21 @@ class LocalKafkaNode:
     async def call(self, request: Asks[R], timeout_ms: int) -> R:
         return await self._handled(request, self._handlers.handle_node_call, timeout_ms)
 
-    async def change(self, request: Asks[R], timeout_ms: int) -> R:
-        return await self._handled(request, self._handlers.handle_controller_call, timeout_ms)
+    async def change(self, request: Asks[R], timeout_ms: int, principal: Principal = ANONYMOUS) -> R:
+        return await self._handled(request, self._handlers.handle_controller_call, timeout_ms, principal)
 
     async def _handled(
-        self, request: Asks[R], handle: Callable[[IncomingCall[Any], RequestContext], Awaitable[Any]], timeout_ms: int
+        self,
+        request: Asks[R],
+        handle: Callable[[IncomingCall[Any], RequestContext], Awaitable[Any]],
+        timeout_ms: int,
+        principal: Principal = ANONYMOUS,
     ) -> R:
         check_request(request)
         within_ms = self._within_ms(timeout_ms)
         try:
             async with asyncio.timeout(within_ms / 1000):
-                answer: R = await handle(IncomingCall(request, "", within_ms), _CONTEXT)
+                answer: R = await handle(IncomingCall(request, "", within_ms, principal=principal.name), _CONTEXT)
                 return answer
         except (TimeoutError, ConnectionLostError) as error:  # which have no code of Kafka's
             raise RequestTimedOutError(str(error) or f"there was no answer within {within_ms} ms; try again") from error

@@ -10,6 +10,8 @@ from uuid import UUID
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from replog.access.authorizer import Authorizer
+from replog.access.principal import ANONYMOUS, Principal
 from replog.coordinator.offsets.transactions import GetCommitPermit
 from replog.errors import ErrorCode, InvalidRequestError, ReplogError
 from replog.log.producers.snapshot import ProducerSnapshotEntry
@@ -71,6 +73,11 @@ class KafkaNode(Protocol):
         ...
 
     @property
+    def authorizer(self) -> Authorizer:
+        """What decides who may do what; `OPEN` where everybody may do everything."""
+        ...
+
+    @property
     def image(self) -> MetadataImage:
         """The metadata as the node knows them now."""
         ...
@@ -110,8 +117,14 @@ class KafkaNode(Protocol):
         """
         ...
 
-    async def change(self, request: Asks[R], timeout_ms: int) -> R:
-        """Returns the active controller's answer to a request; arguments and errors as of `call`."""
+    async def change(self, request: Asks[R], timeout_ms: int, principal: Principal = ANONYMOUS) -> R:
+        """Returns the active controller's answer to a request; errors as of `call`.
+
+        Args:
+            request: The request.
+            timeout_ms: The time as of `call`.
+            principal: Who asks for the change: the controller is told.
+        """
         ...
 
     async def wait_for_metadata(self, request: WaitForMetadata, wait_ms: int, listener: str) -> Sequence[bytes]:

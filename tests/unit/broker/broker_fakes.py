@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from replog.access.principal import ANONYMOUS
 from replog.rpc.messages import Hello
 from replog.rpc.transport import ConnectionLostError
 
@@ -57,7 +58,15 @@ class FakeConnection:
         self._network.streams.append(stream)
         return stream
 
-    async def controller_call(self, request: Any, *, timeout_ms: int, cluster_id: str, forwarded: bool = False) -> Any:
+    async def controller_call(
+        self,
+        request: Any,
+        *,
+        timeout_ms: int,
+        cluster_id: str,
+        forwarded: bool = False,
+        principal: str = ANONYMOUS.name,
+    ) -> Any:
         self._network.calls.append((self.address, request, timeout_ms, cluster_id, forwarded))
         outcome = self._network.answer(self.address, request)
         if isinstance(outcome, BaseException):

@@ -1,0 +1,58 @@
+"""The configuration keys of access control lists; a part of `ServerKeys`."""
+
+from enum import Enum
+from typing import Annotated
+
+from replog.config.keys import Differs
+from replog.config.kinds import Choice, Flag, Kind
+from replog.config.security_keys import SecurityKeys
+
+
+class AuthorizerClass(Enum):
+    """What decides who may do what, by the name of Kafka's class that decides so."""
+
+    STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+class Principals(Kind):
+    """Principals with semicolons between them: the name of a certificate has commas in it."""
+
+    type_name = "string"
+
+    def parse(self, raw: object) -> str:
+        if not isinstance(raw, str):
+            raise ValueError("is not a string")  # noqa: TRY004 - ValueError is the one failure of parse
+        for each in principals_of(raw):
+            if ":" not in each:
+                raise ValueError(f'has "{each}", which is no principal: write User:NAME, with semicolons between them')
+        return raw
+
+    def describe_range(self) -> str:
+        return "User:NAME, with semicolons between them"
+
+
+def principals_of(text: str) -> tuple[str, ...]:
+    """Returns the principals in a value of `super.users`, in order."""
+    return tuple(each for each in map(str.strip, text.split(";")) if each)
+
+
+class AccessKeys(SecurityKeys, frozen=True, kw_only=True):
+    """The keys as fields, in the order of the page."""
+
+    # ---- who may do what --------------------------------------------------------------------------------------------
+
+    authorizer_class_name: Annotated[
+        AuthorizerClass | None,
+        Choice(AuthorizerClass),
+        Differs('""', "the same: without an authorizer everybody may do everything"),
+    ] = None
+    """What decides who may do what.  Not set: everybody may do everything.  With the StandardAuthorizer it is decided by the entries of
+    access control lists in the metadata (docs/ACLS.md), and what no entry allows is denied; the same on every node."""
+
+    super_users: Annotated[str, Principals()] = ""
+    """The principals that may do everything, whatever entries say: User:admin;User:CN=ops,O=Example.  The first entries are created
+    by one of them."""
+
+    allow_everyone_if_no_acl_found: Annotated[bool, Flag()] = False
+    """Whether everybody may do everything to a resource that no entry speaks of.  true: a mistyped name in an entry opens what it was
+    to protect."""
