@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from replog.host.late_names import late_names
 
 if TYPE_CHECKING:
+    from replog.access.entries import AclEntry, AclFilter, AclOperation, PatternType, Permission, ResourceKind
     from replog.client.admin.admin import Admin
     from replog.client.admin.group_descriptions import GroupDescription, MemberDescription, PartitionLag
     from replog.client.admin.partition_description import PartitionDescription, ReplicaDescription
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from replog.rpc.metadata_messages import ClusterMetadata, PartitionInfo, TopicInfo
 
 __all__ = [
+    "AclEntry",
+    "AclFilter",
+    "AclOperation",
     "Admin",
     "AssignmentListener",
     "BulkDelivery",
@@ -68,10 +72,13 @@ __all__ = [
     "PartitionLag",
     "PartitionReassignment",
     "Partitioner",
+    "PatternType",
+    "Permission",
     "Producer",
     "Reassignments",
     "RecordMetadata",
     "ReplicaDescription",
+    "ResourceKind",
     "Security",
     "SyncAdmin",
     "SyncBulkDelivery",
@@ -88,6 +95,9 @@ __all__ = [
 ]
 
 _HOMES: Final[Mapping[str, str]] = {
+    "AclEntry": "replog.access.entries",
+    "AclFilter": "replog.access.entries",
+    "AclOperation": "replog.access.entries",
     "Admin": "replog.client.admin.admin",
     "AssignmentListener": "replog.client.consumer.group_settings",
     "BulkDelivery": "replog.client.producer.batch",
@@ -112,10 +122,13 @@ _HOMES: Final[Mapping[str, str]] = {
     "PartitionLag": "replog.client.admin.group_descriptions",
     "PartitionReassignment": "replog.client.admin.reassignments",
     "Partitioner": "replog.client.producer.partitioner",
+    "PatternType": "replog.access.entries",
+    "Permission": "replog.access.entries",
     "Producer": "replog.client.producer.producer",
     "Reassignments": "replog.client.admin.reassignments",
     "RecordMetadata": "replog.client.types",
     "ReplicaDescription": "replog.client.admin.partition_description",
+    "ResourceKind": "replog.access.entries",
     "Security": "replog.client.security.security",
     "SyncAdmin": "replog.client.sync.admin",
     "SyncBulkDelivery": "replog.client.sync.producer",

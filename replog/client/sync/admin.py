@@ -62,3 +62,6 @@ class SyncAdmin(SyncClient[Admin]):
     find_hanging_transactions = without_async(Admin.find_hanging_transactions)
     abort_transaction = without_async(Admin.abort_transaction)
     abort_hanging_transaction = without_async(Admin.abort_hanging_transaction)
+    describe_acls = without_async(Admin.describe_acls)
+    create_acls = without_async(Admin.create_acls)
+    delete_acls = without_async(Admin.delete_acls)
