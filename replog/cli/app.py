@@ -38,6 +38,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "partition": "app",
     "groups": "app",
     "transactions": "app",
+    "acls": "app",
     "dlq": "app",
     "brokers": "app",
     "log-dirs": "app",
