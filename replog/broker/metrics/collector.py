@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Mapping
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from replog.broker.metrics.readings import CoordinatorReading, KafkaReading, LeaderReading, QuorumReading, Readings
+from replog.broker.metrics.readings import (
+    AccessReading,
+    CoordinatorReading,
+    KafkaReading,
+    LeaderReading,
+    QuorumReading,
+    Readings,
+)
 from replog.coordinator.rebalance_reasons import RebalanceReason
 from replog.coordinator.runtime.shard import ShardState
 from replog.metadata.records import ElectionType
@@ -39,6 +46,8 @@ class NodeCollector(Collector):
         yield _elections(readings.elections)
         if readings.kafka is not None:
             yield from _kafka(readings.kafka)
+        if readings.access is not None:
+            yield from _access(readings.access)
 
 
 def _gauge(name: str, text: str, value: float) -> Metric:
@@ -241,6 +250,13 @@ def _elections(elections: Mapping[ElectionType, int]) -> Metric:
     for election_type, count in elections.items():
         family.add_metric((election_type.name.lower(),), count)
     return family
+
+
+def _access(access: AccessReading) -> Iterator[Metric]:
+    yield _gauge("replog_acl_entries", "Entries of access control lists that are in force.", access.entries)
+    yield CounterMetricFamily(
+        "replog_acl_denials", "Times that somebody was not allowed something.", value=access.denials
+    )
 
 
 def _kafka(kafka: KafkaReading) -> Iterator[Metric]:

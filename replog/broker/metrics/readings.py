@@ -13,6 +13,8 @@ from functools import partial
 
 from msgspec import Struct
 
+from replog.access.authorizer import Authorizer
+from replog.access.standard import StandardAuthorizer
 from replog.broker.controller.broker_lifecycle import BrokerLifecycle, LifecycleState
 from replog.broker.controller.driver import ControllerDriver
 from replog.broker.coordinator.shards import Shards
@@ -123,6 +125,18 @@ class CoordinatorReading(Struct, frozen=True):
     left_out_count: int
 
 
+class AccessReading(Struct, frozen=True):
+    """What the access control lists come to at one moment.
+
+    Attributes:
+        entries: The entries in force.
+        denials: How often somebody was not allowed something since the node began.
+    """
+
+    entries: int
+    denials: int
+
+
 class Readings(Struct, frozen=True):
     """A node at one moment, nearly.
 
@@ -130,6 +144,7 @@ class Readings(Struct, frozen=True):
         elections: The elections of partition leaders since this node began, as its controller has replayed them; none
             on a node that is a broker only.
         kafka: The doings of Kafka's clients; None: they are not served.
+        access: Who may do what; None: everybody may do everything.
     """
 
     is_running: bool
@@ -150,6 +165,7 @@ class Readings(Struct, frozen=True):
     coordinators: CoordinatorReading
     elections: Mapping[ElectionType, int]
     kafka: KafkaReading | None = None
+    access: AccessReading | None = None
 
 
 class ReadParts(Struct, frozen=True):
@@ -164,6 +180,7 @@ class ReadParts(Struct, frozen=True):
     quorum: QuorumDriver
     controller: ControllerDriver | None
     loop_lag: LoopLag
+    authorizer: Authorizer
     read_kafka: Callable[[], KafkaReading] | None = None
 
     async def read(self) -> Readings:
@@ -199,7 +216,15 @@ class ReadParts(Struct, frozen=True):
             coordinators=await read_coordinators(self.shards, stepper.config.metrics_group_offsets_max),
             elections={} if self.controller is None else self.controller.status().elections,
             kafka=None if self.read_kafka is None else self.read_kafka(),
+            access=read_access(self.authorizer),
         )
+
+
+def read_access(authorizer: Authorizer) -> AccessReading | None:
+    """Reads what decides who may do what; None where nothing does."""
+    if not isinstance(authorizer, StandardAuthorizer):
+        return None
+    return AccessReading(authorizer.entries_count, authorizer.denials_count)
 
 
 def read_leaders(stepper: ReplicaStepper, keys: Sequence[ReplicaKey]) -> list[LeaderReading]:

@@ -356,5 +356,6 @@ def _read_parts(parts: NodeParts, clients: ClientPorts | None) -> ReadParts:
         quorum=parts.metadata.quorum,
         controller=parts.metadata.controller,
         loop_lag=parts.loop_lag,
+        authorizer=parts.requests.kafka_node.authorizer,
         read_kafka=None if clients is None else clients.read,
     )

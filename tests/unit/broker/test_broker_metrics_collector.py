@@ -13,6 +13,7 @@ import replog
 from replog.broker.metrics.collector import NodeCollector
 from replog.broker.metrics.paths import Instruments
 from replog.broker.metrics.readings import (
+    AccessReading,
     CoordinatorReading,
     FollowerReading,
     LeaderReading,
@@ -49,7 +50,7 @@ READINGS = Readings(
         groups={"Stable": 4, "Empty": 1}, load_ms=40, rebalances={RebalanceReason.SILENT: 6},
         offsets=[GroupOffset('a "b"', "t", 0, 29)], left_out_count=7,
     ),
-    elections={ElectionType.CLEAN: 3, ElectionType.UNCLEAN: 1},
+    elections={ElectionType.CLEAN: 3, ElectionType.UNCLEAN: 1}, access=AccessReading(21, 22),
 )  # fmt: skip
 
 
@@ -116,6 +117,8 @@ def test_names_and_units() -> None:
         "replog_group_offsets_left_out": 7,
         'replog_elections_total{type="clean"}': 3,
         'replog_elections_total{type="unclean"}': 1,
+        "replog_acl_entries": 21,
+        "replog_acl_denials_total": 22,
     }
 
 
