@@ -10,7 +10,7 @@ What an entry says is a bit: `1 << operation` of what is allowed, or of what is 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 from msgspec import Struct
@@ -23,10 +23,11 @@ Bits: TypeAlias = tuple[int, int]
 Hosts: TypeAlias = Mapping[str, Bits]
 """The bits of one pattern by the host of the entries, `*` for any."""
 
-TableKey: TypeAlias = tuple[str, ResourceKind]
-"""(principal, kind), the principal as entries write it."""
+Tables: TypeAlias = tuple[Mapping[str, "AclTable"], ...]
+"""By the code of the kind, tables by principal, as entries write it.  A kind is an index, since an enumeration is slow to hash."""
 
 NOTHING: Final[Bits] = (0, 0)
+_NO_TABLES: Final[Tables] = tuple({} for _ in range(max(ResourceKind) + 1))
 _NO_HOSTS: Final[Hosts] = {}
 
 
@@ -48,19 +49,19 @@ class AclTable:
         self._sorted = sorted(prefixed)
         self._parents = _parents(self._sorted)
 
-    def concerning(self, name: str) -> Iterator[Hosts]:
-        """Yields what is said of a name: by itself, by `*`, by each prefix of it."""
-        if (hosts := self.literal.get(name)) is not None:
-            yield hosts
-        if (hosts := self.literal.get(ANY_NAME)) is not None:
-            yield hosts
+    def concerning(self, name: str) -> list[Hosts]:
+        """Returns what is said of a name: by itself, by `*`, by each prefix of it."""
+        found = [hosts for each in (name, ANY_NAME) if (hosts := self.literal.get(each)) is not None]
+        if not self._sorted:
+            return found
         position = bisect_right(self._sorted, name)
         prefix = self._sorted[position - 1] if position else None
         while prefix is not None and not name.startswith(prefix):
             prefix = self._parents[prefix]
         while prefix is not None:
-            yield self.prefixed[prefix]
+            found.append(self.prefixed[prefix])
             prefix = self._parents[prefix]
+        return found
 
     def changed(self, changes: Iterable[AclChange]) -> AclTable:
         """Returns the table after changes of its entries."""
@@ -76,19 +77,17 @@ class AclTable:
 
 
 class AclIndex:
-    """All entries by principal and kind; never changed in place, so that nobody reads half of a change.
+    """All entries by kind and principal; never changed in place, so that nobody reads half of a change.
 
     Args:
-        tables: The table of each principal and kind that has entries.
+        tables: The table of each kind and principal that has entries.
         names: The tables of each kind over all principals, where the hosts are of no meaning: whether a name has an entry at all.
     """
 
     __slots__ = ("_names", "_tables")
 
-    def __init__(
-        self, tables: Mapping[TableKey, AclTable] | None = None, names: Mapping[ResourceKind, AclTable] | None = None
-    ) -> None:
-        self._tables = tables or {}
+    def __init__(self, tables: Tables = _NO_TABLES, names: Mapping[ResourceKind, AclTable] | None = None) -> None:
+        self._tables = tables
         self._names = names or {}
 
     def changed(self, changes: Iterable[AclChange], *, notes_names: bool) -> AclIndex:
@@ -98,41 +97,42 @@ class AclIndex:
             changes: The changes; what goes before what comes.
             notes_names: Whether `has_entry` will be asked.
         """
-        by_table: dict[TableKey, list[AclChange]] = {}
+        by_table: dict[tuple[ResourceKind, str], list[AclChange]] = {}
         by_kind: dict[ResourceKind, list[AclChange]] = {}
         for change in changes:
             entry = change.entry
-            by_table.setdefault((entry.principal, entry.kind), []).append(change)
+            by_table.setdefault((entry.kind, entry.principal), []).append(change)
             if notes_names:
                 by_kind.setdefault(entry.kind, []).append(_of_everybody(change))
-        tables, names = dict(self._tables), dict(self._names)
-        for key, some in by_table.items():
-            table = tables.get(key, _EMPTY).changed(some)
+        tables, names = [dict(of_kind) for of_kind in self._tables], dict(self._names)
+        for (kind, principal), some in by_table.items():
+            table = tables[kind].get(principal, _EMPTY).changed(some)
             if table.literal or table.prefixed:
-                tables[key] = table
+                tables[kind][principal] = table
             else:
-                tables.pop(key, None)
+                tables[kind].pop(principal, None)
         names |= {kind: names.get(kind, _EMPTY).changed(some) for kind, some in by_kind.items()}
-        return AclIndex(tables, names)
+        return AclIndex(tuple(tables), names)
 
     def bits(self, user: str, addresses: tuple[str, ...], kind: ResourceKind, name: str) -> Bits:
         """Returns what entries allow and deny a principal, from a host with these addresses, on one resource."""
         allowed = denied = 0
+        of_kind = self._tables[kind]
         for principal in (user, ANY_USER):
-            table = self._tables.get((principal, kind))
+            table = of_kind.get(principal)
             if table is None:
                 continue
             for hosts in table.concerning(name):
                 for each in addresses:
-                    more_allowed, more_denied = hosts.get(each, NOTHING)
-                    allowed |= more_allowed
-                    denied |= more_denied
+                    if (said := hosts.get(each)) is not None:
+                        allowed |= said[0]
+                        denied |= said[1]
         return allowed, denied
 
     def has_entry(self, kind: ResourceKind, name: str) -> bool:
         """Whether a resource has an entry, of any principal."""
         table = self._names.get(kind)
-        return table is not None and next(table.concerning(name), None) is not None
+        return table is not None and bool(table.concerning(name))
 
     def allows_some(self, user: str, addresses: tuple[str, ...], operation: AclOperation, kind: ResourceKind) -> bool:
         """Whether entries allow a principal an operation on some name of a kind that other entries do not deny as a whole.
@@ -140,7 +140,7 @@ class AclIndex:
         Of entries for the operation itself, and for ALL: what is implied does not count (Kafka's `authorizeByResourceType`).
         """
         bits = 1 << operation | 1 << AclOperation.ALL
-        said = [table for each in (user, ANY_USER) if (table := self._tables.get((each, kind))) is not None]
+        said = [table for each in (user, ANY_USER) if (table := self._tables[kind].get(each)) is not None]
         literal = [_said(table.literal, addresses, bits) for table in said]
         prefixed = [_said(table.prefixed, addresses, bits) for table in said]
         denied = {name for allows in literal for name in allows.denied}

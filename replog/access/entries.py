@@ -143,15 +143,6 @@ class AclEntry(Struct, frozen=True, order=True):
     operation: AclOperation
     permission: Permission
 
-    def __str__(self) -> str:
-        says = "may" if self.permission is Permission.ALLOW else "may not"
-        where = "" if self.host == ANY_HOST else f" from {self.host}"
-        behind = "*" if self.pattern is PatternType.PREFIXED else ""
-        return (
-            f"{self.principal}{where} {says} {self.operation.name} {self.kind.name} {self.name}{behind} "
-            f"({self.pattern.name})"
-        )
-
 
 class AclFilter(Struct, frozen=True):
     """Says which entries are meant; a field that is None or ANY fits all.

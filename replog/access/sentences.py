@@ -26,7 +26,7 @@ from replog.access.entries import (
     entry_problem,
 )
 from replog.access.principal import Principal
-from replog.access.standard import Question
+from replog.access.standard import AclQuestion
 from replog.errors import InvalidRequestError
 
 EVERYBODY: Final = "everybody"
@@ -88,7 +88,7 @@ def parse_entries(text: str, *, is_literal: bool = False) -> tuple[AclEntry, ...
     return entries
 
 
-def parse_question(text: str) -> Question:
+def parse_question(text: str) -> AclQuestion:
     """Returns what a question asks.
 
     Raises:
@@ -105,7 +105,7 @@ def parse_question(text: str) -> Question:
     if not user.startswith(_USER) or user == ANY_USER:
         raise InvalidRequestError(f"{found['who'][:200]} is not one user; ask about a user by name")
     host = found["host"] or "127.0.0.1"
-    return Question(Principal(user.removeprefix(_USER)), host, operations[0], _KINDS[found["kind"]], _name(found))
+    return AclQuestion(Principal(user.removeprefix(_USER)), host, operations[0], _KINDS[found["kind"]], _name(found))
 
 
 def _word(value: AclOperation | ResourceKind) -> str:

@@ -46,8 +46,11 @@ def _allowed_by(operation: AclOperation) -> int:
     return sum(1 << each for each in (operation, AclOperation.ALL, *IMPLIES.get(operation, ())))
 
 
-_ALLOWED_BY: Final = {operation: _allowed_by(operation) for operation in AclOperation if operation > AclOperation.ALL}
-_DENIED_BY: Final = {operation: 1 << operation | 1 << AclOperation.ALL for operation in _ALLOWED_BY}
+_ALLOWED_BY: Final = tuple(_allowed_by(AclOperation(code)) if code else 0 for code in range(max(AclOperation) + 1))
+"""By the code of an operation: the bits of what allows it."""
+
+_DENIED_BY: Final = tuple(1 << code | 1 << AclOperation.ALL for code in range(max(AclOperation) + 1))
+"""By the code of an operation: the bits of what denies it."""
 
 
 class StandardAuthorizer:
@@ -66,7 +69,7 @@ class StandardAuthorizer:
         self._super_users = frozenset(super_users)
         self._allows_unlisted = allows_unlisted
         self._index: AclIndex | None = None
-        self._cache: dict[tuple[str, str, ResourceKind, str], Bits] = {}
+        self._cache: dict[tuple[str, str, int, str], Bits] = {}
         self._any_cache: dict[tuple[str, str, AclOperation, ResourceKind], bool] = {}
         self.denials_count = 0
         self.entries_count = 0
@@ -93,7 +96,7 @@ class StandardAuthorizer:
     def _allows(self, user: str, host: str, operation: AclOperation, kind: ResourceKind, name: str) -> bool:
         if user in self._super_users:
             return True
-        key = (user, host, kind, name)
+        key = (user, host, +kind, name)  # the number: an enumeration is slow to hash
         bits = self._cache.get(key)
         if bits is None:
             bits = self._look_up(user, host, kind, name)
@@ -126,7 +129,7 @@ class StandardAuthorizer:
             return _EVERYTHING, 0
         return bits
 
-    def _remember(self, key: tuple[str, str, ResourceKind, str], bits: Bits) -> None:
+    def _remember(self, key: tuple[str, str, int, str], bits: Bits) -> None:
         if len(key[3]) > CACHED_NAME_CHARACTERS_MAX or len(key[0]) > CACHED_NAME_CHARACTERS_MAX:
             return
         if len(self._cache) >= CACHED_MAX:
@@ -165,7 +168,7 @@ class Reason(StrEnum):
     UNLISTED = "no entry for the resource"
 
 
-class Decision(Struct, frozen=True):
+class AclDecision(Struct, frozen=True):
     """What is decided, and by what; `entry` is the one that decided, None where none did."""
 
     is_allowed: bool
@@ -173,7 +176,7 @@ class Decision(Struct, frozen=True):
     entry: AclEntry | None = None
 
 
-class Question(Struct, frozen=True):
+class AclQuestion(Struct, frozen=True):
     """Whether a principal, from a host, may do something to a resource."""
 
     principal: Principal
@@ -184,23 +187,27 @@ class Question(Struct, frozen=True):
 
 
 def decide(
-    entries: Iterable[AclEntry], question: Question, super_users: Iterable[str] = (), *, allows_unlisted: bool = False
-) -> Decision:
+    entries: Iterable[AclEntry],
+    question: AclQuestion,
+    super_users: Iterable[str] = (),
+    *,
+    allows_unlisted: bool = False,
+) -> AclDecision:
     """Returns what `StandardAuthorizer` decides, and why: it looks at every entry, for people and for tests."""
     if str(question.principal) in frozenset(super_users):
-        return Decision(is_allowed=True, reason=Reason.SUPER_USER)
+        return AclDecision(is_allowed=True, reason=Reason.SUPER_USER)
     of_resource = [entry for entry in entries if entry.kind is question.kind and concerns(entry, question.name)]
     deciding = sorted(entry for entry in of_resource if _speaks_of(entry, question))
     for permission in (Permission.DENY, Permission.ALLOW):
         for entry in deciding:
             if entry.permission is permission:
-                return Decision(permission is Permission.ALLOW, Reason.ENTRY, entry)
+                return AclDecision(permission is Permission.ALLOW, Reason.ENTRY, entry)
     if of_resource:
-        return Decision(is_allowed=False, reason=Reason.NO_ENTRY)
-    return Decision(allows_unlisted, Reason.UNLISTED)
+        return AclDecision(is_allowed=False, reason=Reason.NO_ENTRY)
+    return AclDecision(allows_unlisted, Reason.UNLISTED)
 
 
-def _speaks_of(entry: AclEntry, question: Question) -> bool:
+def _speaks_of(entry: AclEntry, question: AclQuestion) -> bool:
     implied = IMPLIES.get(question.operation, ()) if entry.permission is Permission.ALLOW else ()
     return (
         entry.principal in {ANY_USER, str(question.principal)}

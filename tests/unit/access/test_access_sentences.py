@@ -7,7 +7,7 @@ import pytest
 from replog.access.entries import AclOperation, PatternType, Permission, ResourceKind
 from replog.access.principal import Principal
 from replog.access.sentences import parse_entries, parse_question, sentence
-from replog.access.standard import Question
+from replog.access.standard import AclQuestion
 from replog.errors import InvalidRequestError
 
 
@@ -53,7 +53,7 @@ def test_nonsense_is_told_what_sense_would_be(text: str, problem: str) -> None:
 
 
 def test_a_question_is_about_one_user_and_one_operation() -> None:
-    asked = Question(Principal("alice"), "::1", AclOperation.READ, ResourceKind.TOPIC, "flights")
+    asked = AclQuestion(Principal("alice"), "::1", AclOperation.READ, ResourceKind.TOPIC, "flights")
     assert parse_question("may alice read topic flights from ::1?") == asked
     assert parse_question(" may User:alice read topic flights from ::1 ") == asked
     for text, problem in (

@@ -19,7 +19,7 @@ from replog.access.entries import (
     entry_problem,
 )
 from replog.access.principal import Principal
-from replog.access.standard import CACHED_MAX, Decision, Question, Reason, StandardAuthorizer, decide
+from replog.access.standard import CACHED_MAX, AclDecision, AclQuestion, Reason, StandardAuthorizer, decide
 from replog.errors import BrokerNotAvailableError
 from tests.random_examples import seeds
 
@@ -79,6 +79,13 @@ def test_a_prefix_fits_names_that_begin_with_it() -> None:
         "flights",
         "flocks",
     ]
+
+
+def test_all_prefixes_of_a_name_count_not_only_the_longest() -> None:
+    longer = entry("fli", AclOperation.WRITE, pattern=PatternType.PREFIXED)
+    made = authorizer(entry("f", pattern=PatternType.PREFIXED), longer, entry("flz", pattern=PatternType.PREFIXED))
+    assert reads(made)
+    assert made.allows(ALICE, HOST, AclOperation.WRITE, TOPIC, "flights")
 
 
 def test_a_star_is_every_name_only_in_a_literal_entry() -> None:
@@ -158,12 +165,12 @@ def test_some_topic_may_be_written_unless_what_allows_it_is_denied_as_a_whole() 
 
 def test_the_reason_names_the_entry_that_decided() -> None:
     denied = entry("fl", pattern=PatternType.PREFIXED, permission=Permission.DENY)
-    question = Question(ALICE, HOST, AclOperation.READ, TOPIC, "flights")
-    assert decide([entry(), denied], question) == Decision(is_allowed=False, reason=Reason.ENTRY, entry=denied)
-    assert decide([entry()], question) == Decision(is_allowed=True, reason=Reason.ENTRY, entry=entry())
-    assert decide([entry(principal="User:bob")], question) == Decision(is_allowed=False, reason=Reason.NO_ENTRY)
-    assert decide([], question, allows_unlisted=True) == Decision(is_allowed=True, reason=Reason.UNLISTED)
-    assert decide([], question, ["User:alice"]) == Decision(is_allowed=True, reason=Reason.SUPER_USER)
+    question = AclQuestion(ALICE, HOST, AclOperation.READ, TOPIC, "flights")
+    assert decide([entry(), denied], question) == AclDecision(is_allowed=False, reason=Reason.ENTRY, entry=denied)
+    assert decide([entry()], question) == AclDecision(is_allowed=True, reason=Reason.ENTRY, entry=entry())
+    assert decide([entry(principal="User:bob")], question) == AclDecision(is_allowed=False, reason=Reason.NO_ENTRY)
+    assert decide([], question, allows_unlisted=True) == AclDecision(is_allowed=True, reason=Reason.UNLISTED)
+    assert decide([], question, ["User:alice"]) == AclDecision(is_allowed=True, reason=Reason.SUPER_USER)
 
 
 def random_entry(rng: random.Random) -> AclEntry:
@@ -193,7 +200,7 @@ def test_the_index_decides_as_a_walk_over_all_entries_does(seed: int) -> None:
             (ALICE, BOB), (HOST, "10.0.0.3"), ("a", "aab", "ab", "abab", "b", "*", "c"), (TOPIC, ResourceKind.GROUP)
         ):
             for operation in (AclOperation.READ, AclOperation.DESCRIBE, AclOperation.WRITE):
-                question = Question(principal, host, operation, kind, name)
+                question = AclQuestion(principal, host, operation, kind, name)
                 decision = decide(sorted(entries), question, allows_unlisted=allows_unlisted)
                 assert made.allows(principal, host, operation, kind, name) is decision.is_allowed, (seed, question)
     assert made.entries_count == len(entries)
@@ -203,7 +210,7 @@ def test_a_table_that_loses_all_entries_is_gone() -> None:
     made = authorizer(entry(), entry("f", pattern=PatternType.PREFIXED), allows_unlisted=True)
     made.update([entry(), entry("f", pattern=PatternType.PREFIXED)], [])
     assert reads(made)
-    assert list(AclTable({}, {}).concerning("flights")) == []
+    assert AclTable({}, {}).concerning("flights") == []
 
 
 @pytest.mark.parametrize(
