@@ -12,7 +12,7 @@ from replog.cli.errors import UsageError
 
 if TYPE_CHECKING:
     from replog.access.entries import AclEntry, AclFilter
-    from replog.access.standard import Decision, Question
+    from replog.access.standard import AclDecision, AclQuestion
 
 app = typer.Typer(help="List, add and remove entries of access control lists, and ask why.", no_args_is_help=True)
 
@@ -131,18 +131,22 @@ async def _described(bootstrap_servers: str, meant: AclFilter) -> tuple[AclEntry
             return await admin.describe_acls(meant)
 
 
-async def _decision(bootstrap_servers: str, asked: Question) -> Decision:
+async def _decision(bootstrap_servers: str, asked: AclQuestion) -> AclDecision:
     """Decides by the entries that concern a resource, and by what the file of a broker says."""
     from replog.access.entries import AclFilter, PatternType
     from replog.access.standard import decide
     from replog.config.access_keys import principals_of
+    from replog.errors import UnsupportedVersionError
     from replog.metadata.records import ResourceType
 
     async with await common.admin_of(bootstrap_servers) as admin:
         with common.waiting("asking the brokers"):
             entries = await admin.describe_acls(AclFilter(asked.kind, asked.name, PatternType.MATCH))
             broker = (await admin.describe_cluster()).brokers[0]
-            configs = await admin.describe_configs((ResourceType.BROKER, str(broker.broker_id)))
+            try:
+                configs = await admin.describe_node_configs(broker.broker_id)
+            except UnsupportedVersionError:  # Apache Kafka's tells with the others what its file says
+                configs = await admin.describe_configs((ResourceType.BROKER, str(broker.broker_id)))
     values = {config.name: config.value or "" for config in configs}
     return decide(
         entries,
@@ -152,7 +156,7 @@ async def _decision(bootstrap_servers: str, asked: Question) -> Decision:
     )
 
 
-def _why(decision: Decision, asked: Question, entry: str | None) -> str:
+def _why(decision: AclDecision, asked: AclQuestion, entry: str | None) -> str:
     from replog.access.standard import Reason
 
     resource = f"{asked.kind.name.lower().replace('_', ' ')} {asked.name}"

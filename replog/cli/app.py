@@ -54,6 +54,7 @@ COMMANDS: Final[Mapping[str, str]] = {
 
 _COMMANDS: Final = "replog.cli.commands"
 _MODULES: Final[Mapping[str, str]] = {
+    "acls": "replog.cli.acls",
     "capture": f"{_COMMANDS}.files",
     "certs": "replog.cli.certificates",
     "console": "replog.console.command",
