@@ -171,25 +171,26 @@ class AclFilter(Struct, frozen=True):
     def fits(self, entry: AclEntry) -> bool:
         """Whether an entry is meant."""
         return (
-            self.kind in {ResourceKind.ANY, entry.kind}
-            and self.principal in {None, entry.principal}
-            and self.host in {None, entry.host}
-            and self.operation in {AclOperation.ANY, entry.operation}
-            and self.permission in {Permission.ANY, entry.permission}
+            (self.principal is None or self.principal == entry.principal)
+            and (self.kind is ResourceKind.ANY or self.kind is entry.kind)
+            and (self.host is None or self.host == entry.host)
+            and (self.operation is AclOperation.ANY or self.operation is entry.operation)
+            and (self.permission is Permission.ANY or self.permission is entry.permission)
             and self._fits_pattern(entry)
         )
 
     def _fits_pattern(self, entry: AclEntry) -> bool:
         if self.pattern is PatternType.MATCH:
             return self.name is None or concerns(entry, self.name)
-        return self.pattern in {PatternType.ANY, entry.pattern} and self.name in {None, entry.name}
+        is_of_pattern = self.pattern is PatternType.ANY or self.pattern is entry.pattern
+        return is_of_pattern and (self.name is None or self.name == entry.name)
 
 
 def concerns(entry: AclEntry, name: str) -> bool:
     """Whether an entry is one of a resource with this name, whatever its kind."""
     if entry.pattern is PatternType.PREFIXED:
         return name.startswith(entry.name)
-    return entry.name in {name, ANY_NAME}
+    return entry.name in (name, ANY_NAME)
 
 
 def entry_problem(entry: AclEntry) -> str | None:

@@ -26,7 +26,7 @@ class AclUpdates:
         """Takes the newest image; costs what has changed since the last one."""
         if self._told is image.acls:
             return
-        before = {} if self._told is None else self._told
+        before: Mapping[UUID, AclEntry] = {} if self._told is None else self._told
         changes = difference(before, image.acls)
         self._told = image.acls
         self._authorizer.update(

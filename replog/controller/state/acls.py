@@ -16,8 +16,8 @@ from replog.metadata.features import METADATA_VERSION_ACLS
 from replog.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from replog_timeline import SnapshotRegistry, TimelineHashMap
 
-LOOKS_MAX = 100_000
-"""How many entries one request may have looked at, filter by filter; a tenth of a microsecond each to a microsecond."""
+LOOKS_MAX = 40_000
+"""How many entries one request may have looked at, filter by filter, beside those that name an entry whole; about a microsecond each."""
 
 
 class AclControl:

@@ -53,6 +53,19 @@ def test_controller_calls(request: Any, response: Any, forwarded: bool) -> None:
     assert calls.decode_controller_response(calls.encode_controller_response(response)) == response
 
 
+@pytest.mark.parametrize("principal", ["ANONYMOUS", "CN=billing,O=Example"])
+def test_the_controller_hears_who_asked_the_broker(principal: str) -> None:
+    """KIP-590: who passes a request on says for whom."""
+    data = calls.encode_controller_request(
+        DeleteTopics(()), cluster_id="c", timeout_ms=5, forwarded=True, principal=principal
+    )
+    assert calls.decode_controller_request(data) == IncomingCall(DeleteTopics(()), "c", 5, True, principal)  # noqa: FBT003
+    with pytest.raises(MalformedFrameError, match="principal has 5000 characters"):
+        calls.decode_controller_request(
+            calls.encode_controller_request(DeleteTopics(()), cluster_id="", timeout_ms=0, principal="p" * 5_000)
+        )
+
+
 async def test_large_calls_are_decoded_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a stranger puts into one: its decoding would be time of the loop that serves everybody."""
     threads: set[int] = set()
