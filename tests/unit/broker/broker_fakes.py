@@ -67,7 +67,7 @@ class FakeConnection:
         forwarded: bool = False,
         principal: str = ANONYMOUS.name,
     ) -> Any:
-        self._network.calls.append((self.address, request, timeout_ms, cluster_id, forwarded))
+        self._network.calls.append((self.address, request, timeout_ms, cluster_id, forwarded, principal))
         outcome = self._network.answer(self.address, request)
         if isinstance(outcome, BaseException):
             raise outcome
@@ -85,7 +85,7 @@ class FakeNetwork:
         self.streams: list[FakeStream] = []
         self.attempts = 0
         self.refuses: Exception | None = None
-        self.calls: list[tuple[str, Any, int, str, bool]] = []
+        self.calls: list[tuple[str, Any, int, str, bool, str]] = []
         self.answer: Callable[[str, Any], Any] = lambda address, _: ConnectionLostError(f"nobody at {address}")
 
     def connect(self, address: str, *, purpose: str, hello: Hello | None = None) -> FakeConnection:
