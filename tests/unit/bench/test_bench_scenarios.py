@@ -10,6 +10,7 @@ import pytest
 import bench.scenarios.controller
 from bench import cli, harness
 from bench.model import Scenario, WrongResultError
+from bench.scenarios.acl_checks import AclChecksScenario
 from bench.scenarios.codec import CodecScenario
 from bench.scenarios.compaction import CompactionScenario
 from bench.scenarios.controller import ControllerScenario
@@ -59,6 +60,7 @@ def test_small_run(scenario: Scenario[Any], tmp_path: Path) -> None:
         (LogSustainedScenario(SMALL_BYTES), {"mb_per_s", "appended_mb_per_s", "cpu_s_per_gb"}),
         (CompactionScenario(SMALL_BYTES), {"mb_per_s", "cpu_s_per_gb", "peak_memory_mib"}),
         (ControllerStepsScenario(partitions=20), {"step_ms"}),
+        (AclChecksScenario(entries=300, checks=10), {"check_cpu_us"}),
         (LogLookupScenario(segments=4, lookups=10), {"lookup_us", "cpu_us"}),
         (LogPartitionsScenario(partitions=3), {"open_ms", "memory_kib_per_partition", "descriptors"}),
         (
